@@ -90,8 +90,8 @@ def test_an_axis_has_numbers_at_three_places(least: float, most: float) -> None:
 def written(tmp_path: Path) -> str:
     of = table()
     rows = scoreboard.scores(of, [*(Law(law, {}) for law in LAWS), Law("late", {}, "needs gains")], "J2")
-    told = [scoreboard.Published("pi", "as published", {"J1": 4.6})]
-    page.write(tmp_path / "page.html", of, rows, told, {}, {"Scenario": "scenario"}, ("J2", "J1"))
+    board = page.Scoreboard(of, rows, [page.Published("pi", "as published", {"J1": 4.6})], ("J2", "J1"))
+    page.write(tmp_path / "page.html", board, {}, {"Scenario": "scenario"})
     return (tmp_path / "page.html").read_text()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,25 +13,93 @@ from rths_nodes.analysis.published_indices import heading, legend
 from rths_nodes.analysis.report.document import template
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.analysis.units import grouped, rounded
+from rths_nodes.core.errors import show
 from rths_nodes.core.version import __version__
 
 
-def write(
-    path: Path,
-    table: StudyTable,
-    scores: Sequence[Any],
-    published: Sequence[Any],
-    settings: Mapping[str, str],
-    facts: Mapping[str, str],
-    axes: tuple[str, str],
-    which: str = "",
-) -> None:
+@dataclass(frozen=True)
+class Score:
+    """A compensator in a block over all its runs: ``median`` and ``worst`` magnitude of each index.
+
+    ``failures`` of ``runs`` did not finish; ``what`` says what happened then, or why it did not take part at all.
+    """
+
+    law: str
+    block: str
+    runs: int
+    failures: int
+    what: str
+    median: Mapping[str, float]
+    worst: Mapping[str, float]
+
+    @property
+    def kind(self) -> str:
+        """How the runs ended: ``stable``, ``unstable`` or ``not run``."""
+        return "unstable" if self.failures else "stable" if self.runs else "not run"
+
+    def outcome(self) -> str:
+        """How the runs ended, in words."""
+        of = f"{self.failures} of {self.runs} runs, " if self.failures else ""
+        return f"{self.kind}: {of}{self.what}" if self.kind != "stable" else self.kind
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a case of the scenario says was published of it."""
+
+    case: str
+    note: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Scoreboard:
+    """The runs in a ``table``, what they come to, the best first, and what was published.
+
+    ``which`` set of published indices is meant by their numbers; ``axes`` are the indices of tracking, by which
+    they rank, and of the response.
+    """
+
+    table: StudyTable
+    scores: Sequence[Score]
+    published: Sequence[Published]
+    axes: tuple[str, str]
+    which: str = ""
+
+    @property
+    def headings(self) -> list[str]:
+        """The indices, by their numbers where the set has some."""
+        return [heading(self.which, index) for index in self.table.indices]
+
+    @property
+    def rows(self) -> list[tuple[str, str, Mapping[str, float], str, str]]:
+        """Name, block, worst of each index, outcome in words and its kind, then those of what was published."""
+        found = [(each.law, each.block, each.worst, each.outcome(), each.kind) for each in self.scores]
+        notes = [(of, f"published{': ' if of.note else ''}{of.note}") for of in self.published]
+        return found + [(show(of.case).strip("'"), "", of.values, words, "published") for of, words in notes]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The scores as columns of equal length, by name; None: there is no value."""
+        of = self.scores
+        found: dict[str, list[Any]] = {
+            "compensator": [score.law for score in of],
+            "block": [score.block for score in of],
+            "runs": [score.runs for score in of],
+            "failures": [score.failures for score in of],
+            "outcome": [score.outcome() for score in of],
+        }
+        for index in self.table.indices:
+            found[f"{index}_median"] = [score.median.get(index) for score in of]
+            found[f"{index}_worst"] = [score.worst.get(index) for score in of]
+        return found
+
+
+def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Mapping[str, str]) -> None:
     """Write the page. Raises OSError.
 
-    ``scores`` and ``published`` are rows as ``app/studies/scoreboard.py`` makes them; ``settings`` by law, as
-    YAML; ``facts`` what stands in the head; ``axes`` the indices of tracking and response; ``which`` set of
-    published indices is meant by their numbers.
+    ``settings`` by compensator, as YAML; ``facts`` what stands in the head.
     """
+    table, scores, published = board.table, board.scores, board.published
     labels = list(dict.fromkeys(_label(table, score) for score in scores if score.runs))
     told = [index for index in table.indices if any(index in of.values for of in published)]
     contents: dict[str, Any] = {
@@ -42,72 +111,58 @@ def write(
             "rths_nodes": __version__,
             "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         },
-        "indices": [heading(which, index) for index in table.indices],
-        "legend": legend(which, table.indices),
+        "indices": board.headings,
+        "legend": legend(board.which, table.indices),
         "blocks": len({score.block for score in scores if score.runs}) > 1,
         "scores": [_row(score, table.indices) for score in scores],
         "published": [(of.case, of.note, [rounded(of.values.get(index)) for index in told]) for of in published],
-        "published_indices": [heading(which, index) for index in told],
-        "figures": figures.drawn(table, labels, *axes),
+        "published_indices": [heading(board.which, index) for index in told],
+        "figures": figures.drawn(table, labels, *board.axes),
         "settings": settings,
         "version": __version__,
     }
     Path(path).write_text(template("scoreboard.html.j2").render(contents), encoding="utf-8")
 
 
-def markdown(
-    table: StudyTable, scores: Sequence[Any], published: Sequence[Any], facts: Mapping[str, str], which: str = ""
-) -> str:
+def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:
     """The table for a text: the worst of each index, what was published below; with version and date."""
+    table = board.table
     words = [f"rths_nodes {__version__}", f"{datetime.now(UTC):%Y-%m-%d}", f"{len(table)} runs"]
     words += [f"{name.lower()}: {value}" for name, value in facts.items() if name != "Scenario"]
-    indices, about = [heading(which, index) for index in table.indices], legend(which, table.indices)
-    rows = [
-        [score.law, score.block, *(rounded(score.worst.get(index)) for index in table.indices), outcome(score)]
-        for score in scores
-    ]
-    rows += [
-        [of.case, "", *(rounded(of.values.get(index)) for index in table.indices), f"published: {of.note}"]
-        for of in published
+    cells = [
+        [name, block, *(rounded(values.get(index)) for index in table.indices), outcome]
+        for name, block, values, outcome, _ in board.rows
     ]
     lines = [
         f"Scoreboard of `{table.scenario}`, the worst of each index ({'; '.join(words)}):",
         "",
-        f"| compensator | block | {' | '.join(indices)} | outcome |",
-        f"|---|---|{'---|' * len(indices)}---|",
-        *(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows),
+        f"| compensator | block | {' | '.join(board.headings)} | outcome |",
+        f"|---|---|{'---|' * len(table.indices)}---|",
+        *(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells),
         "",
     ]
+    about = legend(board.which, table.indices)
     return "\n".join([*lines, f"{about}.", ""] if about else lines)
 
 
-def _label(table: StudyTable, score: Any) -> str:
+def _label(table: StudyTable, score: Score) -> str:
     """As the column ``law`` of the table names it."""
     both = f"{score.law} {score.block}"
     return both if both in table.columns["law"] else score.law
 
 
-def _row(score: Any, indices: Sequence[str]) -> dict[str, Any]:
+def _row(score: Score, indices: Sequence[str]) -> dict[str, Any]:
     return {
         "law": score.law,
         "block": score.block,
-        "outcome": outcome(score).partition(":")[0],
-        "why": outcome(score).partition(": ")[2],
+        "outcome": score.kind,
+        "why": score.outcome().partition(": ")[2],
         "cells": [_cell(score, index) for index in indices],
     }
 
 
-def _cell(score: Any, index: str) -> tuple[str, str]:
+def _cell(score: Score, index: str) -> tuple[str, str]:
     """The worst, and the median where that is another one."""
     median, worst = score.median.get(index), score.worst.get(index)
     alike = not score.runs or rounded(median) == rounded(worst)
     return rounded(worst), "" if alike else rounded(median)
-
-
-def outcome(score: Any) -> str:
-    """How the runs of a compensator ended, in words."""
-    if not score.runs:
-        return f"not run: {score.what}"
-    if not score.failures:
-        return "stable"
-    return f"unstable: {score.failures} of {score.runs} runs, {score.what}"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.core import registry, yaml_text
-from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import as_data
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
@@ -107,6 +106,7 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Identify, tune if asked for, run all, and print one table; exit code 0 also where one is unstable."""
+    from rths_nodes.analysis.report import scoreboard as page
     from rths_nodes.app.studies import laws, runs, scoreboard, study
     from rths_nodes.app.studies.identification import Stopped
     from rths_nodes.app.studies.journal import Journal
@@ -143,13 +143,15 @@ def run(options: argparse.Namespace) -> int:
     with Journal(folder) as journal, terminal.progress(of.name) as progress:
         lost = study.run(of, journal, where, study.weighed(study.undone(of, journal), progress, where))
         table = study.table(of, journal.results | lost)
+    axes = options.rank, options.response or options.rank
     scores = scoreboard.scores(table, chosen, options.rank)
-    rows = scoreboard.published(loaded)
-    _write(options, folder, table, scores, rows, chosen, identified, searches, loaded.indices)
+    board = page.Scoreboard(table, scores, scoreboard.published(loaded), axes, loaded.indices)
+    settings = {law.name: _beside(folder, law.settings) for law in chosen if not law.reason}
+    _write(board, folder, settings, searches, _facts(options, table.scenario, identified))
     if options.json:
-        print(json.dumps(terminal.finite(_data(loaded.name, scores, rows, identified)), indent=2))
+        print(json.dumps(terminal.finite(_data(loaded.name, board, identified)), indent=2))
     else:
-        _print(table, scores, rows, identified, folder, loaded.indices)
+        _print(board, identified, folder)
     return ExitCode.FINISHED
 
 
@@ -188,49 +190,35 @@ def _tuned(options: argparse.Namespace, loaded: Any, chosen: Any, where: Any) ->
         return scoreboard.tuned(loaded, chosen, options.rank, options.tune, count, where, pairs, told)
 
 
-def _write(
-    options: argparse.Namespace,
-    folder: Path,
-    table: Any,
-    scores: Any,
-    published: Any,
-    chosen: Any,
-    identified: Any,
-    searches: Mapping[str, Any],
-    which: str,
-) -> None:
-    from rths_nodes.analysis.report import scoreboard as page
-    from rths_nodes.app.studies import study
-
-    with terminal.writing(folder / study.CSV):
-        study.write_csv(table, folder / study.CSV)
-    if not study.parquet_missing():
-        with terminal.writing(folder / study.PARQUET):
-            study.write_parquet(table, folder / study.PARQUET)
-    settings = {law.name: _beside(folder, law.settings) for law in chosen if not law.reason}
-    with terminal.writing(folder / SETTINGS):
-        (folder / SETTINGS).write_text(yaml_text.dump(settings), encoding="utf-8")
-    with terminal.writing(folder / SCORES), open(folder / SCORES, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        of = [f"{index}_{kind}" for index in table.indices for kind in ("median", "worst")]
-        writer.writerow(["compensator", "block", "runs", "failures", "outcome", *of])
-        for score in scores:
-            values = [each.get(index, "") for index in table.indices for each in (score.median, score.worst)]
-            writer.writerow([score.law, score.block, score.runs, score.failures, page.outcome(score), *values])
+def _facts(options: argparse.Namespace, scenario: str, identified: Any) -> dict[str, str]:
+    """What stands in the head of the page and above the table for a text."""
     begin = f"{options.settings}, else as identified" if options.settings else "as identified"
-    facts = {
-        "Scenario": table.scenario,
+    return {
+        "Scenario": scenario,
         "Plants": f"nominal and {options.plants} of seed {options.seed}" if options.plants else "nominal",
         "Noise": f"{options.noise_seeds} seeds",
         "Settings": f"{begin}, then {options.tune} candidates each" if options.tune else begin,
         "Identified delay": f"{1e3 * identified.delay:.4g} ms at {1e3 * identified.rms:.3g} mm rms",
     }
-    with terminal.writing(folder / TEXT):
-        (folder / TEXT).write_text(page.markdown(table, scores, published, facts, which), encoding="utf-8")
-    words = {name: yaml_text.dump(each) + _search(searches.get(name)) for name, each in settings.items()}
-    with terminal.writing(folder / PAGE):
-        axes = options.rank, options.response or options.rank
-        page.write(folder / PAGE, table, scores, published, words, facts, axes, which)
+
+
+def _write(
+    board: Any,
+    folder: Path,
+    settings: Mapping[str, Any],
+    searches: Mapping[str, Any],
+    facts: Mapping[str, str],
+) -> None:
+    from rths_nodes.analysis.report import scoreboard as page
+    from rths_nodes.app.studies import study
+
+    with terminal.writing(folder):
+        study.write(board.table, folder)
+        study.write_csv(board.columns(), folder / SCORES)
+        (folder / SETTINGS).write_text(yaml_text.dump(settings), encoding="utf-8")
+        (folder / TEXT).write_text(page.markdown(board, facts), encoding="utf-8")
+        words = {name: yaml_text.dump(each) + _search(searches.get(name)) for name, each in settings.items()}
+        page.write(folder / PAGE, board, words, facts)
 
 
 def _beside(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,43 +236,36 @@ def _search(found: Any) -> str:
     )
 
 
-def _data(name: str, scores: Sequence[Any], published: Sequence[Any], identified: Any) -> dict[str, Any]:
+def _data(name: str, board: Any, identified: Any) -> dict[str, Any]:
     return {
         "benchmark": name,
         "identified": {"delay_s": identified.delay, "rms_m": identified.rms, "notes": list(identified.notes)},
-        "scores": [dict(vars(score)) for score in scores],
-        "published": [{"case": of.case, "note": of.note, "values": dict(of.values)} for of in published],
+        "scores": [dict(vars(score)) for score in board.scores],
+        "published": [dict(vars(of)) for of in board.published],
     }
 
 
-def _print(table: Any, scores: Any, published: Any, identified: Any, folder: Path, which: str) -> None:
+def _print(board: Any, identified: Any, folder: Path) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    from rths_nodes.analysis.published_indices import heading, legend
-    from rths_nodes.analysis.report.scoreboard import outcome
+    from rths_nodes.analysis.published_indices import legend
 
-    console = terminal.console()
-    for note in identified.notes:
-        print(f"note: {note}", file=sys.stderr)
+    console, table = terminal.console(), board.table
+    terminal.tell(identified.notes)
     console.print(f"{table.scenario}: {len(table)} runs, worst of each index", markup=False)
-    blocks = len({score.block for score in scores if score.runs}) > 1
-    grid = Table("compensator", box=box.SIMPLE)
-    if blocks:
-        grid.add_column("block")
-    for index in table.indices:
-        grid.add_column(heading(which, index), justify="right")
+    several = len({score.block for score in board.scores if score.runs}) > 1
+    grid = Table("compensator", *(["block"] if several else []), box=box.SIMPLE)
+    for head in board.headings:
+        grid.add_column(head, justify="right")
     grid.add_column("outcome")
-    for score in scores:
-        cells = [plain(score.worst.get(index)) for index in table.indices]
-        colour = "green" if score.runs and not score.failures else "red"
-        grid.add_row(score.law, *([score.block] if blocks else []), *cells, Text(outcome(score), colour))
-    for of in published:
-        cells = [plain(of.values.get(index)) for index in table.indices]
-        words = Text(f"published{': ' + of.note if of.note else ''}", "dim")
-        grid.add_row(Text(show(of.case).strip("'"), "dim"), *([""] if blocks else []), *cells, words)
+    colours = {"stable": "green", "published": "dim"}
+    for law, block, values, words, kind in board.rows:
+        cells = [plain(values.get(index)) for index in table.indices]
+        name = Text(law, "dim" if kind == "published" else "")
+        grid.add_row(name, *([block] if several else []), *cells, Text(words, colours.get(kind, "red")))
     terminal.show(console, grid)
-    if about := legend(which, table.indices):
+    if about := legend(board.which, table.indices):
         console.print(about, markup=False)
     console.print(f"page: {folder / PAGE}", markup=False, soft_wrap=True)

@@ -59,11 +59,8 @@ def _write(table: Any, folder: Path) -> None:
     from rths_nodes.analysis.report import study as page
     from rths_nodes.app.studies import study
 
-    with terminal.writing(folder / study.CSV):
-        study.write_csv(table, folder / study.CSV)
-    if not study.parquet_missing():
-        with terminal.writing(folder / study.PARQUET):
-            study.write_parquet(table, folder / study.PARQUET)
+    with terminal.writing(folder):
+        study.write(table, folder)
     with terminal.writing(folder / PAGE):
         page.write(table, folder / PAGE)
 

@@ -78,11 +78,11 @@ def tell(notes: Iterable[str]) -> None:
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """``path`` is written meanwhile, and then told as ``word``, if given. Raises OSError with the path."""
+    """``path`` is written meanwhile, and then told as ``word``, if given. Raises OSError with a path."""
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        raise OSError(error.errno, error.strerror or str(error), str(error.filename or path)) from error
     if word:
         print(f"{word}: {path}")
 

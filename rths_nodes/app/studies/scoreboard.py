@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rths_nodes.analysis.report.scoreboard import Published, Score
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.studies import engine, tuning
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
@@ -33,31 +33,6 @@ TRAINING = 1_000_000
 """Added to the seeds of plants and noise in training: those that are scored are others."""
 WITHOUT, WITH = "A", "B"
 """Blocks without and with ``force_lead``."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """A compensator in a block over all its runs: ``median`` and ``worst`` magnitude of each index.
-
-    ``failures`` of ``runs`` did not finish; ``what`` says what happened then, or why it did not take part at all.
-    """
-
-    law: str
-    block: str
-    runs: int
-    failures: int
-    what: str
-    median: Mapping[str, float]
-    worst: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Published:
-    """What a case of the scenario says was published of it."""
-
-    case: str
-    note: str
-    values: Mapping[str, float]
 
 
 def cases(scenario: Scenario) -> list[str]:

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +108,19 @@ def _result(row: Row, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return results.get(row.key) or runs.nothing(runs.LOST, "was not run")
 
 
-def write_csv(of: StudyTable, path: Path) -> None:
-    """The table as text; floats to their last digit, nothing where there is no number. Raises OSError."""
+def write(of: StudyTable, folder: Path) -> None:
+    """The table as ``CSV``, and as ``PARQUET`` where pyarrow is installed, in ``folder``. Raises OSError."""
+    write_csv(of.columns, folder / CSV)
+    if not parquet_missing():
+        write_parquet(of, folder / PARQUET)
+
+
+def write_csv(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
+    """Columns as text; floats to their last digit, nothing where there is no number. Raises OSError."""
     with open(path, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(of.columns)
-        for row in zip(*of.columns.values(), strict=True):
+        writer.writerow(columns)
+        for row in zip(*columns.values(), strict=True):
             writer.writerow([_cell(value) for value in row])
 
 
