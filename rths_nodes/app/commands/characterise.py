@@ -199,14 +199,9 @@ def _write(found: dict[str, list[Cyclic]], path: Path) -> None:
 
 
 def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
-    from rich import box
-    from rich.table import Table
-
     console = terminal.console()
     console.print(f"{axis}: {len(tests)} cyclic tests", markup=False)
-    grid = Table(box=box.SIMPLE)
-    for title, _, _ in COLUMNS:
-        grid.add_column(title, justify="right")
+    grid = terminal.grid(numbers=[title for title, _, _ in COLUMNS])
     for test in tests:
         grid.add_row(*(f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS))
     terminal.show(console, grid)

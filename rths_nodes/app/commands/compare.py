@@ -79,8 +79,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_comparison(name: str, results: Sequence[Any]) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     console = terminal.console()
@@ -93,14 +91,9 @@ def _print_comparison(name: str, results: Sequence[Any]) -> None:
         for axis in result.axes
         for key in _of_axis(result.variant.published, axis, False)
     }
-    grid = Table("variant", "outcome", box=box.SIMPLE)
-    if several:
-        grid.add_column("axis")
-    for title, key in _COMPARED:
-        grid.add_column(title, justify="right")
-        if key in known:
-            grid.add_column("published", justify="right", style="dim")
-    grid.add_column("parameters, smallest to largest")
+    numbers = [head for title, key in _COMPARED for head in ([title, "published"] if key in known else [title])]
+    heads = "variant", "outcome", *(["axis"] if several else [])
+    grid = terminal.grid(*heads, numbers=numbers, last=["parameters, smallest to largest"])
     for result in results:
         colour = "green" if result.outcome == "finished" else "red"
         for number, axis in enumerate(result.axes or {"": {}}):
@@ -138,15 +131,12 @@ def _in_tables(result: Any) -> Iterator[str]:
 
 def _print_response(console: Any, results: Sequence[Any]) -> None:
     """Response errors beside the published ones."""
-    from rich import box
-    from rich.table import Table
 
     from rths_nodes.app.studies.runs import RESPONSE
 
     console.print("response, RMS error against the whole structure computed in one piece")
-    grid = Table("variant", "degree of freedom", box=box.SIMPLE)
-    for title in ("displacement (%)", "published", "absolute acceleration (%)", "published"):
-        grid.add_column(title, justify="right", style="dim" if title == "published" else None)
+    numbers = ("displacement (%)", "published", "absolute acceleration (%)", "published")
+    grid = terminal.grid("variant", "degree of freedom", numbers=numbers)
     for result in results:
         for number, (dof, errors) in enumerate(result.response.items()):
             row = [result.variant.name if number == 0 else "", dof]

@@ -37,13 +37,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_estimate(name: str, found: Any) -> None:
-    from rich import box
-    from rich.table import Table
-
     console = terminal.console()
     kind = f", a sine of {found.sine:.4g} Hz" if found.sine else ""
     console.print(f"{name}: {found.start:.3f} to {found.end:.3f} s, {found.samples} samples{kind}", markup=False)
-    grid = Table("", "target -> measured", "command -> measured", box=box.SIMPLE)
+    grid = terminal.grid("", "target -> measured", "command -> measured")
     rows = [
         ("delay J1", "delay", MS, "ms"),
         ("delay FEI", "fei_delay", MS, "ms"),

@@ -230,14 +230,12 @@ def _data(
 
 
 def _print(scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, model: LoadingModel) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     console = Console(highlight=False, width=160)
     band = f"{measured.frequency[0]:.3g} to {measured.frequency[-1]:.3g} Hz"
     console.print(f"{scenario.name}: inverse model of {len(model.axes)} axes from {band}", markup=False)
-    grid = Table("command of", "of the motion of", "order", "fit error (%)", "lowest coherence", box=box.SIMPLE)
+    grid = terminal.grid("command of", "of the motion of", "order", "fit error (%)", "lowest coherence")
     for i, row in enumerate(model.axes):
         for j, column in enumerate(model.axes):
             order = "none" if fit.orders[i, j] == NONE else str(fit.orders[i, j])

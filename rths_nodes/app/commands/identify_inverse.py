@@ -85,13 +85,11 @@ def _data(scenario: Scenario, found: Fit, model: LoadingModel, up_to: float) -> 
 
 
 def _print(scenario: Scenario, found: Fit, model: LoadingModel, up_to: float) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     console = Console(highlight=False, width=160)
     console.print(f"{scenario.name}: inverse of {len(model.axes)} axes up to {up_to:.3g} Hz", markup=False)
-    grid = Table("command of", "of the motion of", *DERIVATIVES, "fit error (%)", box=box.SIMPLE)
+    grid = terminal.grid("command of", "of the motion of", *DERIVATIVES, "fit error (%)")
     for i, row in enumerate(model.axes):
         for j, column in enumerate(model.axes):
             cells = [

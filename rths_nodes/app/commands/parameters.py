@@ -60,19 +60,17 @@ def _known() -> list[str]:
 
 
 def _print(found: Found) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     console = terminal.console()
     console.print(Text.assemble((found.title, "bold"), f": {found.words}"), soft_wrap=True)
     if found.types:
-        grid = Table("type", "what it is", box=box.SIMPLE)
+        grid = terminal.grid("type", "what it is")
         for name, words in found.types:
             grid.add_row(Text(name), Text(words))
         terminal.show(console, grid)
     if found.rows:
-        grid = Table("parameter", "unit", "bound", "default", "meaning", box=box.SIMPLE)
+        grid = terminal.grid("parameter", "unit", "bound", "default", "meaning")
         for row in found.rows:
             grid.add_row(*map(Text, (row.name, row.unit, row.bound, row.default, row.doc)))
         terminal.show(console, grid)

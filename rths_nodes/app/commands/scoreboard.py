@@ -246,8 +246,6 @@ def _data(name: str, board: Any, identified: Any) -> dict[str, Any]:
 
 
 def _print(board: Any, identified: Any, folder: Path) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from rths_nodes.analysis.published_indices import legend
@@ -256,10 +254,7 @@ def _print(board: Any, identified: Any, folder: Path) -> None:
     terminal.tell(identified.notes)
     console.print(f"{table.scenario}: {len(table)} runs, worst of each index", markup=False)
     several = len({score.block for score in board.scores if score.runs}) > 1
-    grid = Table("compensator", *(["block"] if several else []), box=box.SIMPLE)
-    for head in board.headings:
-        grid.add_column(head, justify="right")
-    grid.add_column("outcome")
+    grid = terminal.grid("compensator", *(["block"] if several else []), numbers=board.headings, last=["outcome"])
     colours = {"stable": "green", "published": "dim"}
     for law, block, values, words, kind in board.rows:
         cells = [plain(values.get(index)) for index in table.indices]

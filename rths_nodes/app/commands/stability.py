@@ -37,8 +37,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_stability(name: str, judgement: Any) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     console = terminal.console()
@@ -46,16 +44,10 @@ def _print_stability(name: str, judgement: Any) -> None:
     line = Text(terminal.folded(f"{name}: {word}: {reason}", hang=2))
     line.stylize(f"bold {'green' if judgement.stable else 'red'}", len(name) + 2, len(name) + 2 + len(word))
     console.print(line, soft_wrap=True)
-    grid = Table("mode", box=box.SIMPLE)
-    for title in ("frequency", "damping"):
-        grid.add_column(title, justify="right")
-    for axis in judgement.axes:
-        where = f" {axis}" if len(judgement.axes) > 1 else ""
-        grid.add_column(f"k*/k{where}", justify="right")
-        grid.add_column(f"c*ω/k{where}", justify="right")
-    for title in ("in the loop", "damping in it"):
-        grid.add_column(title, justify="right")
-    grid.add_column("")
+    places = [f" {axis}" if len(judgement.axes) > 1 else "" for axis in judgement.axes]
+    apparent_of = [f"{name}{where}" for where in places for name in ("k*/k", "c*ω/k")]
+    numbers = ("frequency", "damping", *apparent_of, "in the loop", "damping in it")
+    grid = terminal.grid("mode", numbers=numbers, last=[""])
     for number, mode in enumerate(judgement.modes, 1):
         pairs = zip(mode.apparent_stiffness, mode.apparent_damping, strict=True)
         apparent = [f"{value:.3f}" for pair in pairs for value in pair]

@@ -76,16 +76,10 @@ def _data(table: Any, folder: Path) -> dict[str, Any]:
 
 
 def _print(table: Any, folder: Path) -> None:
-    from rich import box
-    from rich.table import Table
-
     console = terminal.console()
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in table.outcomes().items())
     console.print(f"{table.title}: {outcomes}", markup=False)
-    grid = Table("index", box=box.SIMPLE)
-    for title in ("median", "5 %", "95 %", "worst"):
-        grid.add_column(title, justify="right")
-    grid.add_column("worst run")
+    grid = terminal.grid("index", numbers=("median", "5 %", "95 %", "worst"), last=["worst run"])
     for index in table.indices:
         numbers = table.summary(index)
         worst = next((row for row in table.worst(index, len(table)) if table.finished[row]), None)

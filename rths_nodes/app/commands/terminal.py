@@ -210,6 +210,22 @@ def say(line: str) -> None:
     print(folded(words, " " * (len(line) - len(words)), hang=2))
 
 
+def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> Any:
+    """An empty table of rich: columns of words, of numbers to the right, and the last ones of words again.
+
+    Numbers headed ``published`` are dim.
+    """
+    from rich import box
+    from rich.table import Table
+
+    found = Table(*heads, box=box.SIMPLE)
+    for head in numbers:
+        found.add_column(head, justify="right", style="dim" if head == "published" else None)
+    for head in last:
+        found.add_column(head)
+    return found
+
+
 def show(out: Any, grid: Any) -> None:
     """Print a table of rich on the console ``out``, or each row as a sentence where the table does not fit."""
     from rich.measure import Measurement

@@ -86,13 +86,8 @@ def _data(name: str, index: str, count: int, found: Any) -> dict[str, Any]:
 
 
 def _print(name: str, index: str, count: int, chosen: Any, found: Any) -> None:
-    from rich import box
-    from rich.table import Table
-
     console = terminal.console()
-    grid = Table("parameter", box=box.SIMPLE)
-    for title in ("before", "tuned"):
-        grid.add_column(title, justify="right")
+    grid = terminal.grid("parameter", numbers=("before", "tuned"))
     for each in chosen:
         grid.add_row(each.key, f"{each.begin:.6g}", f"{found.values[each.key]:.6g}")
     terminal.show(console, grid)

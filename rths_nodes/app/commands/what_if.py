@@ -99,9 +99,6 @@ def _data(name: str, changes: list[str], result: Any) -> dict[str, Any]:
 
 
 def _print(name: str, changes: list[str], result: Any) -> None:
-    from rich import box
-    from rich.table import Table
-
     console = terminal.console()
     for axis, model in result.models.items():
         console.print(
@@ -112,9 +109,7 @@ def _print(name: str, changes: list[str], result: Any) -> None:
             soft_wrap=True,
         )
     console.print(f"{name}: indices of the measured displacement; changed: {' '.join(changes)}", markup=False)
-    grid = Table("", "outcome", "axis", box=box.SIMPLE)
-    for title, _, _ in _COLUMNS:
-        grid.add_column(title, justify="right")
+    grid = terminal.grid("", "outcome", "axis", numbers=[title for title, _, _ in _COLUMNS])
     for row, (outcome, reason) in result.outcomes.items():
         axes = result.indices[row] or {"": {}}
         for number, (axis, values) in enumerate(axes.items()):
