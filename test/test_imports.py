@@ -66,7 +66,7 @@ LAYERS = {
     ),
     "recording": (
         ("loads",),
-        ("run", "records", "definitions", "scenario_text"),
+        ("run", "records", "definitions"),
         ("plain",),
         ("procedure", "commissioning", "signatures"),
         ("inventory",),

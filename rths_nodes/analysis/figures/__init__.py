@@ -11,10 +11,8 @@ import matplotlib
 from rths_nodes.analysis.figures import (
     corridor,
     energy,
-    equilibrium,
     excitation,
     histories,
-    loads,
     timing,
     tracking,
 )
@@ -37,10 +35,10 @@ FIGURES: tuple[Callable[[View], Plan | None], ...] = (
     energy.hysteresis,
     energy.energy,
     energy.synchronisation,
-    equilibrium.residual,
+    histories.residual,
     histories.response,
     excitation.spectrum,
-    loads.loads,
+    histories.loads,
     corridor.bands,
 )
 """Those of a single test; each may return None: the run has not enough numbers for it."""

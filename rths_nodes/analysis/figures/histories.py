@@ -1,4 +1,4 @@
-"""Figures over time: displacement, control error, tracking indicator, compensator, response.
+"""Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
 
 One test and several over one another have the same figures, see ``View``.
 """
@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from rths_nodes.analysis import energy
+from rths_nodes.analysis import energy, equilibrium
 from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.figures.plan import (
     COLUMNS,
@@ -21,18 +21,19 @@ from rths_nodes.analysis.figures.plan import (
     TIME,
     ZERO_LINE,
     Base,
+    Curve,
     Look,
     Panel,
     Plan,
     Quantity,
 )
 from rths_nodes.analysis.figures.sheet import View
-from rths_nodes.analysis.figures.style import BAND, DASHES, FAINT, INK, LIMIT, Entry, styled
+from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, INK, LIMIT, Entry, styled
 from rths_nodes.analysis.figures.thinning import largest
 from rths_nodes.analysis.figures.tracking import followed, measured_by
 from rths_nodes.analysis.histories import STILL
 from rths_nodes.analysis.overlay import on_times
-from rths_nodes.analysis.units import MM, MM2, MS, PERCENT, early_or_late, quantity, rounded
+from rths_nodes.analysis.units import KN, MM, MM2, MS, PERCENT, early_or_late, quantity, rounded
 from rths_nodes.core.samples import Array
 
 LETTER = 0.08
@@ -41,6 +42,8 @@ ZOOM = 2.0
 """Seconds of the magnified part of the displacements."""
 FEW, MANY = 4, 8
 """Degrees of freedom, and quantities of the compensators, that are drawn of several tests."""
+ROUNDING = 1e-6
+"""Percent of the largest force up to which a residual is rounding."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
 """Names of states as they are written in papers."""
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
@@ -259,3 +262,53 @@ def response(view: View) -> Plan | None:
 def _in_turn(*rows: Sequence[Panel]) -> list[Panel]:
     """The first of each row, then the second of each."""
     return [panel for column in zip_longest(*rows) for panel in column if panel]
+
+
+def residual(view: View) -> Plan | None:
+    """Over time, in percent of the largest force; None for prescribed displacements, which have no equation.
+
+    Raises ConfigError where it cannot be computed.
+    """
+    if view.of.scenario.structure is None:
+        return None
+    found = equilibrium.residual(view.of)
+    if len(found.time) < 2 or not found.scale:
+        return None
+    dofs = styled(view.run.dof_names)
+    share = PERCENT * found.force / found.scale
+    of = Quantity("residual", "%")
+    panels = view.panels([Base("steps", TIME, found.time)], of, [share.T], dofs, 0.8, levels=[ZERO_LINE])
+    most = largest(share)
+    rounding = most < ROUNDING
+    words = "nothing but rounding is left" if rounding else f"up to {quantity(most, 1.0, '%')} is left"
+    caption = (
+        "Inertia, damping, computed and measured restoring force minus the external force, at the steps of the "
+        "integrator, as a share of the largest of these forces. An integrator that satisfies the equation at its "
+        "steps leaves rounding; one that does so within them, or forces that are read ahead, leave more."
+    )
+    return view.plan("equilibrium", (f"Equilibrium: {words}", caption), panels, [1.3], view.legend_of(dofs))
+
+
+def loads(view: View) -> Plan | None:
+    """Force and displacement of each; None without one."""
+    found, base = view.run.loads, view.samples[0]
+    if found is None:
+        return None
+    panels = []
+    for index, name in enumerate(found.names):
+        target, force = KN * found.target[:, index], KN * found.force[:, index]
+        of_force = [
+            Curve(base, Quantity(f"{name} target force", "kN"), target, Look(BAND, "-", BAND_WIDTH)),
+            Curve(base, Quantity(f"{name} force", "kN"), force, Look(INK, "-", 0.8)),
+        ]
+        moved = Quantity(f"{name} displacement", "mm")
+        of_place = [Curve(base, moved, MM * found.displacement[:, index], Look(INK, "-", 0.8))]
+        panels += [view.panel(Quantity(f"{name}\nforce", "kN"), of_force), view.panel(DISPLACEMENT, of_place)]
+    entries: list[Entry] = [("target", BAND, "-"), ("measured", INK, "-")]
+    error = np.abs(found.error)
+    known = error[np.isfinite(error)]
+    caption = "Above the force, with its target where the axis was controlled by force; below the displacement."
+    title = "Loads: held, never controlled by force"
+    if len(known):
+        title = f"Loads: kept within {quantity(float(known.max()), KN, 'kN')}"
+    return view.plan("loads", (title, caption), panels, [1.35, 1.0] * len(found.names), entries)

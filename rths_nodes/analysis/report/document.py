@@ -6,6 +6,7 @@ are those of Chen & Ricles (2010), Figs. 7-11, as inline SVG; long histories are
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -18,15 +19,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.figures.timing import histograms
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import head, parameters, procedure, set_up, tables, tracking
-from rths_nodes.analysis.report.procedure import Part, moment
-from rths_nodes.analysis.units import PERCENT, grouped
+from rths_nodes.analysis.report import head, parameters, procedure, set_up, tables
+from rths_nodes.analysis.report.procedure import Part, grid, moment
+from rths_nodes.analysis.units import DASH, MM, PERCENT, grouped, rounded
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.outcomes import MOST_BRIDGED
 from rths_nodes.loop.procedure.records import ProcedureRecord
-from rths_nodes.loop.scenario.titles import simulation
+from rths_nodes.loop.scenario.titles import axis_names, simulation
 from rths_nodes.recording.run import Run
 
 NO_SAFETY = "The software stop is not a safety function."
@@ -74,7 +75,7 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
         "procedure": _procedure(test),
         "direct": procedure.DIRECT,
         "set_up": _set_up(of, test),
-        "floor": tracking.floor(of, test.record if test else None),
+        "floor": _floor(of, test.record if test else None),
         "summary": [*head.summary(of, "rung" if beside else "test"), *head.remarks(of)],
         "facts": {key: value for key, value in head.facts(of).items() if not verdict_of or key not in first_facts},
         "particulars": head.particulars(of),
@@ -193,6 +194,41 @@ def _set_up(of: Evaluation, test: OfProcedure | None) -> list[Part]:
     found = test.record.checks if test else {}
     measured = {axis: each.stiffness for axis, each in found.items() if each.stiffness is not None}
     return [*set_up.parts(of, measured), *(procedure.rig(test.record) if test else ())]
+
+
+def _floor(of: Evaluation, record: ProcedureRecord | None) -> Part:
+    """Largest error and its rms in mm and in percent, with the floor of the sensor; empty if no sample counts.
+
+    A smaller error than that floor is none that was measured.
+    """
+    title = "Error beside the floor of the sensor"
+    if len(of.counted) < 2:
+        return Part(title)
+    run, known = of.run, set_up.floors(of.scenario)
+    before = record.offsets_before if record else None
+    rows = []
+    for index, axis in enumerate(run.axes):
+        target = run.target[of.counted, index]
+        error = target - run.displacement[of.counted, index]
+        size, spread = float(np.abs(target).max()), float(np.sqrt(np.mean(target**2)))
+        largest, rms = float(np.abs(error).max()), float(np.sqrt(np.mean(error**2)))
+        seen = before.axes[axis].displacement_scatter if before and axis in before.axes else math.nan
+        most = max([value for value in (known[axis], seen) if value > 0.0], default=math.nan)
+        shares = [rounded(PERCENT * a / b if b else math.nan) for a, b in ((largest, size), (rms, spread))]
+        numbers = [rounded(largest, MM), shares[0], rounded(rms, MM), shares[1]]
+        numbers += [rounded(known[axis] or math.nan, MM), rounded(seen, MM), rounded(rms / most)]
+        rows.append([axis_names(of.scenario)[axis], *numbers])
+    if all(row[-1] == DASH for row in rows):
+        return Part(
+            title, words=("Neither noise nor resolution of a displacement sensor is stated: no floor is known.",)
+        )
+    heads = ("Axis", "largest error, mm", "of largest target, %", "rms error, mm", "of rms target, %")
+    beside = ("floor of the sensor, mm", "scatter at rest, mm", "rms error over floor")
+    words = (
+        "Floor of the sensor: rms of its noise and its resolution, √(noise² + resolution²/12), of the rig file or "
+        "of the simulated sensor. Scatter at rest: rms while the offsets were taken.",
+    )
+    return Part(title, words=words, grid=grid((*heads, *beside), rows))
 
 
 @cache
