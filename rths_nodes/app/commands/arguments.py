@@ -80,6 +80,13 @@ def where(given: argparse.Namespace) -> Where:
     return Where(given.jobs or processors(), given.scheduler)
 
 
+def check_least(given: argparse.Namespace, **least: float) -> None:
+    """Refuses options, by their names in Python, that are below their ``least``. Raises ConfigError."""
+    for name, bound in least.items():
+        if not getattr(given, name) >= bound:
+            raise ConfigError(f"--{name.replace('_', '-')} = {getattr(given, name)}: must be >= {bound:g}")
+
+
 def add_recording(parser: argparse.ArgumentParser, words: str = "folder of a recording") -> None:
     """The folder of a recording, or what ``words`` say."""
     parser.add_argument("recording", help=words)

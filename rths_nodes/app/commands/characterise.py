@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -91,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     alike = {axis: equivalent(tests) for axis, tests in found.items()}
     if options.json:
         data = {"scenario": scenario.name, "axes": {axis: _data(found[axis], alike[axis]) for axis in found}}
-        print(json.dumps(terminal.finite(data), indent=2))
+        terminal.print_json(data)
     else:
         for axis, tests in found.items():
             _print(axis, tests, alike[axis])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -67,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         response = options.response or comparison.has_response(chosen)
         results = comparison.compare(chosen, keep=figure is not None, response=response, progress=progress)
     if options.json:
-        print(json.dumps(terminal.finite(comparison.as_json(loaded, results)), indent=2))
+        terminal.print_json(comparison.as_json(loaded, results))
     else:
         _print_comparison(loaded.name, results)
     if figure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import numpy as np
@@ -41,9 +40,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.app.studies import corridor
     from rths_nodes.app.studies.identification import Stopped
 
-    for name, least in (("plants", 1), ("seed", 0), ("margin", 0.0)):
-        if not getattr(options, name) >= least:
-            raise ConfigError(f"--{name} = {getattr(options, name)}: must be >= {least:g}")
+    arguments.check_least(options, plants=1, seed=0, margin=0.0)
     scenario, out, where = arguments.scenario(options), Path(options.out), arguments.where(options)
     if out.suffix != ".npz":
         raise ConfigError(f"--out {out}: must end in .npz")
@@ -64,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     with terminal.writing(out, "" if options.json else "corridor"):
         found.save(out)
     if options.json:
-        print(json.dumps({"scenario": scenario.name, "corridor": str(out), "widest": _widest(found)}, indent=2))
+        terminal.print_json({"scenario": scenario.name, "corridor": str(out), "widest": _widest(found)})
         return 0
     for axis, widths in _widest(found).items():
         words = ", ".join(f"{name} {widths[name]:.4g} {unit}" for name, unit in QUANTITIES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from rths_nodes.app.commands import arguments, terminal
 
@@ -26,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     paced, lateness = floor.paced(options.rate, options.seconds)
     diagnosis = outlook.diagnose(facts, paced, lateness, floor.try_ping_pong(), floor.python_step())
     if options.json:
-        print(json.dumps(terminal.finite(diagnosis.data()), indent=2))
+        terminal.print_json(diagnosis.data())
     else:
         for line in outlook.text(diagnosis).splitlines():
             terminal.say(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -29,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     terminal.tell(recording.notes)
     found = estimate(recording, options.axis, options.start, options.end)
     if options.json:
-        print(json.dumps(terminal.finite({name: asdict(entry) for name, entry in found.items()}), indent=2))
+        terminal.print_json({name: asdict(entry) for name, entry in found.items()})
     else:
         for name, entry in found.items():
             _print_estimate(name, entry)

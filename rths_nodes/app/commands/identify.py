@@ -7,7 +7,6 @@ commanded to stand still (Phillips & Spencer 2012, section 3.1).
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +157,7 @@ def _run(options: argparse.Namespace) -> int:
         scenario, experiments, (lower, upper), options.resolution, orders, options.transport, names
     )
     if options.json:
-        print(json.dumps(_data(scenario, measured, fit, model, late), indent=2))
+        terminal.print_json(_data(scenario, measured, fit, model, late))
     else:
         _print(scenario, measured, fit, model)
         print(_about(late, model, scenario))

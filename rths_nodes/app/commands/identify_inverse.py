@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         experiments = identification.run(scenario, noise, options.record, terminal.progress)
     _, found, model = inverse_identification.fit(scenario, experiments, (band[0], band[1]), up_to, names)
     if options.json:
-        print(json.dumps(_data(scenario, found, model, up_to), indent=2))
+        terminal.print_json(_data(scenario, found, model, up_to))
     else:
         _print(scenario, found, model, up_to)
     with terminal.writing(out, "" if options.json else "model"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
                 report.write(done.read(), Path(options.report), options.reference)
     finally:
         if options.json:
-            print(json.dumps(terminal.finite(_json(done)), indent=2))
+            terminal.print_json(_json(done))
         else:
             _print(done)
     if options.report and not options.json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -149,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
     settings = {law.name: _beside(folder, law.settings) for law in chosen if not law.reason}
     _write(board, folder, settings, searches, _facts(options, table.scenario, identified))
     if options.json:
-        print(json.dumps(terminal.finite(_data(loaded.name, board, identified)), indent=2))
+        terminal.print_json(_data(loaded.name, board, identified))
     else:
         _print(board, identified, folder)
     return ExitCode.FINISHED
@@ -158,9 +157,7 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     from rths_nodes.app.studies import tuning
 
-    for name, least in (("training_plants", 0), ("plants", 0), ("noise_seeds", 1), ("seed", 0), ("tune", 0)):
-        if getattr(options, name) < least:
-            raise ConfigError(f"--{name.replace('_', '-')} = {getattr(options, name)}: must be >= {least}")
+    arguments.check_least(options, training_plants=0, plants=0, noise_seeds=1, seed=0, tune=0)
     if 0 < options.tune < tuning.LEAST:
         raise ConfigError(f"--tune = {options.tune}: must be 0 or >= {tuning.LEAST}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from rths_nodes.analysis.units import PERCENT, shown
@@ -25,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     figure = terminal.figure_path(options.figure)
     judgement = judge(loaded)
     if options.json:
-        print(json.dumps(terminal.finite({"scenario": loaded.name} | judgement.data()), indent=2))
+        terminal.print_json({"scenario": loaded.name} | judgement.data())
     else:
         _print_stability(loaded.name, judgement)
     if figure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         table = study.table(of, journal.results | lost)
     _write(table, folder)
     if options.json:
-        print(json.dumps(terminal.finite(_data(table, folder)), indent=2))
+        terminal.print_json(_data(table, folder))
     else:
         _print(table, folder)
     return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -173,6 +174,11 @@ def finite(entry: Any) -> Any:
     if isinstance(entry, list):
         return [finite(value) for value in entry]
     return None if isinstance(entry, float) and not math.isfinite(entry) else entry
+
+
+def print_json(data: Any) -> None:
+    """Print plain data as one JSON object."""
+    print(json.dumps(finite(data), indent=2))
 
 
 def console(stream: Any = None) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import pwd
 import sys
@@ -248,7 +247,7 @@ def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, fol
     from rths_nodes.recording.reading import read_run
 
     if options.json:
-        print(json.dumps(terminal.finite(asdict(record)), indent=2))
+        terminal.print_json(asdict(record))
     else:
         words = f"{record.test_id}: {record.ending}" + (f": {record.reason}" if record.reason else "")
         _say(screen, record.named(words))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
-from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.overrides import with_case
 
@@ -50,11 +48,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.app.studies import tuning
     from rths_nodes.app.studies.ensembles import plants
 
-    for name in ("plants", "seed"):
-        if getattr(options, name) < 0:
-            raise ConfigError(f"--{name} = {getattr(options, name)}: must be >= 0")
-    if options.evaluations < tuning.LEAST:
-        raise ConfigError(f"--evaluations = {options.evaluations}: must be >= {tuning.LEAST}")
+    arguments.check_least(options, plants=0, seed=0, evaluations=tuning.LEAST)
     where, loaded = arguments.where(options), arguments.scenario(options)
     cases = [name.strip() for name in options.cases.split(",") if name.strip()]
     of = [with_case(loaded, name) for name in cases] or [loaded]
@@ -65,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     with terminal.progress(loaded.name) as progress:
         found = search.tune(options.evaluations, options.seed, progress)
     if options.json:
-        print(json.dumps(terminal.finite(_data(loaded.name, options.index, len(scenarios), found)), indent=2))
+        terminal.print_json(_data(loaded.name, options.index, len(scenarios), found))
     else:
         _print(loaded.name, options.index, len(scenarios), chosen, found)
     return ExitCode.FINISHED if found.usable else ExitCode.TRIPPED

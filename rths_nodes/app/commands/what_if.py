@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from rths_nodes.analysis.units import MM, plain
@@ -53,7 +52,7 @@ def _reproduced(options: argparse.Namespace, found: Any) -> int:
     result = reproduced(found)
     equal = result.first_difference is None
     if options.json:
-        print(json.dumps(vars(result) | {"equal": equal}, indent=2))
+        terminal.print_json(vars(result) | {"equal": equal})
     elif equal:
         rest = (
             ""
@@ -74,7 +73,7 @@ def _predicted(options: argparse.Namespace, found: Any, figure: Any) -> int:
 
     result = what_if.predict(found, options.set)
     if options.json:
-        print(json.dumps(terminal.finite(_data(found.scenario.name, options.set, result)), indent=2))
+        terminal.print_json(_data(found.scenario.name, options.set, result))
     else:
         _print(found.scenario.name, options.set, result)
     if figure:
