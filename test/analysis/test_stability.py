@@ -14,7 +14,7 @@ import pytest
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import HZ, growing_motions
 from rths_nodes.analysis.stability.impulses import Impulses
-from rths_nodes.analysis.stability.judgement import Judgement, apparent_spring, is_stable, judge, judge_loop
+from rths_nodes.analysis.stability.judgement import Judgement, is_stable, judge, judge_loop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.control.compensators.polynomial import weights
@@ -41,6 +41,13 @@ def late(delay: float) -> Response:
 
 def prediction(order: int, delay: float = DELAY) -> Response:
     return lambda omega: taps(omega, weights(order, 1.0), delay * np.arange(order + 1))
+
+
+def apparent_spring(order: int, phase: Array) -> tuple[Array, Array]:
+    """Eq. (6): k*/k and c* w/k of a spring behind prediction of ``order``, ``phase`` = w delay (rad)."""
+    ages = 1.0 + np.arange(order + 1)
+    rig = np.exp(-1j * np.multiply.outer(phase, ages)) @ weights(order, 1.0)
+    return rig.real, rig.imag
 
 
 def spring(

@@ -29,8 +29,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from rths_nodes.analysis.stability import sampled_limits
 from rths_nodes.analysis.stability.crossings import (
     HZ,
@@ -47,17 +45,8 @@ from rths_nodes.analysis.stability.motions import Mode, growing_ones, modes_of
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.analysis.units import MS, PERCENT
-from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
-
-
-def apparent_spring(order: int, phase: Array) -> tuple[Array, Array]:
-    """Eq. (6): k*/k and c* w/k of a spring behind prediction of ``order``, ``phase`` = w delay (rad)."""
-    ages = 1.0 + np.arange(order + 1)
-    rig = np.exp(-1j * np.multiply.outer(phase, ages)) @ weights(order, 1.0)
-    return rig.real, rig.imag
 
 
 @dataclass(frozen=True, eq=False)
