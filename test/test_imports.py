@@ -80,7 +80,7 @@ LAYERS = {
             *("units", "reference", "stability", "histories", "energy"),
             *("response_errors", "published_indices", "identification", "step_times", "response_spectrum"),
         ),
-        ("study_table", "what_if", "partition", "equilibrium", "overlay"),
+        ("study_table", "partition", "equilibrium", "overlay"),
         ("tested",),
         ("figures",),
         ("report",),

@@ -16,7 +16,7 @@ from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalen
 from rths_nodes.analysis.identification.experiments import Cycles
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import characterisation, expectation, identification, rig_section
+from rths_nodes.app.studies import characterisation, expectation, identification
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.strict import build
 from rths_nodes.core.yaml_text import dump
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         terminal.check_writable(table)
     out = Path(options.out) if options.out else None
     if out:
-        rig_section.check(out, options.rig)
+        characterisation.check_section(out, options.rig)
         terminal.check_writable(out)
     if options.plan:
         return _plan(options, scenario)
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         with terminal.writing(figure, "" if options.json else "figure"):
             write(found, alike, figure, scenario.name)
     if out:
-        section = rig_section.text(found, alike, scenario, options.rig)
+        section = characterisation.section(found, alike, scenario, options.rig)
         with terminal.writing(out, "" if options.json else "section for the rig file"):
             out.write_text(section, encoding="utf-8")
     return 0

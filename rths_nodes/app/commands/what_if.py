@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _reproduced(options: argparse.Namespace, found: Any) -> int:
-    from rths_nodes.analysis.what_if import reproduced
+    from rths_nodes.app.studies.what_if import reproduced
 
     result = reproduced(found)
     equal = result.first_difference is None

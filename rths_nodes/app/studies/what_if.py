@@ -1,4 +1,10 @@
-"""What if: a recorded test predicted with other settings, on the rig as the recording tells it."""
+"""What if: the computed part of a recorded test run again, or the test predicted with other settings.
+
+With nothing changed, integrator, ramp, setup and compensator make of the recorded Measurements the recorded
+Commands, to the bit: up to the first sample that was bridged or lost, where more than messages played a part.
+That is the proof that a recording holds all that a test depended on. With other settings the whole test is
+predicted, on the rig as the recording tells it.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +12,73 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.identification.from_recording import AxisModel, axis_models
+from rths_nodes.analysis.identification.from_recording import AxisModel, axis_models, usable
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.force_axes import refuse_loads
 from rths_nodes.loop.scenario.overrides import override, replace
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.recording.run import Run
+from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.recording.run import Run, measurement_of
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
 """Rows of a prediction: the recording, the identified rig as the test was, and with what was changed."""
 IDENTIFIED = ("actuator", "specimen")
 """Sections of an axis that come from the recording."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """How far the recorded Commands came out again.
+
+    ``compared`` Commands, from the first on, of ``samples`` in the test; ``first_difference`` is the number of the
+    first that differs in any bit, None where none does; ``largest`` the largest difference (m).
+    """
+
+    compared: int
+    samples: int
+    first_difference: int | None
+    largest: float
+
+
+def reproduced(run: Run) -> Reproduction:
+    """Run the computed part of ``run`` on its Measurements. Raises ConfigError where it cannot be built here.
+
+    What controls auxiliary inputs of a rig is left out: no Command of an axis depends on it.
+    """
+    assembly = Assembly(run.scenario)
+    numerical = NumericalStage(assembly, controlled=False)
+    commands = CommandStage.of(assembly)
+    count = usable(run)
+    numerical.open()
+    try:
+        if missing := numerical.missing():
+            raise ConfigError(f"integrator: needs {missing}: its part of a test is not computed here")
+        commands.target(numerical.first())
+        first, largest, compared = None, 0.0, 0
+        for sample in range(count - 1):
+            measured = measurement_of(run, sample)
+            target = numerical.next(measured)
+            if numerical.pending:
+                target = numerical.answer(wait=True)
+            if target is not None:
+                commands.target(target)
+            command = commands.next(measured)
+            if command is None:
+                break
+            compared += 1
+            again = command.command[: len(run.axes)]
+            if (again != run.command[sample + 1]).any():
+                first = sample + 1 if first is None else first
+                largest = max(largest, float(np.abs(again - run.command[sample + 1]).max()))
+    finally:
+        numerical.close()
+    return Reproduction(compared, run.scenario.samples, first, largest)
 
 
 @dataclass(frozen=True, eq=False)

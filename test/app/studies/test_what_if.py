@@ -10,9 +10,9 @@ import pytest
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.what_if import reproduced
 from rths_nodes.app.cli import main
 from rths_nodes.app.studies import what_if
+from rths_nodes.app.studies.what_if import reproduced
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.files import shipped
 
