@@ -33,49 +33,46 @@ def run(options: argparse.Namespace) -> int:
 
     A model in a process of its own is tried.
     """
-    from rths_nodes.analysis import tested
     from rths_nodes.loop.embedded import checked_loop
 
     loaded = arguments.scenario(options)
     port = NeverOpened(Assembly(loaded).port) if options.rig else None  # on it an operator drives: rths test
     assembly = checked_loop(loaded, port=port).assembly
-    samples = loaded.samples
     terminal.say(f"{loaded.name}: fits together")
-    slower = f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else ""
-    each, dof = loaded.samples_per_step, len(assembly.names.model)
-    terminal.say(
-        f"  {loaded.steps} steps of {each} sample{'s'[: each > 1]} at {loaded.servo_rate:g} Hz: "
-        f"{samples} samples, {samples * loaded.dt:.6g} s{slower}"
-    )
-    terminal.say(f"  {dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}")
-    seen = assembly.observation
-    if not seen.whole:
-        terminal.say(
-            f"  interface: {', '.join(loaded.interface)}; observed beside: {', '.join(loaded.observed) or 'none'}"
-        )
-    for words in _rig(loaded):
-        terminal.say(f"  {words}")
-    for words in _reduction(assembly):
-        terminal.say(f"  {words}")
-    for words in tested.described(assembly):
-        terminal.say(f"  {words}")
-    peak = _largest_force(assembly)
-    terminal.say(f"  largest external force {peak / 1e3:.4g} kN")
-    if loaded.soft_start:
-        terminal.say(f"  soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s")
-    if loaded.cases:
-        terminal.say(f"  cases: {', '.join(loaded.cases)}")
-    for words in _step_times(assembly):
-        terminal.say(f"  {words}")
-    for words in _loads(loaded):
-        terminal.say(f"  {words}")
-    for words in (*_excess_travel(loaded), *_margins(loaded)):
-        terminal.say(f"  {words}")
-    for caution in judgement.cautions(loaded, assembly.port.simulated):
-        terminal.say(f"  caution: {caution}")
-    for words in _commissioned(loaded, options.rig):
+    for words in _told(loaded, assembly, options.rig):
         terminal.say(f"  {words}")
     return 0
+
+
+def _told(loaded: Scenario, assembly: Assembly, rig: str) -> Iterator[str]:
+    """Lines about the test, each as soon as it is known."""
+    from rths_nodes.analysis import tested
+
+    slower = f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else ""
+    each, dof = loaded.samples_per_step, len(assembly.names.model)
+    yield (
+        f"{loaded.steps} steps of {each} sample{'s'[: each > 1]} at {loaded.servo_rate:g} Hz: "
+        f"{loaded.samples} samples, {loaded.samples * loaded.dt:.6g} s{slower}"
+    )
+    yield f"{dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}"
+    if not assembly.observation.whole:
+        beside = ", ".join(loaded.observed) or "none"
+        yield f"interface: {', '.join(loaded.interface)}; observed beside: {beside}"
+    yield from _rig(loaded)
+    yield from _reduction(assembly)
+    yield from tested.described(assembly)
+    yield f"largest external force {_largest_force(assembly) / 1e3:.4g} kN"
+    if loaded.soft_start:
+        yield f"soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s"
+    if loaded.cases:
+        yield f"cases: {', '.join(loaded.cases)}"
+    yield from _step_times(assembly)
+    yield from _loads(loaded)
+    yield from _excess_travel(loaded)
+    yield from _margins(loaded)
+    for caution in judgement.cautions(loaded, assembly.port.simulated):
+        yield f"caution: {caution}"
+    yield from _commissioned(loaded, rig)
 
 
 class NeverOpened:
