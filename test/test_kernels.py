@@ -387,7 +387,7 @@ def test_the_fence_sees_what_is_barred(call: str, tmp_path: Any) -> None:
 
 # The arithmetic itself
 
-ONE_ARGUMENT = [getattr(arithmetic, name) for name in ("exp", "log", "tanh", "sqrt", "sin", "cos", "rounded")]
+ONE_ARGUMENT = [getattr(arithmetic, name) for name in ("exp", "tanh", "sqrt", "sin", "cos", "rounded")]
 EDGES = (*EXTREMES, 2.5, -2.5, 0.5, 1.5, 709.7, 709.79, 710.0, -746.0, 4503599627370495.5, 9.1e15)
 
 

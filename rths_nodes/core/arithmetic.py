@@ -3,7 +3,7 @@
 A kernel (``core/kernels.py``) is one text that runs in plain Python and compiled. Bare ``math`` raises in plain
 Python where compiled code gives inf or nan, ``sum()`` of floats is compensated from Python 3.12 on, and a product
 of BLAS depends on the processor. The functions here give the same bits in both forms, on every Python and with
-every BLAS. ``exp``, ``log``, ``tanh``, ``sin``, ``cos`` and ``power`` take the functions of the C library: their
+every BLAS. ``exp``, ``tanh``, ``sin``, ``cos`` and ``power`` take the functions of the C library: their
 last bit is that of the libm in use (glibc 2.28 or later: the same on every x86-64 and aarch64 machine).
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from rths_nodes.core.samples import Array
 
+Numbers = tuple[float, ...]
 NAN, INF = math.nan, math.inf
 LARGEST_EXPONENT = 709.78
 """exp of more is beyond the largest float."""
@@ -77,13 +78,6 @@ def exp(x: float) -> float:
     return INF if x > LARGEST_EXPONENT else math.exp(x)
 
 
-def log(x: float) -> float:
-    """Natural logarithm; -inf at zero, nan below."""
-    if x > 0.0:
-        return math.log(x)
-    return -INF if x == 0.0 else NAN
-
-
 def sin(x: float) -> float:
     """Sine of ``x`` (rad); nan for an infinite one."""
     return math.sin(x) if x - x == 0.0 else NAN
@@ -139,7 +133,7 @@ def matvec(matrix: Array, vector: Array) -> Array:
     return total
 
 
-def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> tuple[float, ...]:
+def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
     """``rows`` of floats times a tuple ``vector``, each summed from left to right: for a dozen numbers."""
     if len(vector) == 3:
         a, b, c = vector
@@ -176,7 +170,7 @@ def mapped(function: Callable[..., Any], items: Sequence[Any], given: Any) -> tu
 # States as tuples: those of one, two and three numbers are written out, which takes half of the time
 
 
-def along(state: tuple[float, ...], h: float, rates: tuple[float, ...]) -> tuple[float, ...]:
+def along(state: Numbers, h: float, rates: Numbers) -> Numbers:
     """``state`` moved by ``h`` times its ``rates``."""
     count = len(state)
     if count == 1:
@@ -195,13 +189,13 @@ def along(state: tuple[float, ...], h: float, rates: tuple[float, ...]) -> tuple
 
 
 def along_mean(
-    state: tuple[float, ...],
+    state: Numbers,
     h: float,
-    a: tuple[float, ...],
-    b: tuple[float, ...],
-    c: tuple[float, ...],
-    d: tuple[float, ...],
-) -> tuple[float, ...]:
+    a: Numbers,
+    b: Numbers,
+    c: Numbers,
+    d: Numbers,
+) -> Numbers:
     """``state`` moved by ``h`` times the mean of its rates at the start, twice in the middle, and at the end."""
     sixth = h / 6.0
     count = len(state)
@@ -225,26 +219,26 @@ def along_mean(
     return tuple([s + sixth * (p + 2.0 * (q + r) + t) for s, p, q, r, t in slopes])
 
 
-def replaced(rows: tuple[tuple[float, ...], ...], values: Array) -> tuple[tuple[float, ...], ...]:
+def replaced(rows: tuple[Numbers, ...], values: Array) -> tuple[Numbers, ...]:
     """``rows`` that begin with the numbers of those of ``values``."""
     return tuple([(*now, *row[len(now) :]) for row, now in zip(rows, values.tolist(), strict=True)])
 
 
-def scaled(state: tuple[float, ...], factors: tuple[float, ...]) -> tuple[float, ...]:
+def scaled(state: Numbers, factors: Numbers) -> Numbers:
     """Each number of ``state`` times its factor."""
     return tuple([s * factor for s, factor in zip(state, factors, strict=True)])
 
 
-def first(state: tuple[float, ...], values: Sequence[float]) -> tuple[float, ...]:
+def first(state: Numbers, values: Sequence[float]) -> Numbers:
     """As many of the ``values`` as ``state`` has numbers, the first ones."""
     return tuple(values[: len(state)])
 
 
-def raised(state: tuple[float, ...], place: int, by: float) -> tuple[float, ...]:
+def raised(state: Numbers, place: int, by: float) -> Numbers:
     """``state`` with ``by`` added to the number at ``place``."""
     return (*state[:place], state[place] + by, *state[place + 1 :])
 
 
-def all_nan(state: tuple[float, ...]) -> tuple[float, ...]:
+def all_nan(state: Numbers) -> Numbers:
     """nan for each number of ``state``."""
     return tuple([NAN for _ in state])

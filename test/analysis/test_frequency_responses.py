@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from coupled_blocks import transfer_matrix
 
 from rths_nodes.analysis.identification.frequency_responses import (
     NONE,
@@ -14,13 +15,7 @@ from rths_nodes.analysis.identification.frequency_responses import (
     transport,
 )
 from rths_nodes.core.discretisation import transition
-from rths_nodes.core.models.coupled_rig import (
-    CoupledModel,
-    coupled_model,
-    feedforward,
-    state_space,
-    transfer_matrix,
-)
+from rths_nodes.core.models.coupled_rig import CoupledModel, coupled_model, feedforward, state_space
 from rths_nodes.core.models.inverse import inverse_response
 
 DT = 1.0 / 1000.0

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from coupled_blocks import transfer_matrix
 
 from rths_nodes.app import hosts
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.coupled_rig import coupled_model, feedforward, state_space, transfer_matrix
+from rths_nodes.core.models.coupled_rig import coupled_model, feedforward, state_space
 from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.samples import Motion
 from rths_nodes.loop.scenario.files import from_text

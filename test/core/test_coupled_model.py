@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from coupled_blocks import transfer_matrix
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.coupled_rig import (
@@ -13,7 +14,6 @@ from rths_nodes.core.models.coupled_rig import (
     force_input,
     poles,
     state_space,
-    transfer_matrix,
 )
 
 MASS = 98.3 * np.eye(3)

@@ -80,8 +80,8 @@ def test_a_measurement_comes_back_to_the_bit(
 
 def test_the_compensators_state_comes_back_to_the_bit() -> None:
     values = [0.1, -math.inf, 5e-324, 3.0]
-    sample, received, stamp = CODEC.unpack_state(CODEC.pack_state(7, values, 0, STAMP))
-    assert (sample, received.tolist(), stamp) == (7, values, STAMP)
+    told = decode("CompensatorState", CODEC.pack_state(7, values, 0, STAMP))
+    assert (told["sample"], told["values"], told["stamp"]) == (7, values, STAMP)
 
 
 def test_both_codecs_write_the_same_bytes() -> None:
@@ -179,7 +179,6 @@ UNPACK = {
     "Target": CODEC.unpack_target,
     "Command": CODEC.unpack_command,
     "Measurement": CODEC.unpack_measurement,
-    "CompensatorState": CODEC.unpack_state,
 }
 
 

@@ -11,7 +11,6 @@ import pytest
 from scipy import signal
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.laboratory.actuators.servo_hydraulic_linear import closed_form
 
 DT = 1.0 / 4096.0
 M, K = 29.13, 1.19e6
@@ -39,7 +38,18 @@ def driven(actuator: Any, commands: np.ndarray = WAVE) -> np.ndarray:
 
 
 def coefficients(actuator: Any) -> tuple[np.ndarray, float]:
-    return closed_form(actuator.constants.of_rate, M, C, K)
+    """A5 to A0 ``(6,)``, highest power first, and B0 of the plant on the linear specimen, in SI."""
+    m, c, k, p = M, C, K, actuator.constants.of_rate
+    sum_1, sum_2 = k + c * p.a3 + p.a2, c + m * p.a3
+    denominator = [
+        m,
+        sum_2 + m * p.b1,
+        sum_1 + sum_2 * p.b1 + m * p.b2,
+        k * p.a3 + sum_1 * p.b1 + sum_2 * p.b2,
+        k * p.a3 * p.b1 + sum_1 * p.b2,
+        k * p.a3 * p.b2 + p.a1_b0,
+    ]
+    return np.array(denominator), p.a1_b0 * p.gain
 
 
 def test_it_is_the_transfer_function_of_the_paper(plant: Callable[..., Any]) -> None:

@@ -122,18 +122,6 @@ def force_input(model: CoupledModel, location: ArrayLike) -> Array:
     return np.concatenate([np.zeros(n), -np.linalg.solve(model.mass, np.asarray(location, float)), np.zeros(n)])
 
 
-def transfer_matrix(model: CoupledModel, s: complex) -> Complex:
-    """G_xu(s) = X / U ``(n, n)`` from the blocks of Fig. 1.2, not from the state space.
-
-    Eq. (1.2) read as matrices: X = [I + G_sf G_a (G_s + A s)]^-1 G_sf G_a G_s U.
-    """
-    m = model
-    specimen = np.linalg.inv(m.mass * s * s + m.damping * s + m.stiffness)
-    forward = specimen * (m.actuator_gain / (s - m.actuator_pole))
-    closed = np.eye(len(m.mass)) + forward * (m.servo_gain + m.area * s)
-    return np.linalg.solve(closed, forward * m.servo_gain).astype(np.complex128)
-
-
 def poles(model: CoupledModel) -> Complex:
     """The ``3 n`` poles of G_xu (Eq. 1.5), rad/s, the slowest first."""
     values = np.linalg.eigvals(state_space(model)[0]).astype(np.complex128)

@@ -14,7 +14,6 @@ from rths_nodes.core.samples import (
     MODE_DISPLACEMENT,
     MODE_FORCE,
     MODE_NOT_TOLD,
-    Array,
     Command,
     Measurement,
     Target,
@@ -130,7 +129,3 @@ class Codec:
 
     def pack_state(self, sample: int, values: Sequence[float], flags: int, stamp: int) -> bytes:
         return self._state.pack(stamp, (sample, flags), (values,))
-
-    def unpack_state(self, data: bytes) -> tuple[int, Array, int]:
-        stamp, (sample, _), (values,), _ = self._state.unpack(data)
-        return sample, values, stamp

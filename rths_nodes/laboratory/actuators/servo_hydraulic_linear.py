@@ -4,8 +4,8 @@
     actuator   f' + a3 f = q - a2 x'                         natural velocity feedback, a2
     specimen   m x'' + r(x, x', z) = f                       f is also what the load cell shows
 
-With r = k x + c x' it is B0 / (A5 s^5 + ... + A0) from command to displacement, with the coefficients of
-:func:`closed_form`. The defaults are those of the benchmark's code.
+With r = k x + c x' it is of fifth order from command to displacement. The defaults are those of the benchmark's
+code.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.core.actuator import Actuator
-from rths_nodes.core.arithmetic import all_nan, along, along_mean, ceiling, copysign, times
-from rths_nodes.core.decay import HARD_LIMIT, LONGEST, Decay, decay_of
+from rths_nodes.core.arithmetic import Numbers, all_nan, along, along_mean, ceiling, copysign, times
+from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.kernels import Kernel
@@ -37,8 +37,6 @@ LONGEST_ANGLE = 0.5
 
 SMALL = 1e-7
 """Displacement (m) and velocity (m/s) at which a nonlinear specimen is taken as linear for the response."""
-
-Numbers = tuple[float, ...]
 
 
 class OfRate(NamedTuple):
@@ -239,7 +237,18 @@ class ServoHydraulicLinear(Actuator):
             most = math.inf if p.max_force is None else p.max_force
             limit = math.inf if p.valve_limit is None else p.valve_limit
             of_rate = OfRate(p.a1_b0, p.a2, p.a3, p.b1, p.b2, p.gain, most, p.dead_band, limit, specimen.mass, own)
-            return _constants(p, dt, specimen, decay_of(specimen), of_rate)
+            a, b, scale = _small(p, specimen)
+            parts = float(max(p.substeps, math.ceil(_fastest(a) * dt / LONGEST_ANGLE)))
+            return Constants(
+                tuple([tuple(row) for row in transition(a, b, dt, p.hold).tolist()]),
+                tuple(scale[:STATES].tolist()),
+                parts,
+                max(float(HARD_LIMIT), parts),
+                dt,
+                decay_of(specimen).numbers,
+                p.hold == "ramp",
+                of_rate,
+            )
 
         make = linear if exact else not_linear
         return Kernel(constants, lambda k: State((0.0,) * STATES, inner, 0.0), make(kernel.force, kernel.rate))
@@ -250,21 +259,6 @@ class ServoHydraulicLinear(Actuator):
         output = np.zeros(len(k.rows) + 2)
         output[3] = 1.0
         return held(omega, k.rows, output, k.dt)
-
-
-def _constants(params: Any, dt: float, specimen: Specimen, decay: Decay, of_rate: OfRate) -> Constants:
-    a, b, scale = _small(params, specimen)
-    parts = float(max(params.substeps, math.ceil(_fastest(a) * dt / LONGEST_ANGLE)))
-    return Constants(
-        tuple([tuple(row) for row in transition(a, b, dt, params.hold).tolist()]),
-        tuple(scale[:STATES].tolist()),
-        parts,
-        max(float(HARD_LIMIT), parts),
-        dt,
-        decay.numbers,
-        params.hold == "ramp",
-        of_rate,
-    )
 
 
 def _small(p: Any, specimen: Specimen) -> tuple[Array, Array, Array]:
@@ -303,24 +297,6 @@ def _specimen_slopes(specimen: Specimen) -> Array:
         ends = [[x + sign * SMALL * (k == index) for k, x in enumerate(rest)] for sign in (1.0, -1.0)]
         columns.append((seen(ends[0]) - seen(ends[1])) / (2.0 * SMALL))
     return np.column_stack(columns)
-
-
-def closed_form(params: Any, mass: float, damping: float, stiffness: float) -> tuple[Array, float]:
-    """A5 to A0 ``(6,)``, highest power first, and B0 of the plant on a linear specimen, in SI.
-
-    ``mass`` kg, ``damping`` N s/m and ``stiffness`` N/m of the specimen.
-    """
-    m, c, k, p = mass, damping, stiffness, params
-    sum_1, sum_2 = k + c * p.a3 + p.a2, c + m * p.a3
-    denominator = [
-        m,
-        sum_2 + m * p.b1,
-        sum_1 + sum_2 * p.b1 + m * p.b2,
-        k * p.a3 + sum_1 * p.b1 + sum_2 * p.b2,
-        k * p.a3 * p.b1 + sum_1 * p.b2,
-        k * p.a3 * p.b2 + p.a1_b0,
-    ]
-    return np.array(denominator), p.a1_b0 * p.gain
 
 
 def _fastest(a: Array) -> float:
