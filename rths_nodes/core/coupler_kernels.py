@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rths_nodes.core.arithmetic import INF, NAN, along, cos, hypot, mapped, sin, times
+from rths_nodes.core.arithmetic import INF, NAN, Numbers, all_nan, along, cos, hypot, mapped, sin, times
 
-Numbers = tuple[float, ...]
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
@@ -41,16 +40,6 @@ class Constants(NamedTuple):
     """J at rest."""
     inverse: Rows
     transposed: Rows
-
-
-def two_of(values: Any, place: int) -> tuple[float, float]:
-    """Two numbers from a ``place`` on."""
-    return float(values[place]), float(values[place + 1])
-
-
-def three_of(values: Any, place: int) -> tuple[float, float, float]:
-    """Three numbers from a ``place`` on."""
-    return float(values[place]), float(values[place + 1]), float(values[place + 2])
 
 
 # The pose of two actuators has no y, which is guided
@@ -133,11 +122,10 @@ class Shape(NamedTuple):
     determinant: Callable[..., float]
     solved: Callable[..., Any]
     transposed: Callable[..., Any]
-    taken: Callable[..., Any]
 
 
-TWO = Shape(guided, guided_row, determinant_of_two, solved_two, transposed_two, two_of)
-THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed_three, three_of)
+TWO = Shape(guided, guided_row, determinant_of_two, solved_two, transposed_two)
+THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed_three)
 
 
 def link(axis: Any, place: tuple[float, float, float, float, bool]) -> tuple[float, float, float, float, float]:
@@ -165,29 +153,14 @@ def moving(link: Any, rates: tuple[float, float, float, float, float, float, boo
     return rate, ux * bx + uy * by + turning
 
 
-def first(pair: Any, nothing: float) -> float:
-    """Of two numbers."""
-    return float(pair[0])
-
-
-def second(pair: Any, nothing: float) -> float:
-    """Of two numbers."""
-    return float(pair[1])
-
-
-def length_of(link: Any, nothing: float) -> float:
-    """Pin to pin, m."""
-    return float(link[2])
+def at(values: Any, place: int) -> float:
+    """The number at a ``place`` among the ``values``; in a link, the length is at 2."""
+    return float(values[place])
 
 
 def rest_of(axis: Any, nothing: float) -> float:
     """Length at rest, m."""
     return float(axis[3])
-
-
-def nowhere(number: float, nothing: float) -> float:
-    """Not a number."""
-    return NAN
 
 
 class CouplerKernel(NamedTuple):
@@ -220,14 +193,14 @@ def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
 
 def links_of(shape: Shape) -> tuple[Callable[..., Any], Callable[..., bool]]:
     """The links in a pose, and whether the coupler may be there."""
-    split, row, determinant, _, _, _ = shape
+    split, row, determinant, _, _ = shape
 
     def links(k: Constants, pose: Numbers) -> Any:
         x, y, theta = split(pose)
         return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
 
     def is_open(k: Constants, pose: Numbers, held: Any) -> bool:
-        if not reaches(k, split(pose)[2], mapped(length_of, held, 0.0)):
+        if not reaches(k, split(pose)[2], mapped(at, held, 2)):
             return False
         return k[5] * determinant(mapped(row, held, k[4])) > SINGULAR
 
@@ -245,7 +218,7 @@ def newton(shape: Shape) -> Callable[..., Any]:
             held = links(k, found)
             if not is_open(k, found, held):
                 break
-            gone = along(mapped(length_of, held, 0.0), -1.0, mapped(rest_of, k[0], 0.0))
+            gone = along(mapped(at, held, 2), -1.0, mapped(rest_of, k[0], 0.0))
             left = along(displacement, -1.0, gone)
             closed = True
             for each in left:
@@ -253,14 +226,14 @@ def newton(shape: Shape) -> Callable[..., Any]:
             if closed:
                 return found
             found = along(found, 1.0, solved(mapped(row, held, 1.0), left))
-        return mapped(nowhere, near, 0.0)
+        return all_nan(near)
 
     return pose
 
 
 def exact(shape: Shape) -> CouplerKernel:
     """With the links as they are in a pose."""
-    split, row, _, solved, transposed, _ = shape
+    split, row, _, solved, transposed = shape
     (links, is_open), pose = links_of(shape), newton(shape)
 
     def rates(k: Constants, held: Any, v: Numbers, a: Numbers) -> Any:
@@ -271,16 +244,16 @@ def exact(shape: Shape) -> CouplerKernel:
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Any:
         held = links(k, x)
         if not is_open(k, x, held):
-            none = mapped(nowhere, x, 0.0)
+            none = all_nan(x)
             return none, none, none
         found = rates(k, held, v, a)
-        gone = along(mapped(length_of, held, 0.0), -1.0, mapped(rest_of, k[0], 0.0))
-        return gone, mapped(first, found, 0.0), mapped(second, found, 0.0)
+        gone = along(mapped(at, held, 2), -1.0, mapped(rest_of, k[0], 0.0))
+        return gone, mapped(at, found, 0), mapped(at, found, 1)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Any:
         held = links(k, pose)
         if not is_open(k, pose, held):
-            return mapped(nowhere, pose, 0.0)
+            return all_nan(pose)
         return times(transposed(mapped(row, held, 1.0)), axis_forces)
 
     def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Any:
@@ -293,7 +266,7 @@ def exact(shape: Shape) -> CouplerKernel:
         held = links(k, x)
         rows = mapped(row, held, 1.0)
         v = solved(rows, velocity)
-        turning = mapped(second, rates(k, held, v, along(v, -1.0, v)), 0.0)
+        turning = mapped(at, rates(k, held, v, along(v, -1.0, v)), 1)
         return x, v, solved(rows, along(acceleration, -1.0, turning))
 
     return CouplerKernel(axes, forces, axis_forces, pose, motion, first_pose)
@@ -306,7 +279,7 @@ def first_pose(k: Constants, displacement: Numbers) -> Any:
 
 def linear(shape: Shape) -> CouplerKernel:
     """With J of the pose at rest."""
-    split, _, _, solved, _, _ = shape
+    split, _, _, solved, _ = shape
 
     def open_at(k: Constants, pose: Numbers) -> bool:
         lengths = along(times(k[7], pose), 1.0, mapped(rest_of, k[0], 0.0))
@@ -314,19 +287,19 @@ def linear(shape: Shape) -> CouplerKernel:
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Any:
         if not open_at(k, x):
-            none = mapped(nowhere, x, 0.0)
+            none = all_nan(x)
             return none, none, none
         return times(k[7], x), times(k[7], v), times(k[7], a)
 
     def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Any:
-        return times(k[9], axis_forces) if open_at(k, pose) else mapped(nowhere, pose, 0.0)
+        return times(k[9], axis_forces) if open_at(k, pose) else all_nan(pose)
 
     def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Any:
         return solved(k[9], forces)
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Any:
         found = times(k[8], displacement)
-        return found if open_at(k, found) else mapped(nowhere, near, 0.0)
+        return found if open_at(k, found) else all_nan(near)
 
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers

@@ -19,6 +19,11 @@ Shown = tuple[Array, Array, Array, Array]
 """Displacement (m), velocity (m/s), force (N) and auxiliary channels."""
 
 
+def still(n_axes: int) -> Shown:
+    """Nothing moves, and nothing pushes."""
+    return np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes), np.zeros(0)
+
+
 class RigKernel(NamedTuple):
     """Arithmetic of a rig: as a ``Kernel``, and what is ``shown`` at rest, of constants and state."""
 
@@ -49,9 +54,8 @@ class Rig:
     force: Array
     auxiliary: Array = EMPTY
 
-    def __init__(self, params: Any, dt: float, n_axes: int, kernel: RigKernel | None = None) -> None:
-        """With a ``kernel`` that is made already."""
-        self._kernel = self.kernel_of(params, n_axes) if kernel is None else kernel
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None:
+        self._kernel = self.kernel_of(params, n_axes)
         self.constants = self._kernel.constants(params, dt)
         self.reset()
 

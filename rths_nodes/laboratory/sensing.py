@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,13 +64,7 @@ def late(sense: Callable[..., Any]) -> Callable[..., Any]:
     """The step of sensors whose force is late; state: the last forces (N), a ring, and the place of its oldest."""
 
     def step(
-        k: Pair,
-        s: tuple[Array, int],
-        displacement: float,
-        force: float,
-        noise: float,
-        noise_of_force: float,
-        sample: int,
+        k: Pair, s: Any, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[Any, tuple[float, float, bool]]:
         ring, oldest = s
         _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
@@ -90,24 +85,13 @@ def passed(ring: Array, oldest: int, value: float) -> tuple[tuple[Array, int], f
 def constants(p: Any, dt: float) -> Pair:
     """Of samples of ``dt`` (s)."""
 
-    def channel(*given: Any) -> Channel:
-        scale, offset, drift, dead, resolution, limit = given
-        shown = 0.0 if dead is None else dead
-        return Channel(
-            scale, offset, drift * dt, dead is not None, shown, resolution, NAN if limit is None else limit
-        )
+    def channel(name: str) -> Channel:
+        given = (f"{name}_{each}" for each in ("scale", "offset", "drift", "dead", "resolution", "range"))
+        scale, offset, drift, dead, resolution, limit = attrgetter(*given)(p)
+        shown, most = 0.0 if dead is None else dead, NAN if limit is None else limit
+        return Channel(scale, offset, drift * dt, dead is not None, shown, resolution, most)
 
-    return (
-        channel(
-            p.displacement_scale,
-            p.displacement_offset,
-            p.displacement_drift,
-            p.displacement_dead,
-            p.displacement_resolution,
-            p.displacement_range,
-        ),
-        channel(p.force_scale, p.force_offset, p.force_drift, p.force_dead, p.force_resolution, p.force_range),
-    )
+    return channel("displacement"), channel("force")
 
 
 class Noise:

@@ -17,9 +17,9 @@ from rths_nodes.laboratory.actuators.unloaded import Unloaded
 HOLDS = ("staircase", "ramp")
 
 
-def hold_parameter() -> Any:
+def hold_parameter(default: str = "staircase") -> Any:
     """The parameter ``hold`` of these actuators."""
-    return text("how the command runs within a sample: staircase (held) or ramp (straight)", "staircase", HOLDS)
+    return text("how the command runs within a sample: staircase (held) or ramp (straight)", default, HOLDS)
 
 
 def transition(a: Array, b: Array, dt: float, hold: str) -> Array:

@@ -36,7 +36,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import component, number, params
-from rths_nodes.core.rig import Rig, RigKernel, Shown
+from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import NoSpecimen
 from rths_nodes.laboratory.actuators.specimen_path import path_of
@@ -87,11 +87,6 @@ def column_under(
         return (moving, loading, bent, crushed), (places, rates, forces, np.zeros(0))
 
     return step
-
-
-def shown_at_rest(k: Constants, s: State) -> Shown:
-    """Nothing moves, and nothing pushes."""
-    return np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(0)
 
 
 def _kernel_of(params: Any) -> Kernel:
@@ -166,5 +161,5 @@ class AxiallyLoadedColumn(Rig):
             constants,
             lambda k: State(move.rest(k.horizontal), load.rest(k.vertical), lateral.rest(k.lateral), False),
             column_under(move.step, load.step, lateral.step),
-            shown_at_rest,
+            lambda k, s: still(n_axes),
         )

@@ -12,10 +12,11 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import check_at, stated
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.models.coupled_rig import RigConstants, force_input, state_space
-from rths_nodes.core.parameters import component, number, params, text, vector
-from rths_nodes.core.rig import Rig, RigKernel, Shown
+from rths_nodes.core.parameters import component, number, params, vector
+from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import NoSpecimen, Specimen
+from rths_nodes.laboratory.actuators.held_plant import hold_parameter
 from rths_nodes.laboratory.rigs.linear_with_specimen import (
     Constants,
     State,
@@ -48,11 +49,7 @@ class CoupledServoHydraulic(Rig):
         longest_substep: float = number(
             "sub-steps of the damper within a sample are no longer", "s", 1.0 / 8000.0, more_than=0.0
         )
-        hold: str = text(
-            "how the command runs within a sample: straight (ramp) or held (staircase)",
-            "ramp",
-            ("ramp", "staircase"),
-        )
+        hold: str = hold_parameter("ramp")
 
         def validate(self, path: str) -> None:
             """Refuses matrices and lists that do not fit together."""
@@ -90,21 +87,18 @@ class CoupledServoHydraulic(Rig):
         self.auxiliary_names = channels.accelerations(n)
         if params.damper:
             self.auxiliary_names += (channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
-        super().__init__(params, dt, n_axes, _kernel(damper))
+        super().__init__(params, dt, n_axes)
 
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
         """The actuators with the damper in the specimen."""
-        return _kernel(_damper(params))
-
-
-def _kernel(damper: Specimen) -> RigKernel:
-    return RigKernel(
-        lambda given, dt: _constants(given, damper, dt),
-        rest_of(damper),
-        coupled(step_of(damper), damper.voltage is not None),
-        shown_at_rest,
-    )
+        damper = _damper(params)
+        return RigKernel(
+            lambda given, dt: _constants(given, damper, dt),
+            rest_of(damper),
+            coupled(step_of(damper), damper.voltage is not None),
+            shown_at_rest,
+        )
 
 
 def coupled(onward: Callable[..., Any], driven: bool) -> Callable[..., Any]:
@@ -121,8 +115,7 @@ def coupled(onward: Callable[..., Any], driven: bool) -> Callable[..., Any]:
 def shown_at_rest(k: Constants, s: State) -> Shown:
     """Nothing moves; the damper may have a force."""
     n, m, _, _ = k.sizes
-    still = np.zeros(m)
-    return still, still.copy(), still.copy(), k.onward[-1][n:, -1] * s.force
+    return (*still(m)[:3], k.onward[-1][n:, -1] * s.force)
 
 
 def _constants(params: Any, damper: Specimen, dt: float) -> Constants:

@@ -18,15 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import along, matvec, numbers, times
+from rths_nodes.core.arithmetic import along, first, matvec, numbers, times
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.coupler import Coupler, Geometry
 from rths_nodes.core.coupler_kernels import CouplerKernel, Rows
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.parameters import matrix, number, params, section, sections, text, vector
-from rths_nodes.core.rig import Rig, RigKernel, Shown
+from rths_nodes.core.parameters import matrix, number, params, section, sections, vector
+from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
+from rths_nodes.laboratory.actuators.held_plant import hold_parameter
 from rths_nodes.laboratory.rigs.condensed_frame import CondensedFrame
 
 HZ = 2.0 * np.pi
@@ -73,8 +74,8 @@ class State(NamedTuple):
     pose: tuple[float, ...]
 
 
-def behind_coupler(coupler: CouplerKernel, taken: Callable[..., Any]) -> Callable[..., Any]:
-    """The step of all axes; ``taken`` takes as many numbers as there are axes."""
+def behind_coupler(coupler: CouplerKernel) -> Callable[..., Any]:
+    """The step of all axes."""
     _, _, axis_forces, _, motion, _ = coupler
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[Any, Shown]:
@@ -86,7 +87,7 @@ def behind_coupler(coupler: CouplerKernel, taken: Callable[..., Any]) -> Callabl
         whole[n : n + m] = matvec(onward, whole)
         found = matvec(motions, whole[n:])
         seen = numbers(found)
-        x, v, a = taken(seen, 0), taken(seen, n), taken(seen, 2 * n)
+        x, v, a = first(near, seen), first(near, seen[n:]), first(near, seen[2 * n :])
         pose, rate, acceleration = motion(of_coupler, x, v, a, near)
         forces = along(times(stiffness, pose), 1.0, times(damping, rate))
         forces = along(forces, 1.0, times(mass, acceleration))
@@ -94,11 +95,6 @@ def behind_coupler(coupler: CouplerKernel, taken: Callable[..., Any]) -> Callabl
         return (whole, pose), (found[:n], found[n : 2 * n], pushed, np.zeros(0))
 
     return step
-
-
-def shown_at_rest(k: Constants, s: State) -> Shown:
-    """Nothing moves, and nothing pushes."""
-    return np.zeros(k.n), np.zeros(k.n), np.zeros(k.n), np.zeros(0)
 
 
 class CoupledTransferFunctions(Rig):
@@ -117,11 +113,7 @@ class CoupledTransferFunctions(Rig):
         )
         coupler: Geometry = section(Geometry, "where the actuators hold the coupler in the laboratory")
         frame: CondensedFrame = section(CondensedFrame, "the specimen; it drives x, (y) and theta of the coupler")
-        hold: str = text(
-            "how the command runs within a sample: straight (ramp) or held (staircase)",
-            "ramp",
-            ("ramp", "staircase"),
-        )
+        hold: str = hold_parameter("ramp")
 
         def validate(self, path: str) -> None:
             """Refuses lists that do not fit together."""
@@ -171,14 +163,11 @@ class CoupledTransferFunctions(Rig):
         """The transfer functions, and the specimen behind the coupler."""
         coupler = Coupler(params.coupler, n_axes, n_axes, "rig.coupler")
 
-        def rest(k: Constants) -> State:
-            return State(np.zeros(k.onward.shape[1]), (0.0,) * n_axes)
-
         return RigKernel(
             lambda given, dt: _constants(given, coupler, dt),
-            rest,
-            behind_coupler(coupler.kernel, coupler.shape.taken),
-            shown_at_rest,
+            lambda k: State(np.zeros(k.onward.shape[1]), (0.0,) * n_axes),
+            behind_coupler(coupler.kernel),
+            lambda k, s: still(n_axes),
         )
 
 

@@ -6,8 +6,9 @@ design level. The paper gives no numbers of it: the defaults are ours.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from operator import attrgetter
 
+from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.decay import Decay
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
@@ -16,16 +17,7 @@ CATCH_UP = 0.01
 """s. Time constant with which the memory closes the last fraction of a step that it lags behind the excursion."""
 
 
-class Constants(NamedTuple):
-    """As of the parameters."""
-
-    stiffness: float
-    damage_displacement: float
-    post_damage_ratio: float
-    damping: float
-
-
-def force(k: Constants, s: tuple[float], x: float, v: float) -> float:
+def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
     """N; the state is the largest excursion m (m), at first the level, below which nothing is remembered."""
     stiffness, level, after, damping = k
     # the excursion of this very moment counts, so that the envelope is met whatever the step
@@ -34,7 +26,7 @@ def force(k: Constants, s: tuple[float], x: float, v: float) -> float:
     return stiffness * (ratio + after * (1.0 - ratio)) * x + damping * v
 
 
-def rate(k: Constants, s: tuple[float], x: float, v: float) -> tuple[float]:
+def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
     """m'; integrated in steps this is right to a sixth of the last step before the level is left again."""
     behind = abs(x) - s[0]
     if behind < 0.0:
@@ -67,8 +59,8 @@ class DegradingColumn(Specimen):
             return Decay(at_rest=1.0 / CATCH_UP)
 
     KERNEL = SpecimenKernel(
-        lambda p: Constants(p.stiffness, p.damage_displacement, p.post_damage_ratio, p.damping),
-        lambda k: (k.damage_displacement,),
+        attrgetter("stiffness", "damage_displacement", "post_damage_ratio", "damping"),
+        lambda k: (k[1],),
         force,
         rate,
     )

@@ -6,8 +6,9 @@ the defaults are ours.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
@@ -18,31 +19,22 @@ STEEL = 0.5
 """Bouc-Wen beta = gamma: unloading is elastic with the first stiffness, as steel does it."""
 
 
-class Constants(NamedTuple):
-    """Of the elastic part (N/m), and of z (N, m)."""
-
-    elastic: float
-    hysteretic: float
-    yield_displacement: float
-    exponent: float
-
-
-def force(k: Constants, s: tuple[float], x: float, v: float) -> float:
+def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
     """eta k d + (1 - eta) F_y z."""
     elastic, hysteretic, _, _ = k
     return elastic * x + hysteretic * s[0]
 
 
-def rate(k: Constants, s: tuple[float], x: float, v: float) -> tuple[float]:
+def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
     """z'."""
     _, _, yield_displacement, exponent = k
     return (v * bouc_wen_slope(s[0], v, STEEL, STEEL, exponent) / yield_displacement,)
 
 
-def constants(params: Any) -> Constants:
-    """Both asymptotes meet at F_y."""
+def constants(params: Any) -> Numbers:
+    """Factors of d (N/m) and z (N), yield displacement (m) and q; both asymptotes meet at F_y."""
     eta, stiffness, yield_force = params.post_yield_ratio, params.stiffness, params.yield_force
-    return Constants(eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent)
+    return eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent
 
 
 class ElastoplasticAbsorber(Specimen):

@@ -6,24 +6,15 @@ damper of the TADC verification tests.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from operator import attrgetter
 
-from rths_nodes.core.arithmetic import copysign, power
+from rths_nodes.core.arithmetic import Numbers, copysign, power
 from rths_nodes.core.kernels import no_state
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
-class Constants(NamedTuple):
-    """As of the parameters."""
-
-    stiffness: float
-    damping: float
-    exponent: float
-    reference_velocity: float
-
-
-def force(k: Constants, s: tuple[()], x: float, v: float) -> float:
+def force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
     """k d + c v_0 sgn(v) (abs(v) / v_0)^a."""
     stiffness, damping, exponent, reference = k
     if exponent != 1.0:
@@ -46,7 +37,7 @@ class KelvinVoigt(Specimen):
         )
 
     KERNEL = SpecimenKernel(
-        lambda p: Constants(p.stiffness, p.damping, p.exponent, p.reference_velocity), no_state, force, no_rates
+        attrgetter("stiffness", "damping", "exponent", "reference_velocity"), no_state, force, no_rates
     )
 
     def __init__(self, params: Params) -> None:

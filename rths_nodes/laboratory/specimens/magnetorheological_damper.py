@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from rths_nodes.core.arithmetic import power
+from rths_nodes.core.arithmetic import Numbers, power
 from rths_nodes.core.bouc_wen import SHARPEST, check_shape
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
@@ -13,47 +13,9 @@ from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-class OfRate(NamedTuple):
-    """Constants of the rates; beta and gamma, over the slope, together and apart."""
-
-    damping: float
-    damping_per_volt: float
-    both_dampings: float
-    both_dampings_per_volt: float
-    hysteretic_stiffness: float
-    hysteretic_stiffness_per_volt: float
-    stiffness: float
-    slope: float
-    filter_rate: float
-    loading: float
-    unloading: float
-    exponent: float
-    voltage: float
-
-
-class OfForce(NamedTuple):
-    """Constants of the force."""
-
-    damping: float
-    damping_per_volt: float
-    series_damping: float
-    series_damping_per_volt: float
-    hysteretic_stiffness: float
-    hysteretic_stiffness_per_volt: float
-    stiffness: float
-    accumulator_stiffness: float
-    accumulator_displacement: float
-
-
-class Constants(NamedTuple):
-    """Of rates and force, and the voltage (V) at which the driver saturates."""
-
-    of_rate: OfRate
-    of_force: OfForce
-    max_voltage: float
-
-
-def rate(k: Constants, s: tuple[float, float, float], x: float, v: float) -> tuple[float, float, float]:
+def rate(
+    k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: float, v: float
+) -> tuple[float, float, float]:
     """y' (m/s), where the force of dashpot c_1 equals that of the parallel group behind it, z' and u'."""
     c_0, c_0_volt, c, c_volt, alpha, alpha_volt, stiffness, slope, eta, loading, unloading, n, voltage = k[0]
     y, z, u = s
@@ -64,7 +26,7 @@ def rate(k: Constants, s: tuple[float, float, float], x: float, v: float) -> tup
     return series, slope * slip * (1.0 - bend), eta * (u - voltage)
 
 
-def force(k: Constants, s: tuple[float, float, float], x: float, v: float) -> float:
+def force(k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: float, v: float) -> float:
     """c_1 y' + k_1 (x - x_0)."""
     c_0, c_0_volt, c_1, c_1_volt, alpha, alpha_volt, stiffness, accumulator, x_0 = k[1]
     y, z, u = s
@@ -81,26 +43,19 @@ def driven(k: Any, voltage: float) -> Any:
     return of_rate[:-1] + (held,), of_force, most
 
 
-def constants(p: Any) -> Constants:
-    """As of the parameters."""
+def constants(p: Any) -> tuple[Numbers, Numbers, float]:
+    """Those of the rates, those of the force, and the voltage (V) at which the driver saturates.
+
+    In the rates beta and gamma are over the slope: their sum while z grows, their difference while it shrinks.
+    """
     beta, gamma = p.beta / p.slope, p.gamma / p.slope
     viscous = p.damping, p.damping_per_volt
+    series = p.series_damping, p.series_damping_per_volt
     shared = p.hysteretic_stiffness, p.hysteretic_stiffness_per_volt, p.stiffness
-    both = p.damping + p.series_damping, p.damping_per_volt + p.series_damping_per_volt
-    return Constants(
-        OfRate(
-            *viscous, *both, *shared, p.slope, -p.filter_rate, gamma + beta, beta - gamma, p.exponent, p.voltage
-        ),
-        OfForce(
-            *viscous,
-            p.series_damping,
-            p.series_damping_per_volt,
-            *shared,
-            p.accumulator_stiffness,
-            p.accumulator_displacement,
-        ),
-        p.max_voltage,
-    )
+    both = viscous[0] + series[0], viscous[1] + series[1]
+    shape = p.slope, -p.filter_rate, gamma + beta, beta - gamma, p.exponent
+    accumulator = p.accumulator_stiffness, p.accumulator_displacement
+    return (*viscous, *both, *shared, *shape, p.voltage), (*viscous, *series, *shared, *accumulator), p.max_voltage
 
 
 class MagnetorheologicalDamper(Specimen):
@@ -173,7 +128,7 @@ class MagnetorheologicalDamper(Specimen):
             """Refuses a damper that moves too fast for the servo rate."""
             check_increments(self.decay(), f"slope = {self.slope:g}", test)
 
-    KERNEL = SpecimenKernel(constants, lambda k: (0.0, 0.0, k.of_rate.voltage), force, rate, driven)
+    KERNEL = SpecimenKernel(constants, lambda k: (0.0, 0.0, k[0][-1]), force, rate, driven)
     """States y (m), z (m), u (V); it has stood under its voltage for long."""
 
     @property

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
+from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.decay import ROUNDED_OFF, Decay
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-def force(k: tuple[float, float, float], s: tuple[float], x: float, v: float) -> float:
+def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
     """N; the state is the force f (N) of spring and dashpot."""
     _, _, parallel = k
     return s[0] + parallel * x
 
 
-def rate(k: tuple[float, float, float], s: tuple[float], x: float, v: float) -> tuple[float]:
+def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
     """f' of constants c, k_s and k_p."""
     damping, series, _ = k
     return (series * (v - s[0] / damping),)
@@ -35,5 +38,5 @@ class MaxwellDamper(Specimen):
             return Decay(self.series_stiffness / self.damping, settling=ROUNDED_OFF)
 
     KERNEL = SpecimenKernel(
-        lambda p: (p.damping, p.series_stiffness, p.parallel_stiffness), lambda k: (0.0,), force, rate
+        attrgetter("damping", "series_stiffness", "parallel_stiffness"), lambda k: (0.0,), force, rate
     )

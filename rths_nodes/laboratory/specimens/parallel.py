@@ -44,24 +44,12 @@ class Parallel(Specimen):
             check_increments(self.decay(), f"first and second ({names})", test)
 
     def __init__(self, params: Params) -> None:
-        first, second = _parts(params)
-        super().__init__(params, _kernel(first, second))
+        first: Specimen = registry.build("specimen", params.first)
+        second: Specimen = registry.build("specimen", params.second)
+        (one, of_one), (other, of_other) = first.bound(), second.bound()
+        states = (*first.initial_state, *second.initial_state)
+        force, rate = side_by_side(one, other, len(first.initial_state))
+        super().__init__(params, SpecimenKernel(lambda p: (of_one, of_other), lambda k: states, force, rate))
         self.decay = decay_of(first).beside(decay_of(second))
         self.mass = first.mass + second.mass
         self.felt = first.felt or second.felt
-
-    @classmethod
-    def kernel_of(cls, params: Params) -> SpecimenKernel:
-        """Both kernels at the same displacement; the states of the first come first."""
-        return _kernel(*_parts(params))
-
-
-def _kernel(first: Specimen, second: Specimen) -> SpecimenKernel:
-    (one, of_one), (other, of_other) = first.bound(), second.bound()
-    states = (*first.initial_state, *second.initial_state)
-    force, rate = side_by_side(one, other, len(first.initial_state))
-    return SpecimenKernel(lambda p: (of_one, of_other), lambda k: states, force, rate)
-
-
-def _parts(params: Parallel.Params) -> tuple[Specimen, Specimen]:
-    return registry.build("specimen", params.first), registry.build("specimen", params.second)

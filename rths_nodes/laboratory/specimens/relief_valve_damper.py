@@ -6,9 +6,9 @@ it: the defaults are ours.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from rths_nodes.core.arithmetic import copysign
+from rths_nodes.core.arithmetic import Numbers, copysign
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import ROUNDED_OFF, Decay, check_increments
 from rths_nodes.core.errors import ConfigError
@@ -17,17 +17,7 @@ from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
-class Constants(NamedTuple):
-    """Of the valve, and the spring behind it (0 N/m without one)."""
-
-    damping: float
-    relief_force: float
-    relief_damping: float
-    relief_velocity: float
-    series_stiffness: float
-
-
-def force(k: Constants, s: tuple[()], x: float, v: float) -> float:
+def force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
     """N, without a spring."""
     damping, relief_force, relief_damping, relief_velocity, _ = k
     over = abs(v) - relief_velocity
@@ -36,12 +26,12 @@ def force(k: Constants, s: tuple[()], x: float, v: float) -> float:
     return copysign(relief_force + relief_damping * over, v)
 
 
-def force_of_spring(k: Constants, s: tuple[float], x: float, v: float) -> float:
+def force_of_spring(k: Numbers, s: tuple[float], x: float, v: float) -> float:
     """N: the state."""
     return s[0]
 
 
-def rate(k: Constants, s: tuple[float], x: float, v: float) -> tuple[float]:
+def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
     """F' of the spring."""
     damping, relief_force, relief_damping, relief_velocity, series = k
     force = s[0]
@@ -50,12 +40,10 @@ def rate(k: Constants, s: tuple[float], x: float, v: float) -> tuple[float]:
     return (series * (v - piston),)
 
 
-def constants(params: Any) -> Constants:
-    """As of the parameters; the valve opens at F_r / c_1."""
+def constants(params: Any) -> Numbers:
+    """c_1, F_r, c_2, velocity F_r / c_1 (m/s) at which the valve opens, k_s (0 N/m without a spring)."""
     damping, relief_force = params.damping, params.relief_force
-    return Constants(
-        damping, relief_force, params.relief_damping, relief_force / damping, params.series_stiffness or 0.0
-    )
+    return damping, relief_force, params.relief_damping, relief_force / damping, params.series_stiffness or 0.0
 
 
 class ReliefValveDamper(Specimen):

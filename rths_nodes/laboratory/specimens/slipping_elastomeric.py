@@ -9,9 +9,9 @@ shear. The curves of Fig. 6 are not at hand.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from operator import attrgetter
 
-from rths_nodes.core.arithmetic import power
+from rths_nodes.core.arithmetic import Numbers, power
 from rths_nodes.core.bouc_wen import SHARPEST
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
@@ -19,22 +19,12 @@ from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-class Constants(NamedTuple):
-    """As of the parameters."""
-
-    stiffness: float
-    relaxing_stiffness: float
-    relaxation_time: float
-    slip_force: float
-    exponent: float
-
-
-def force(k: Constants, s: tuple[float, float], x: float, v: float) -> float:
+def force(k: Numbers, s: tuple[float, float], x: float, v: float) -> float:
     """N; the states are the deformation u of the rubber (m) and the relaxing force q (N)."""
     return k[0] * s[0] + s[1]
 
 
-def rate(k: Constants, s: tuple[float, float], x: float, v: float) -> tuple[float, float]:
+def rate(k: Numbers, s: tuple[float, float], x: float, v: float) -> tuple[float, float]:
     """u' and q'."""
     stiffness, relaxing, time, slip_force, exponent = k
     u, q = s
@@ -77,7 +67,7 @@ class SlippingElastomeric(Specimen):
             check_increments(self.decay(), words, test)
 
     KERNEL = SpecimenKernel(
-        lambda p: Constants(p.stiffness, p.relaxing_stiffness, p.relaxation_time, p.slip_force, p.exponent),
+        attrgetter("stiffness", "relaxing_stiffness", "relaxation_time", "slip_force", "exponent"),
         lambda k: (0.0, 0.0),
         force,
         rate,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from operator import attrgetter
 
+from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
@@ -11,25 +12,13 @@ from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-class Constants(NamedTuple):
-    """As of the parameters."""
-
-    stiffness: float
-    damping: float
-    friction_force: float
-    slip_displacement: float
-    beta: float
-    gamma: float
-    exponent: float
-
-
-def force(k: Constants, s: tuple[float], x: float, v: float) -> float:
+def force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
     """k d + c v + f z."""
     stiffness, damping, friction_force, _, _, _, _ = k
     return stiffness * x + damping * v + friction_force * s[0]
 
 
-def rate(k: Constants, s: tuple[float], x: float, v: float) -> tuple[float]:
+def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
     """z'."""
     _, _, _, slip_displacement, beta, gamma, exponent = k
     return (v * bouc_wen_slope(s[0], v, beta, gamma, exponent) / slip_displacement,)
@@ -62,9 +51,7 @@ class SofteningElastomeric(Specimen):
             check_increments(self.decay(), f"slip_displacement = {self.slip_displacement:g} m", test)
 
     KERNEL = SpecimenKernel(
-        lambda p: Constants(
-            p.stiffness, p.damping, p.friction_force, p.slip_displacement, p.beta, p.gamma, p.exponent
-        ),
+        attrgetter("stiffness", "damping", "friction_force", "slip_displacement", "beta", "gamma", "exponent"),
         lambda k: (0.0,),
         force,
         rate,

@@ -58,15 +58,7 @@ class WithBacklash(Specimen):
                 f"specimen with_backlash: specimen.type = {kind!r}: must have no inner states: it would not "
                 "spring back to zero in the gap; take kelvin_voigt, or output.lost_motion of the axis"
             )
-        super().__init__(params, _kernel(held))
+        kernel, own = held.bound()
+        behind = behind_gap(kernel.force)
+        super().__init__(params, SpecimenKernel(lambda p: (0.5 * p.width, own), no_state, behind, no_rates))
         self.felt = held.felt
-
-    @classmethod
-    def kernel_of(cls, params: Params) -> SpecimenKernel:
-        """The joint around the kernel of the specimen."""
-        return _kernel(registry.build("specimen", params.specimen))
-
-
-def _kernel(held: Specimen) -> SpecimenKernel:
-    kernel, own = held.bound()
-    return SpecimenKernel(lambda p: (0.5 * p.width, own), no_state, behind_gap(kernel.force), no_rates)

@@ -12,7 +12,7 @@ from typing import Any
 from rths_nodes.core import registry
 from rths_nodes.core.decay import Decay, decay_of, stated
 from rths_nodes.core.parameters import component, number, params
-from rths_nodes.core.specimen import Specimen, SpecimenKernel
+from rths_nodes.core.specimen import Specimen
 
 
 class WithMass(Specimen):
@@ -29,16 +29,7 @@ class WithMass(Specimen):
 
     def __init__(self, params: Params) -> None:
         held: Specimen = registry.build("specimen", params.specimen)
-        super().__init__(params, _kernel(held))
+        kernel, own = held.bound()
+        super().__init__(params, kernel._replace(constants=lambda p: own))
         self.mass = params.mass + held.mass
         self.linear, self.felt, self.decay = held.linear, held.felt, decay_of(held)
-
-    @classmethod
-    def kernel_of(cls, params: Params) -> SpecimenKernel:
-        """That of the specimen that holds the mass, whose own force is the actuator's to compute."""
-        return _kernel(registry.build("specimen", params.specimen))
-
-
-def _kernel(held: Specimen) -> SpecimenKernel:
-    kernel, own = held.bound()
-    return kernel._replace(constants=lambda p: own)
