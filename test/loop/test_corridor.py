@@ -16,8 +16,8 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.supervision import corridor
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
-from rths_nodes.loop.supervision.kernels import corridor
 
 NAME, AXIS = "chen_ricles_2010", "story_1"
 STIFFNESS = f"axes.{AXIS}.specimen.stiffness"

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.loop.supervision import corridor, energy_monitor, index_limits
 from rths_nodes.loop.supervision.energy_monitor import FEW, EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking
-from rths_nodes.loop.supervision.kernels import axis, corridor, slope, targets
+from rths_nodes.loop.supervision.kernels import axis
 
 from ..test_kernels import SAMPLES, functions_of, numbers, same, wrong_in
 
@@ -29,12 +30,12 @@ def of_corridor(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any,
 
 
 def of_slope(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
-    rows = [(k % slope.SPAN, next(metres), abs(next(metres))) for k in range(SAMPLES)]
-    return slope.Constants(0.03, 0.001), (np.array(slope.rest().ring),), rows
+    rows = [(k % index_limits.SPAN, next(metres), abs(next(metres))) for k in range(SAMPLES)]
+    return index_limits.Constants(0.03, 0.001), (np.array(index_limits.rest().ring),), rows
 
 
 def of_targets(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
-    energy, *state = targets.rest(3)
+    energy, *state = energy_monitor.rest(3)
     rows = [
         (*(np.array([next(each) for _ in range(3)]) for each in (metres, newtons)), math.nan if k % 50 else 7.0)
         for k in range(SAMPLES)
@@ -42,7 +43,7 @@ def of_targets(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, 
     return (), (energy, *map(np.array, state)), rows
 
 
-KERNELS = {axis: of_axis, corridor: of_corridor, slope: of_slope, targets: of_targets}
+KERNELS = {axis: of_axis, corridor: of_corridor, index_limits: of_slope, energy_monitor: of_targets}
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=[each.__name__.split(".")[-1] for each in KERNELS])
 
 
@@ -62,7 +63,7 @@ def test_plain_and_compiled_give_the_same_bits(kernel: Any, extreme: bool) -> No
     rng = np.random.default_rng(9)
     constants, state, rows = KERNELS[kernel](numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme))
     plain, quick = state, tuple(each.copy() if isinstance(each, np.ndarray) else each for each in state)
-    if kernel is targets:  # in plain Python the numbers are floats, not those of numpy
+    if kernel is energy_monitor:  # in plain Python the numbers are floats, not those of numpy
         plain = tuple(each.tolist() if isinstance(each, np.ndarray) else each for each in state)
     step = compiled(kernel.step)
     for sample, inputs in enumerate(rows):
@@ -78,9 +79,9 @@ def test_plain_and_compiled_give_the_same_bits(kernel: Any, extreme: bool) -> No
 def test_targets_in_a_row_are_counted_as_one_by_one_to_the_bit(n_dof: int) -> None:
     rng = np.random.default_rng(n_dof)
     x, f = np.cumsum(rng.normal(0.0, 1.0, (200, n_dof)), axis=0), rng.normal(0.0, 1e6, (200, n_dof))
-    state, energies = targets.start(targets.rest(n_dof), x[0].tolist()), []
+    state, energies = energy_monitor.start(energy_monitor.rest(n_dof), x[0].tolist()), []
     for row in range(200):
-        state, energy = targets.step((), state, x[row].tolist(), f[row].tolist(), math.nan)
+        state, energy = energy_monitor.step((), state, x[row].tolist(), f[row].tolist(), math.nan)
         energies.append(energy)
     whole, parts = EnergyMonitor(n_dof, 0.0), EnergyMonitor(n_dof, 0.0)
     nothing = np.full((200, 1), np.nan)

@@ -14,8 +14,8 @@ from rths_nodes.core.samples import FLAG_SOFT_START, Target
 from rths_nodes.core.strict import build
 from rths_nodes.loop.supervision.delay import CHUNK, delay_notes, delay_samples
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
+from rths_nodes.loop.supervision.index_limits import SPAN
 from rths_nodes.loop.supervision.indices import PUBLISHED, Tracking, frequency_evaluation
-from rths_nodes.loop.supervision.kernels.slope import SPAN
 from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
 
 DT = 1.0 / 1024.0

@@ -22,7 +22,7 @@ from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.supervision.kernels.slope import SPAN
+from rths_nodes.loop.supervision.index_limits import SPAN
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
 

@@ -13,13 +13,12 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.supervision.kernels import corridor
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
 """What has a band, with its unit; the energy is what the specimen of the axis has absorbed."""
@@ -83,10 +82,69 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
 def quantities(displacement: Array, force: Array) -> Array:
     """``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; nothing is absorbed at sample 0.
 
-    ``displacement`` and ``force`` are ``(n, n_axes)``, m and N. By trapezoids, as ``kernels/corridor.py``.
+    ``displacement`` and ``force`` are ``(n, n_axes)``, m and N. By trapezoids, as :func:`step`.
     """
     work = 0.5 * (force[1:] + force[:-1]) * np.diff(displacement, axis=0)
     return np.stack((displacement[1:], force[1:], np.add.accumulate(work, axis=0) + 0.0))
+
+
+class Constants(NamedTuple):
+    """``persistence``: samples in a row outside of a band after which the axis has left its corridor."""
+
+    persistence: int
+
+
+class State(NamedTuple):
+    """Displacement (m) and force (N) before, absorbed energy (J); samples outside: in a row, and in all."""
+
+    displacement: float
+    force: float
+    energy: float
+    displacement_row: int
+    force_row: int
+    energy_row: int
+    displacement_count: int
+    force_count: int
+    energy_count: int
+
+
+def rest(displacement: float, force: float) -> State:
+    """Before the first sample, where the test begins (m, N)."""
+    return State(displacement, force, 0.0, 0, 0, 0, 0, 0, 0)
+
+
+def outside(value: float, lower: float, upper: float) -> bool:
+    """Whether ``value`` is not in its band; a band that is not a number is none."""
+    return lower == lower and not lower <= value <= upper
+
+
+def step(
+    constants: Constants, state: State, displacement: float, force: float, bands: Sequence[float]
+) -> tuple[State, tuple[float, int]]:
+    """A sample; beside the state the absorbed energy (J) and what has left its band: quantity 0, 1, 2; 3 for none.
+
+    The energy gains (f + f') / 2 (x - x'), with displacement x (m) and force f (N); the dash is the sample before.
+
+    ``bands``: lower and upper one of displacement (m), force (N) and energy (J).
+    """
+    (persistence,) = constants
+    x, f, energy, x_row, f_row, e_row, x_count, f_count, e_count = state
+    energy += 0.5 * (force + f) * (displacement - x)
+    if outside(displacement, bands[0], bands[1]):
+        x_row, x_count = x_row + 1, x_count + 1
+    else:
+        x_row = 0
+    if outside(force, bands[2], bands[3]):
+        f_row, f_count = f_row + 1, f_count + 1
+    else:
+        f_row = 0
+    if outside(energy, bands[4], bands[5]):
+        e_row, e_count = e_row + 1, e_count + 1
+    else:
+        e_row = 0
+    left = 0 if x_row >= persistence else 1 if f_row >= persistence else 2 if e_row >= persistence else 3
+    now = (displacement, force, energy, x_row, f_row, e_row, x_count, f_count, e_count)
+    return now, (energy, left)  # type: ignore[return-value]
 
 
 class CorridorWatch:
@@ -96,16 +154,16 @@ class CorridorWatch:
     """
 
     def __init__(self, of: Corridor, persistence: int) -> None:
-        self._corridor, self._constants = of, corridor.Constants(max(1, persistence))
+        self._corridor, self._constants = of, Constants(max(1, persistence))
         bands = np.stack((of.lower, of.upper), axis=-1)  # (3, n, n_axes, 2)
         self._bands = np.ascontiguousarray(bands.transpose(1, 2, 0, 3)).reshape(of.samples + 1, len(of.axes), -1)
-        self._states: list[corridor.State] = []
+        self._states: list[State] = []
         self.left: tuple[int, str] | None = None
         self._samples = 0
 
     def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
         """Where the test begins, ``(n_axes,)`` m and N: nothing is absorbed yet. Else that is its first sample."""
-        self._states = [corridor.rest(*each) for each in zip(displacement, force, strict=True)]
+        self._states = [rest(*each) for each in zip(displacement, force, strict=True)]
 
     def step(self, sample: int, displacement: Sequence[float], force: Sequence[float]) -> None:
         """The next sample, each ``(n_axes,)`` m and N."""
@@ -115,7 +173,7 @@ class CorridorWatch:
         worst = (NONE, 0, 0.0)
         for axis in range(len(states)):
             x, f = displacement[axis], force[axis]
-            states[axis], (energy, left) = corridor.step(constants, states[axis], x, f, bands[axis])
+            states[axis], (energy, left) = step(constants, states[axis], x, f, bands[axis])
             if left < worst[0]:
                 worst = left, axis, (x, f, energy)[left]
         self._samples += 1

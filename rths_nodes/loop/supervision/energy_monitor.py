@@ -5,15 +5,74 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import INF, NAN
 from rths_nodes.core.samples import FLAG_SOFT_START, NO_ENERGIES, Array, Target
-from rths_nodes.loop.supervision.kernels import targets
 
 FEW = 4
 """So many Targets are counted one by one; for more, arrays are quicker."""
+
+
+class State(NamedTuple):
+    """Input energy (J); by degree of freedom x'' and x' (m), F' (N), largest and smallest displacement (m).
+
+    A dash is a step before. The largest and smallest displacements are worked in place.
+    """
+
+    energy: float
+    earlier: Sequence[float]
+    before: Sequence[float]
+    force: Sequence[float]
+    highest: MutableSequence[float]
+    lowest: MutableSequence[float]
+
+
+def rest(n_dof: int) -> State:
+    """Before the first Target."""
+    zero = [0.0] * n_dof
+    return State(0.0, zero, zero, zero, [-INF] * n_dof, [INF] * n_dof)
+
+
+def start(state: State, displacement: Sequence[float]) -> State:
+    """The motion begins at ``displacement`` (m): no work was done before."""
+    energy, _, _, _, highest, lowest = state
+    return State(energy, displacement, displacement, [0.0] * len(displacement), highest, lowest)
+
+
+def step(
+    constants: tuple[()], state: State, displacement: Sequence[float], external: Sequence[float], told: float
+) -> tuple[State, float]:
+    """A Target; beside the state the input energy, J.
+
+    It gains (F + F') / 2 (x' - x'') over all degrees of freedom, with displacement x (m) and external force F (N):
+    Target i brings the displacement of step i and the force of step i - 1.
+
+    ``told`` is the input energy (J) of a model that does not travel whole; nan where the arrays have all of it.
+    """
+    energy, earlier, before, force, highest, lowest = state
+    work = 0.0
+    for n in range(len(displacement)):
+        work += (external[n] + force[n]) * (before[n] - earlier[n])
+        if not lowest[n] <= displacement[n] <= highest[n]:
+            highest[n] = larger(displacement[n], highest[n])
+            lowest[n] = -larger(-displacement[n], -lowest[n])
+    energy = told if told == told else energy + 0.5 * work
+    now = (energy, before, displacement, external, highest, lowest)
+    return now, energy  # type: ignore[return-value]
+
+
+def larger(a: float, b: float) -> float:
+    """The larger one; what is not a number is larger than all."""
+    return a if not a <= b and b == b else b
+
+
+def percent(error: float, scale: float) -> float:
+    """An energy error (J) in parts of ``scale`` (J), %; nan where that is zero."""
+    return 100.0 * error / scale if scale else NAN
 
 
 class EnergyMonitor:
@@ -30,7 +89,7 @@ class EnergyMonitor:
     def __init__(self, n_dof: int, reference: float) -> None:
         self._n = n_dof
         self._reference = reference
-        self._state = targets.rest(n_dof)
+        self._state = rest(n_dof)
         self._begun = False
         self._after = array("q")
         """Of each Target that waits: the last sample at which it does not count yet."""
@@ -54,7 +113,7 @@ class EnergyMonitor:
 
     def start(self, displacement: list[float]) -> None:
         """The motion begins at ``displacement`` ``(n_dof,)`` m; at the first Target if not called."""
-        self._begun, self._state = True, targets.start(self._state, displacement)
+        self._begun, self._state = True, start(self._state, displacement)
 
     def take(self, sample: int) -> None:
         """Count what counts at ``sample``."""
@@ -72,18 +131,18 @@ class EnergyMonitor:
             return self._in_arrays(displacement, external)
         found = []
         for x, f, energy in zip(displacement.tolist(), external.tolist(), told.ravel().tolist(), strict=True):
-            self._state, given = targets.step((), self._state, x, f, energy)
+            self._state, given = step((), self._state, x, f, energy)
             found.append(given)
         return np.array(found)
 
     @np.errstate(invalid="ignore", over="ignore")
     def _in_arrays(self, displacement: Array, external: Array) -> Array:
-        """``kernels/targets.py`` in arrays, with the same sums from left to right: the same bits."""
+        """:func:`step` in arrays, with the same sums from left to right: the same bits."""
         energy, earlier, before, force, highest, lowest = self._state
         moved, pulled = np.vstack((earlier, before, displacement)), np.vstack((force, external))
         works = (pulled[1:] + pulled[:-1]) * np.diff(moved[:-1], axis=0)
         energies = np.add.accumulate(np.append(energy, 0.5 * np.add.accumulate(works, axis=1)[:, -1]))[1:]
-        self._state = targets.State(
+        self._state = State(
             float(energies[-1]),
             moved[-2].tolist(),
             moved[-1].tolist(),
@@ -94,8 +153,8 @@ class EnergyMonitor:
         return energies
 
     @property
-    def _now(self) -> targets.State:
-        return targets.State(*self._state)
+    def _now(self) -> State:
+        return State(*self._state)
 
     @property
     def input(self) -> float:
@@ -119,13 +178,13 @@ class EnergyMonitor:
 
     def percent(self, error: float) -> float:
         """HSEM at the end of the test, for an energy error in J; nan without input energy."""
-        return targets.percent(error, self.input)
+        return percent(error, self.input)
 
     def running_percent(self, error: float) -> float:
         """The running form."""
-        return targets.percent(error, abs(self.input) + self._reference)
+        return percent(error, abs(self.input) + self._reference)
 
     def running_percents(self, errors: Array, given: Array) -> Array:
         """The running form over a history, for energy errors and input energies ``(n,)`` J at the same samples."""
         scales = np.abs(given) + self._reference
-        return np.array([targets.percent(*each) for each in zip(errors.tolist(), scales.tolist(), strict=True)])
+        return np.array([percent(*each) for each in zip(errors.tolist(), scales.tolist(), strict=True)])

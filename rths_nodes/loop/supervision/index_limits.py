@@ -3,19 +3,60 @@
 from __future__ import annotations
 
 import math
+from collections.abc import MutableSequence
+from typing import NamedTuple
 
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking
-from rths_nodes.loop.supervision.kernels import slope
 
 ROUNDED = 0.999
 """Of a bound that holds for what is computed in another order, too."""
+SPAN = 32
+"""Samples: 31 ms at 1024 Hz."""
+
+
+class Constants(NamedTuple):
+    """``span`` of the samples (s), ``smallest`` amplitude (m)."""
+
+    span: float
+    smallest: float
+
+
+class State(NamedTuple):
+    """TI (m^2) of the last samples, each in the place of its number; worked in place."""
+
+    ring: MutableSequence[float]
+
+
+def rest() -> State:
+    """Before the first sample: TI has been zero."""
+    return State([0.0] * SPAN)
+
+
+def step(
+    constants: Constants, state: State, place: int, indicator: float, reach: float
+) -> tuple[State, tuple[float, float]]:
+    """A sample; beside the state the slope (m^2/s), and the slope over the square of the amplitude (1/s).
+
+    It is that of TI over the last ``SPAN`` samples: pi f X^2 sin(phi) for a sine of frequency f and amplitude X
+    that is late by an angle phi.
+
+    ``place`` is the number of the sample modulo ``SPAN``, ``indicator`` in m^2. The amplitude is ``reach`` (m),
+    the largest target so far, but at least the smallest.
+    """
+    span, smallest = constants
+    (ring,) = state
+    slope = (indicator - ring[place]) / span
+    ring[place] = indicator
+    amplitude = reach if reach > smallest else smallest
+    relative = slope / (amplitude * amplitude) if amplitude else 0.0
+    return (ring,), (slope, relative)  # type: ignore[return-value]
 
 
 class IndexLimits:
     """Limits on the running energy monitor (%) and on the slope of the tracking indicator (m^2/s); None: none.
 
-    The slope is that over the last ``slope.SPAN`` samples, judged as soon as there are so many;
+    The slope is that over the last ``SPAN`` samples, judged as soon as there are so many;
     ``rate_over_amplitude`` (1/s) is over the square of the largest target so far, at least ``smallest`` (m). An
     indicator that is no number is beyond every limit.
     """
@@ -36,8 +77,8 @@ class IndexLimits:
         )
         self.steep = rate is not None or rate_over_amplitude is not None
         """True where the slope is limited."""
-        self._constants = slope.Constants(slope.SPAN * dt, smallest or 0.0)
-        self._states = [slope.rest() for _ in range(n_axes)]
+        self._constants = Constants(SPAN * dt, smallest or 0.0)
+        self._states = [rest() for _ in range(n_axes)]
         self._samples = 0
 
     def energy_within(self, reference: float) -> float:
@@ -56,13 +97,13 @@ class IndexLimits:
         return "" if total - total == 0.0 else _words("tracking_indicator", math.nan, math.inf, "m^2")
 
     def _too_steep(self, tracking: Tracking) -> str:
-        place = self._samples % slope.SPAN
+        place = self._samples % SPAN
         self._samples += 1
         slopes = []
         for n, (indicator, reach) in enumerate(zip(tracking.indicator, tracking.reach, strict=True)):
-            self._states[n], found = slope.step(self._constants, self._states[n], place, indicator, reach)
+            self._states[n], found = step(self._constants, self._states[n], place, indicator, reach)
             slopes.append(found)
-        if self._samples < slope.SPAN:
+        if self._samples < SPAN:
             return ""
         for (name, limit, unit), values in zip(self._rates, zip(*slopes, strict=True), strict=True):
             if limit is not None and not abs(worst := max(values, key=_size)) <= limit:
