@@ -2,19 +2,113 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 
-from rths_nodes.core import code, registry, yaml_text
+from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.checks import reads_of
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.programs import ENDINGS, modules_of
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.strict import walk, walk_declared
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.scenario.schema import Scenario
+
+PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
+INSTALLED = ("site-packages", "dist-packages")
+"""Folders that modules share which do not belong together."""
+LONGEST_GIT_S = 10.0
+
+
+def package_files() -> list[Path]:
+    """Every file of this package but what Python has compiled."""
+    return _below(PACKAGE_FOLDER, ("",))
+
+
+def package_of(module: str) -> str:
+    """The outermost package in which ``module`` stands, or the module itself."""
+    return module.partition(".")[0]
+
+
+def files_of(module: str) -> list[Path]:
+    """The files of the outermost package in which ``module`` stands, which is imported.
+
+    Of a module alone it and what it imports from beside it; empty for one that has no file.
+    """
+    top = sys.modules.get(package_of(module))
+    if folders := list(getattr(top, "__path__", ())):
+        return [file for folder in folders for file in _below(Path(folder), ENDINGS)]
+    own = getattr(sys.modules.get(module), "__file__", None)
+    if own is None:
+        return []
+    path = Path(own)
+    return [path] if path.parent.name in INSTALLED else sorted(modules_of(path))
+
+
+def _below(folder: Path, endings: Iterable[str]) -> list[Path]:
+    found = (path for path in folder.rglob("*") if path.name.endswith(tuple(endings)) and path.is_file())
+    return sorted(path for path in found if "__pycache__" not in path.parts)
+
+
+def hashes(paths: Iterable[str | Path]) -> dict[str, str]:
+    """Hash of what each file contains, by its path; empty where it cannot be read, or is there no more."""
+    return {str(path): _hash_now(Path(path)) for path in paths}
+
+
+def _hash_now(path: Path) -> str:
+    try:
+        now = path.stat()
+        return _hash(path, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+    except OSError:
+        return ""
+
+
+@cache
+def _hash(path: Path, *now: int) -> str:
+    """Of the file as it is ``now``: its number, size and times, which nobody can change back."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def combined(found: Mapping[str, str]) -> str:
+    """One short hash of the hashes of files, wherever the folder stands that they share."""
+    root = os.path.commonpath([os.path.dirname(path) for path in found]) if found else ""
+    return summary({os.path.relpath(path, root): value for path, value in found.items()})
+
+
+def summary(found: Mapping[str, str]) -> str:
+    """One short hash of many words, each with its name."""
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@cache
+def version() -> str:
+    """Version of this package, and the commit where it is a checkout, with a remark where files differ from it."""
+    commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
+    if not commit:
+        return __version__
+    changed = _git("status", "--porcelain", "--", ".")
+    return f"{__version__}, commit {commit[:12]}{', with changes' if changed else ''}"
+
+
+def _git(*words: str) -> str:
+    """What git says of the package; empty where there is no git, or this is no checkout."""
+    command = ["git", "-C", str(PACKAGE_FOLDER), *words]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=LONGEST_GIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def information(
@@ -53,15 +147,15 @@ class Code:
     @classmethod
     def of(cls, scenario: Scenario, build: str = "") -> Code:
         """As it stands in its files now: this package, those of others with a component in it, what they read."""
-        ours = code.hashes(code.package_files())
-        names, files = {PACKAGE: code.version(), f"{PACKAGE}, files": code.combined(ours)}, dict(ours)
+        ours = hashes(package_files())
+        names, files = {PACKAGE: version(), f"{PACKAGE}, files": combined(ours)}, dict(ours)
         for module in sorted(_foreign_modules(scenario)):
-            theirs = code.hashes(code.files_of(module))
-            names[module], files = code.combined(theirs), files | theirs
+            theirs = hashes(files_of(module))
+            names[module], files = combined(theirs), files | theirs
         for place, part in walk(scenario):
             with suppress(ConfigError):  # is refused when it is built
-                if read := code.hashes(reads_of(part)):
-                    names[place], files = code.combined(read), files | read
+                if read := hashes(reads_of(part)):
+                    names[place], files = combined(read), files | read
         return cls(names, files).behind(build)
 
     def behind(self, build: str) -> Code:
@@ -71,11 +165,11 @@ class Code:
     @cached_property
     def hash(self) -> str:
         """All of it, wherever it is installed."""
-        return code.summary(self.names)
+        return summary(self.names)
 
     def changed(self, build: str) -> list[str]:
         """What of it is another now, in words; ``build`` is that of the receiver now."""
-        now = code.hashes(self.files)
+        now = hashes(self.files)
         found = [path for path, known in self.files.items() if now[path] != known]
         if build != self.build:
             found.append(f"the receiver reports the build {build or 'none'}, no more {self.build or 'none'}")
@@ -89,4 +183,4 @@ def _foreign_modules(scenario: Scenario) -> set[str]:
         if declared and declared[-1].family:
             with suppress(ConfigError):  # one of a recording that is not installed here
                 found.add(registry.class_of(declared[-1].family, part).__module__)
-    return {module for module in found if code.package_of(module) != PACKAGE}
+    return {module for module in found if package_of(module) != PACKAGE}

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rths_nodes.app.commands.emulate import free
 from rths_nodes.app.emulation.emulator import Emulator
-from rths_nodes.app.emulation.free_rig import free
 from rths_nodes.loop.commissioning.bench import Bench
 from rths_nodes.loop.commissioning.whole import scenario_of
 from rths_nodes.loop.scenario import files

@@ -13,8 +13,11 @@ from rths_nodes.core.coupler import Coupler
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.strict import build
-from rths_nodes.laboratory.rigs.condensed_frame import CondensedFrame
-from rths_nodes.laboratory.rigs.coupled_transfer_functions import CoupledTransferFunctions, state_space
+from rths_nodes.laboratory.rigs.coupled_transfer_functions import (
+    CondensedFrame,
+    CoupledTransferFunctions,
+    state_space,
+)
 
 Make = Callable[..., Any]
 DT = 1.0 / 1024.0

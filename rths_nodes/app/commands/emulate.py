@@ -12,12 +12,12 @@ from typing import Any
 from rths_nodes.app.commands import arguments
 from rths_nodes.app.emulation import misbehaviour, planted
 from rths_nodes.app.emulation.emulator import Emulator, Session
-from rths_nodes.app.emulation.free_rig import free
 from rths_nodes.app.emulation.switches import Switches
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.schema import Scenario
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,3 +116,14 @@ def _data(session: Session) -> dict[str, Any]:
 
 def _say(options: argparse.Namespace, words: str, data: dict[str, Any]) -> None:
     print(json.dumps(data) if options.json else words, flush=True)
+
+
+FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
+"""1 N/m: a specimen has to have a stiffness, and this one no load cell can see."""
+
+
+def free(scenario: Scenario) -> Scenario:
+    """``scenario`` with nothing mounted. Raises ConfigError for axes that one model of a rig couples."""
+    if scenario.rig is not None:
+        raise ConfigError("rig: couples its axes in one model, so that none can be free; leave it out")
+    return override(scenario, [f"axes.{name}.specimen={FREE}" for name in scenario.axes])

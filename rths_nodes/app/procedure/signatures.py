@@ -1,15 +1,77 @@
-"""Cautions that were signed for in an earlier test on the same rig, and those of this test for later ones."""
+"""Cautions that were signed for in an earlier test on the same rig, and those of this test for later ones.
+
+They stand in ``RIG.signed.yaml`` beside the rig file, and hold for the rig as it was signed for (``rig_hash``):
+after a change of port, channels or limits each caution is signed for again. A caution with another value is
+another one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from rths_nodes.app.procedure.conduct import Conductor, now
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure.commissioning import rig_hash
 from rths_nodes.loop.scenario import files
-from rths_nodes.recording import signatures
+from rths_nodes.recording import plain
+from rths_nodes.recording.records import reason
+
+SUFFIX = ".signed.yaml"
+VERSION = 1
+"""Of the layout of the file; a file of another one is refused."""
+HEAD = (
+    "# Cautions about the numbers of this rig and of tests on it that an operator has signed for: written by\n"
+    "# rths test, not to be edited. They hold for the port, channels and limits that they were signed with.\n"
+)
+
+
+@dataclass
+class Signature:
+    """One caution in its words, by whom it was signed for, and when (ISO 8601)."""
+
+    caution: str
+    by: str
+    date: str
+
+    def __str__(self) -> str:
+        return f"by {self.by} on {self.date}"
+
+
+@dataclass
+class Signatures:
+    """Those for one rig, of that hash."""
+
+    rig_hash: str
+    signatures: list[Signature] = field(default_factory=list)
+
+
+def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
+    """The signatures for the rig file at ``rig``, by the words of the cautions; none for another ``rig_hash``.
+
+    Raises ConfigError with all that is wrong with the file.
+    """
+    path = Path(rig).with_suffix(SUFFIX)
+    if not path.exists():
+        return {}
+    found = plain.read(Signatures, path, VERSION)
+    return {each.caution: each for each in found.signatures} if found.rig_hash == rig_hash else {}
+
+
+def add(rig: Path | str, rig_hash: str, cautions: Iterable[str], by: str, date: str) -> None:
+    """Keep that ``cautions`` were signed for; who has signed for one before is kept. Raises ConfigError."""
+    known = of_rig(rig, rig_hash)
+    new = {words: Signature(words, by, date) for words in cautions if words not in known}
+    if not new:
+        return
+    path = Path(rig).with_suffix(SUFFIX)
+    kept = Signatures(rig_hash, [*known.values(), *new.values()])
+    try:
+        plain.write(path, plain.text_of(kept, VERSION, HEAD))
+    except OSError as error:
+        raise ConfigError(f"{path}: the signatures cannot be written ({reason(error)})") from error
 
 
 @contextmanager
@@ -23,11 +85,11 @@ def kept(conductor: Conductor, rig: str, tell: Callable[[list[str]], None]) -> I
         yield
         return
     file, hashed = files.locate(rig, files.RIG), rig_hash(scenario)
-    clearance.signed_before({words: str(each) for words, each in signatures.of_rig(file, hashed).items()})
+    clearance.signed_before({words: str(each) for words, each in of_rig(file, hashed).items()})
     try:
         yield
     finally:
         try:
-            signatures.add(file, hashed, clearance.signed_cautions, conductor.record.operator, now())
+            add(file, hashed, clearance.signed_cautions, conductor.record.operator, now())
         except ConfigError as error:
             tell([str(error)])

@@ -4,26 +4,168 @@ An axis goes out in three stages, rests after each, and comes back. At the first
 seen whether what moves is what was meant to, and in which direction; only then it goes on. Under way the move
 ends where the displacement runs against the command or away, where another axis moves instead, and where a force
 changes by more than the rig file allows. What all of it means is told by ``checks.py``.
+
+What the scenario expects of it: its own specimens go the same way, and so find the same stiffness. A specimen that
+depends on the rate is not as stiff there as its parameters say: the model is driven like the rig. A scale that is
+wrong shows as the ratio of the two; so does it beside the ``experimental_stiffness`` that an integrator counts on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
-from rths_nodes.core.errors import Problems
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.loop.procedure.axis_moves import (
+    AxisMove,
     RigKnowledge,
 )
 from rths_nodes.loop.procedure.checks import judge
-from rths_nodes.loop.procedure.expectation import compare
 from rths_nodes.loop.procedure.following import Following
 from rths_nodes.loop.procedure.guarded_moves import LOUDEST, STAGES, SmallMoves
 from rths_nodes.loop.procedure.motions import GuidedMotion
 from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.quasi_static import Script
-from rths_nodes.loop.procedure.records import AxisChecks
+from rths_nodes.loop.procedure.records import NOT_VERIFIED, AxisChecks
+from rths_nodes.loop.procedure.scales import stiffnesses, uncertainty
 from rths_nodes.loop.scenario.schema import Scenario
+
+LEAST, MOST = 0.67, 1.5
+"""Of what is expected: outside somebody signs for the stiffness."""
+SURE = 0.2
+"""A stiffness that is found worse than this is not compared."""
+SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
+
+
+class _Specimens(Rig):
+    """The specimens of the axes, without actuators: each is where its command is."""
+
+    def __init__(self, models: Sequence[Any], dt: float) -> None:
+        self._paths = [SpecimenPath(registry.build("specimen", params), dt) for params in models]
+        self._dt = dt
+        self.displacement, self.force = np.zeros(len(models)), np.zeros(len(models))
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        """All of them to ``command`` ``(n_axes,)`` m."""
+        velocity = ((command - self.displacement) / self._dt).tolist()
+        rows = zip(self._paths, command.tolist(), velocity, strict=True)
+        self.force = np.array([path.move(place, rate) for path, place, rate in rows])
+        self.displacement = command
+
+
+def compare(
+    scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], found: Mapping[str, AxisChecks]
+) -> None:
+    """Write into what was ``found`` of each axis how its stiffness stands beside what is expected of it."""
+    expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
+    for move in moves:
+        name, own = rig.names[move.index], found[rig.names[move.index]]
+        if own.stiffness is None:
+            continue
+        known = {who: each[name] for who, each in expected.items() if name in each}
+        if not known and NOT_VERIFIED in (own.force_scale, own.displacement_scale):
+            own.remarks.append(
+                f"axes.{name}: nothing is known of the specimen, neither by the scenario nor by the rig file: its "
+                "stiffness is compared with nothing"
+            )
+        if known and uncertainty(rig, move) > SURE:
+            own.remarks.append(f"axes.{name}: its stiffness is found too badly to be compared with any")
+            continue
+        for who, value in known.items():
+            _beside(name, who, value, own)
+
+
+def _beside(name: str, who: str, value: float, own: AxisChecks) -> None:
+    assert own.stiffness is not None
+    ratio = own.ratios[who] = own.stiffness / value
+    told = f"stiffness of {name} is {ratio:.2f} of {who}"
+    if LEAST <= ratio <= MOST:
+        if NOT_VERIFIED in (own.force_scale, own.displacement_scale):
+            own.remarks.append(f"axes.{name}: {told}, {value:.4g} N/m")
+    else:
+        own.unlike.append(told)
+        own.remarks.append(
+            f"axes.{name}: {told}, {value:.4g} N/m: the scale of the force or of the displacement is wrong, or "
+            "another specimen stands in the rig"
+        )
+
+
+def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
+    """The stiffness (N/m) of each axis that a small move of the scenario's own specimens finds."""
+    model = _model(scenario)
+    if model is None:
+        return {}
+    bounded = replace(rig, force_bound=np.full(len(rig.names), np.inf), steps=(np.zeros_like(rig.way),) * 2)
+    moves = _driven(model, scenario, bounded)
+    found = stiffnesses(bounded, moves)
+    # what changes by less than the rig could see is no stiffness: it has a force in motion only
+    seen = {
+        index: row[index]
+        for index, row in found.items()
+        if row[index] * rig.way[index] > 10.0 * _least(rig)[index]
+    }
+    return {rig.names[index]: value for index, value in seen.items()}
+
+
+def _least(rig: RigKnowledge) -> Array:
+    return np.maximum(rig.steps[1], 1e-5 * rig.force_range)
+
+
+def _model(scenario: Scenario) -> Any:
+    """Specimens, or coupled rig, of the scenario, at rest; None where it has none that can be computed here."""
+    try:
+        if scenario.rig is not None:
+            cls = registry.class_of("rig", scenario.rig)
+            if getattr(cls, "external", False):
+                return None
+            return cls(scenario.rig, scenario.dt, len(scenario.axes))
+        models = [axis.specimen for axis in scenario.axes.values()]
+        return None if None in models else _Specimens(models, scenario.dt)
+    except ConfigError:
+        return None
+
+
+def _driven(model: Any, scenario: Scenario, rig: RigKnowledge) -> list[AxisMove]:
+    """The small moves of all axes on the ``model``."""
+    rest = Measurement(0, np.zeros(len(rig.names)), np.array(model.force, float), np.zeros(len(rig.names)))
+    moves = SmallMoves(scenario, rig, np.zeros(len(rig.names)), rest)
+    inputs = np.zeros(len(getattr(model, "auxiliary_inputs", ())))
+    steps = moves.run()
+    for command in _answered(steps, model, inputs):
+        moves.look(*command)
+    return moves.done
+
+
+def _answered(steps: Any, model: Any, inputs: Array) -> Iterator[tuple[Array, Measurement]]:
+    """Each command of ``steps`` with what the ``model`` answers."""
+    measured = None
+    while True:
+        try:
+            command = steps.send(measured)
+        except StopIteration:
+            return
+        model.step(command, inputs)
+        place, force = (np.array(each, float) for each in (model.displacement, model.force))
+        measured = Measurement(0, place, force, command)
+        yield command, measured
+
+
+def _declared(scenario: Scenario) -> dict[str, float]:
+    """What an integrator elsewhere counts on, of each axis that is a degree of freedom of its own, N/m."""
+    matrix = getattr(scenario.integrator, "experimental_stiffness", None)
+    if matrix is None or type(scenario.setup).type_name != "identity":
+        return {}
+    diagonal = np.diagonal(np.asarray(matrix, float)).tolist()
+    scales = [each.length / each.force for each in scenario.similitude]  # of the structure to one of the specimen
+    rows = zip(scenario.axes, diagonal, scales, strict=False)
+    return {name: value * scale for name, value, scale in rows if value > 0.0}
 
 
 class Drive(Protocol):

@@ -300,11 +300,11 @@ def test_a_plug_in_that_is_edited_is_refused_by_name(file: str, plugin: Path, tm
 
 
 def test_an_edited_file_of_the_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rths_nodes.core import code
+    from rths_nodes.loop import provenance
 
     own = tmp_path / "part.py"
     own.write_text("a = 1\n")
-    monkeypatch.setattr(code, "package_files", lambda: [own])
+    monkeypatch.setattr(provenance, "package_files", lambda: [own])
     test = armed(tmp_path, [])
     own.write_text("a = 2\n")
     with pytest.raises(ConfigError, match=f"{own}, since rung g was armed"):

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.procedure.expectation import DECLARED, SCENARIO
 from rths_nodes.loop.procedure.session import ActRefused
+from rths_nodes.loop.procedure.small_move import DECLARED, SCENARIO
 
 UNKNOWN = ("    stiffness: 7.6e6\n    stiffness_known_to: 0.03\n", "")
 

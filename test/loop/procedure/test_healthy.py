@@ -9,7 +9,7 @@ import pytest
 from healthy_rig import on_healthy_rig, short
 from rig_walk import Walk
 
-from rths_nodes.loop.procedure.expectation import SCENARIO
+from rths_nodes.loop.procedure.small_move import SCENARIO
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rths_nodes.app.procedure import signatures
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.recording import signatures
 
 LONG = "port.silence = 10 s: port.longest_wait is 5 s"
 OTHER = "port.silence = 20 s: port.longest_wait is 5 s"
