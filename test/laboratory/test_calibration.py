@@ -12,7 +12,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SATURATED, Command, Measurement
 from rths_nodes.core.strict import build
 from rths_nodes.laboratory.calibration import Calibration, Channel, RigAxis, channels_of, si_names
-from rths_nodes.laboratory.ports.calibrated import calibrated
+from rths_nodes.laboratory.ports.around import calibrated
 
 
 def axis(number: int, **changes: Any) -> SimpleNamespace:

@@ -10,10 +10,28 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import FarEnd, Readback
-from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, Array, Command, Measurement
+from rths_nodes.core.readback import Readback
+from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, Array, Command
 
 _MEMBERS = sorted(name for name in (*vars(Port), *Port.__annotations__) if not name.startswith("_"))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _tried(name: str, words: str, kind: Callable[[Any], Any] = _as_it_is) -> Any:
+    """The method ``name`` of a port, which gives a ``kind``; ``words`` tell what it tries."""
+
+    def method(self: NamedPort) -> Any:
+        return kind(self._try(words, getattr(self._port, name)))
+
+    return method
+
+
+def _read_back(name: str, absent: Any, kind: Callable[[Any], Any] = _as_it_is) -> Any:
+    """The property ``name`` of a port, a ``kind``, or what stands for that where it has none."""
+    return property(lambda self: kind(self._told(name, absent)))
 
 
 class NamedPort(Readback):
@@ -49,14 +67,21 @@ class NamedPort(Readback):
                 self._port.close()
             raise ConfigError(self._words("cannot connect", error)) from error
 
-    def begin(self) -> None:
-        self._try("asking for Measurement 0", self._port.begin)
+    begin = _tried("begin", "asking for Measurement 0")
+    arm_watchdog = _tried("arm_watchdog", "arming the watchdog")
+    disarm_watchdog = _tried("disarm_watchdog", "disarming the watchdog")
+    wait_tick = _tried("wait_tick", "waiting for the tick", int)
+    ready = _tried("ready", "asking whether the Measurement is there", bool)
+    read = _tried("read", "reading the Measurement")
+    truth = _tried("truth", "asking for the true state")
+    safe = _tried("safe", "leaving the rig to its safe state")
 
-    def arm_watchdog(self) -> None:
-        self._try("arming the watchdog", self._port.arm_watchdog)
-
-    def disarm_watchdog(self) -> None:
-        self._try("disarming the watchdog", self._port.disarm_watchdog)
+    hydraulics = _read_back("hydraulics", HYDRAULICS_NOT_TOLD, int)
+    control_mode = _read_back("control_mode", b"", bytes)
+    heartbeat = _read_back("heartbeat", None)
+    build = _read_back("build", "", str)
+    stated = _read_back("stated", None)
+    ear = _read_back("ear", None)
 
     @property
     def interlock(self) -> str:
@@ -71,55 +96,12 @@ class NamedPort(Readback):
         active = self._told("active_command", None)
         return None if active is None else np.array(active, float)
 
-    @property
-    def hydraulics(self) -> int:
-        return int(self._told("hydraulics", HYDRAULICS_NOT_TOLD))
-
-    @property
-    def control_mode(self) -> bytes:
-        return bytes(self._told("control_mode", b""))
-
-    @property
-    def heartbeat(self) -> int | None:
-        beat: int | None = self._told("heartbeat", None)
-        return beat
-
-    @property
-    def build(self) -> str:
-        return str(self._told("build", ""))
-
-    @property
-    def stated(self) -> FarEnd | None:
-        far: FarEnd | None = self._told("stated", None)
-        return far
-
-    @property
-    def ear(self) -> Any:
-        return self._told("ear", None)
-
     def _told(self, name: str, absent: Any) -> Any:
         """What the port reads back of its rig, or what stands for that where it cannot."""
         return self._try(f"reading {name}", getattr, self._port, name) if _has(self._port, name) else absent
 
-    def wait_tick(self) -> int:
-        return int(self._try("waiting for the tick", self._port.wait_tick))
-
     def write(self, command: Command) -> None:
         self._try(f"sending Command {command.sample}", self._port.write, command)
-
-    def ready(self) -> bool:
-        return bool(self._try("asking whether the Measurement is there", self._port.ready))
-
-    def read(self) -> Measurement:
-        measured: Measurement = self._try("reading the Measurement", self._port.read)
-        return measured
-
-    def truth(self) -> Measurement | None:
-        true: Measurement | None = self._try("asking for the true state", self._port.truth)
-        return true
-
-    def safe(self) -> None:
-        self._try("leaving the rig to its safe state", self._port.safe)
 
     def close(self) -> None:
         if self._failed:  # it has told why; what is broken may not close in order

@@ -20,9 +20,7 @@ from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.laboratory.calibration import in_order_of_rig
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
-from rths_nodes.laboratory.ports.calibrated import calibrated
-from rths_nodes.laboratory.ports.corrected import force_corrected
-from rths_nodes.laboratory.ports.force_loop import force_controlled
+from rths_nodes.laboratory.ports.around import calibrated, force_controlled, force_corrected
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.interface import observation_of, reduced_structure

@@ -25,7 +25,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, MONITOR, RECORDER
 from rths_nodes.ros.nodes import parameters
-from rths_nodes.ros.nodes.accompaniment import Accompaniment
+from rths_nodes.ros.nodes.accompaniment import Accompaniment, TrueStates
 from rths_nodes.ros.nodes.axis_links import TopicLinks, port_of_axes
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.end_of_test import EndOfTest
@@ -33,13 +33,11 @@ from rths_nodes.ros.nodes.observers import watch_observers
 from rths_nodes.ros.nodes.outside import OutsideNode
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
-from rths_nodes.ros.nodes.simulated_time import SimulatedTime
 from rths_nodes.ros.nodes.start_gate import StartGate
 from rths_nodes.ros.nodes.start_of_test import StartOfTest
 from rths_nodes.ros.nodes.state_announcer import StateAnnouncer
 from rths_nodes.ros.nodes.stop_requests import StopRequests
 from rths_nodes.ros.nodes.tick_gate import TickGate
-from rths_nodes.ros.nodes.true_states import TrueStates
 from rths_nodes.ros.transport import peers
 
 LOOK_S = 0.01
@@ -102,8 +100,9 @@ class ActuatorNode(OutsideNode):
         # now, not when a state is told: that is in real time, where a library's threads may wait for each other
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._announcer = StateAnnouncer(rig, topics, self.phase, assembly.test_constants() | run)
-        simulated_time = SimulatedTime(topics, scenario.dt, self.settings.tells_clock)
-        self._accompaniment = Accompaniment(self._true_states, simulated_time, self._announcer)
+        self._accompaniment = Accompaniment(
+            self._true_states, self._announcer, topics, scenario.dt, self.settings.tells_clock
+        )
         self._questions = ClockQuestions(self.identity, self.settings.elsewhere, topics, clock)
         self._end = EndOfTest(
             rig,

@@ -1,0 +1,175 @@
+"""What stands around the port to a rig, from the inside out: SI units, forces of the specimens, force loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import MODE_FORCE, MODE_NOT_TOLD, Array, Command, Measurement
+from rths_nodes.laboratory.calibration import Calibration, Channel, channels_of, si_names
+from rths_nodes.laboratory.corrections import ForceCorrections
+from rths_nodes.laboratory.force_control import ForceLoops
+
+
+class PortBefore:
+    """Everything is that of ``port``, but for what a class has of its own."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._port, name)
+
+    def truth(self) -> Measurement | None:
+        """The true, noise-free state of the tick; None where it is not known."""
+        true = self._port.truth()
+        return None if true is None else self._true(true)
+
+    def _true(self, true: Measurement) -> Measurement:
+        """The true state as it is told before ``port``."""
+        raise NotImplementedError
+
+
+class CalibratedPort(PortBefore):
+    """Everything is that of ``port``, but for the numbers, which go through ``calibration``."""
+
+    def __init__(self, port: Port, calibration: Calibration, auxiliary_names: tuple[str, ...]) -> None:
+        super().__init__(port)
+        self._calibration = calibration
+        self.auxiliary_names = auxiliary_names
+        self._sent: Command | None = None
+        self._given: Command | None = None
+
+    @property
+    def active_command(self) -> Array | None:
+        """What the controllers drive to, ``(n_axes,)`` m; None where it cannot be read."""
+        active = self._port.active_command
+        return None if active is None else self._calibration.driven(active)
+
+    @property
+    def control_mode(self) -> bytes:
+        """MODE_..., a byte per axis; empty where it is not told."""
+        return self._calibration.modes(self._port.control_mode)
+
+    def write(self, command: Command) -> None:
+        """Send the Command of the tick."""
+        self._given, self._sent = command, self._calibration.sent(command)
+        self._port.write(self._sent)
+
+    def read(self) -> Measurement:
+        """The Measurement of the tick; a command that acted as it was sent is told as it was given."""
+        told, given, sent = self._port.read(), self._given, self._sent
+        exact = given is not None and sent is not None and np.array_equal(told.command, sent.command)
+        return self._calibration.measured(told, given.command.copy() if given is not None and exact else None)
+
+    def _true(self, true: Measurement) -> Measurement:
+        return self._calibration.measured(true)
+
+
+def calibrated(port: Port, axes: Mapping[str, Any], auxiliary: Mapping[str, Channel]) -> Port:
+    """``port``, of which the ``rig_axis`` of ``axes`` and the ``auxiliary`` channels say what its numbers are.
+
+    Raises ConfigError for a channel that the port has not.
+    """
+    channels = channels_of(port.auxiliary_names, auxiliary)
+    calibration = Calibration.of(axes, channels)
+    return cast(Port, CalibratedPort(port, calibration, si_names(port.auxiliary_names, channels)))
+
+
+class CorrectedPort(PortBefore):
+    """Everything is that of ``port``, but for the forces, which go through ``corrections``."""
+
+    def __init__(self, port: Port, corrections: ForceCorrections) -> None:
+        super().__init__(port)
+        self._corrections = corrections
+        self.auxiliary_names = (*port.auxiliary_names, *corrections.names)
+
+    def open(self, pacer: Callable[[], int] | None = None) -> None:
+        """Connect to the rig."""
+        self._corrections.reset()
+        self._port.open(pacer)
+
+    def read(self) -> Measurement:
+        """The Measurement of the tick, with the forces of the specimens."""
+        return self._corrections.corrected(self._port.read())
+
+    def _true(self, true: Measurement) -> Measurement:
+        return self._corrections.beside(true)
+
+
+def force_corrected(port: Port, axes: Mapping[str, Any], dt: float, simulated: bool) -> Port:
+    """``port``, of which the ``rig_axis`` of ``axes`` say what its forces are; itself where they say nothing."""
+    found = ForceCorrections(axes, port.auxiliary_names, dt, simulated)
+    return cast(Port, CorrectedPort(port, found)) if found else port
+
+
+class ForceLoopPort(PortBefore):
+    """Everything is that of ``port``, but for the axes that ``loops`` control by force."""
+
+    def __init__(self, port: Port, loops: ForceLoops) -> None:
+        super().__init__(port)
+        self._loops = loops
+        self._force: list[float] = []
+        self._command: Command | None = None
+
+    def open(self, pacer: Callable[[], int] | None = None) -> None:
+        """Connect to the rig, whose axes are all held."""
+        self._port.open(pacer)
+        active = self._port.active_command
+        if active is not None:
+            self._loops.start(active)
+
+    def begin(self) -> None:
+        """The test begins with all axes held."""
+        self._command = None
+        self._port.begin()
+
+    @property
+    def partial_stop(self) -> str:
+        """Why a force loop has stopped itself, or which part of the rig has; empty while none has."""
+        return self._loops.breach or self._port.partial_stop
+
+    @property
+    def control_mode(self) -> bytes:
+        """MODE_..., a byte per axis: what is controlled by force here is told as that."""
+        return self._told(self._port.control_mode)
+
+    def write(self, command: Command) -> None:
+        """Send the Command of the tick, in displacements."""
+        self._command = command
+        led = self._loops.led(command, self._force)
+        target = command.target
+        if command.control_mode:
+            newtons = np.frombuffer(command.control_mode, np.uint8) == MODE_FORCE
+            target = np.where(newtons, led, target)
+        self._port.write(replace(command, target=target, command=led, control_mode=b""))
+
+    def read(self) -> Measurement:
+        """The Measurement of the tick: the applied command of an axis that is controlled by force is in N."""
+        measured = self._port.read()
+        self._force = measured.force.tolist()
+        if self._command is None:  # Measurement 0: where the axes are held
+            self._loops.start(measured.command)
+        measured.control_mode = self._told(measured.control_mode)
+        return self._true(measured)
+
+    def _told(self, modes: bytes) -> bytes:
+        here, mine = self._loops.places, self._loops.modes
+        modes = modes or bytes([MODE_NOT_TOLD]) * len(mine)
+        return bytes([mine[index] if index in here else its for index, its in enumerate(modes)])
+
+    def _true(self, measured: Measurement) -> Measurement:
+        """What was applied, as it was commanded: where the mode was force it was N."""
+        if self._command is not None and MODE_FORCE in self._loops.modes:
+            newtons = np.frombuffer(self._loops.modes, np.uint8) == MODE_FORCE
+            measured.command = np.where(newtons, self._command.command, measured.command)
+        return measured
+
+
+def force_controlled(port: Port, loops: ForceLoops) -> Port:
+    """``port``, before which ``loops`` are closed; the port itself where there are none."""
+    return cast(Port, ForceLoopPort(port, loops)) if loops else port
