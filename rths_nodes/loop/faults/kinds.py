@@ -43,14 +43,6 @@ PROCESSES = (*NODES, "monitor", "recorder")
 CHANNELS = ("displacement", "force")
 
 
-def _time() -> Any:
-    return number("when it begins, from Measurement 0", "s", at_least=0.0)
-
-
-def _stream() -> Any:
-    return text("which messages", choices=STREAMS)
-
-
 def _count() -> Any:
     return integer("messages", default=1, at_least=1)
 
@@ -60,157 +52,139 @@ def _every() -> Any:
 
 
 @params
-class Drop:
-    """Messages get lost."""
+class Fault:
+    """What goes wrong from a time on."""
 
-    time: float = _time()
-    stream: str = _stream()
+    time: float = number("when it begins, from Measurement 0", "s", at_least=0.0)
+
+
+@params
+class OfMessages(Fault):
+    """It happens to messages of one stream."""
+
+    stream: str = text("which messages", choices=STREAMS)
+
+
+@params
+class Repeated(OfMessages):
+    """It happens to some messages in a row, once or again and again."""
+
     count: int = _count()
     every: int | None = _every()
 
 
 @params
-class Delay:
+class Drop(Repeated):
+    """Messages get lost."""
+
+
+@params
+class Delay(OfMessages):
     """Messages come late; those behind them wait."""
 
-    time: float = _time()
-    stream: str = _stream()
     samples: int = integer("by which they are late", "samples", at_least=1, at_most=1_000_000)
     count: int = _count()
     every: int | None = _every()
 
 
 @params
-class Late:
+class Late(OfMessages):
     """A share of the messages, at random with the scenario's seed, comes late."""
 
-    time: float = _time()
-    stream: str = _stream()
     share: float = number("of the messages", more_than=0.0, at_most=1.0)
     samples: int = integer("by which they are late", "samples", 1, at_least=1, at_most=1_000_000)
 
 
 @params
-class Duplicate:
+class Duplicate(Repeated):
     """Messages come twice."""
 
-    time: float = _time()
-    stream: str = _stream()
-    count: int = _count()
-    every: int | None = _every()
-
 
 @params
-class Reorder:
+class Reorder(Repeated):
     """A message comes after the next one."""
 
-    time: float = _time()
-    stream: str = _stream()
-    count: int = _count()
-    every: int | None = _every()
-
 
 @params
-class Corrupt:
+class Corrupt(Repeated):
     """One bit of a message is flipped, at random with the scenario's seed."""
 
-    time: float = _time()
-    stream: str = _stream()
-    count: int = _count()
-    every: int | None = _every()
-
 
 @params
-class NotANumber:
+class NotANumber(OfMessages):
     """The values of one field of a message are no numbers; of a measurement: those of the sensors."""
 
-    time: float = _time()
-    stream: str = _stream()
     value: str = text("what they are instead", "nan", choices=("nan", "inf", "-inf"))
     field: str = text("which; by default the displacement or the command", "")
 
 
 @params
-class Slow:
+class Slow(Fault):
     """A node takes longer for its answers."""
 
-    time: float = _time()
     node: str = text("which", choices=NODES)
     seconds: float = number("that an answer takes longer", "s", more_than=0.0, at_most=60.0)
     count: int = integer("answers", default=1, at_least=1)
 
 
 @params
-class SensorStuck:
+class SensorStuck(Fault):
     """A sensor shows what it showed last."""
 
-    time: float = _time()
     axis: str = text("whose sensor")
     channel: str = text("which", choices=CHANNELS)
     seconds: float | None = number("how long; to the end if left out", "s", None, more_than=0.0)
 
 
 @params
-class SensorSpike:
+class SensorSpike(Fault):
     """A sensor shows too much, for one sample."""
 
-    time: float = _time()
     axis: str = text("whose sensor")
     channel: str = text("which", choices=CHANNELS)
     size: float = number("that is added", "m or N")
 
 
 @params
-class Hydraulics:
+class Hydraulics(Fault):
     """Somebody at the pump switches the pressure."""
 
-    time: float = _time()
     pressure: str = text("what it is from then on", choices=("off", "low", "high"))
 
 
 @params
-class Interlock:
+class Interlock(Fault):
     """The interlock of the rig opens."""
-
-    time: float = _time()
 
 
 @params
-class Kill:
+class Kill(Fault):
     """A node dies at once (SIGKILL)."""
 
-    time: float = _time()
     node: str = text("which", choices=PROCESSES)
 
 
 @params
-class Freeze:
+class Freeze(Fault):
     """A node stands still for a while (SIGSTOP, SIGCONT)."""
 
-    time: float = _time()
     node: str = text("which", choices=PROCESSES)
     seconds: float = number("how long", "s", more_than=0.0, at_most=3600.0)
 
 
 @params
-class DiskFull:
+class DiskFull(Fault):
     """The recorder cannot write any more."""
 
-    time: float = _time()
-
 
 @params
-class MonitorDead:
+class MonitorDead(Fault):
     """The monitor dies."""
 
-    time: float = _time()
-
 
 @params
-class RecorderDead:
+class RecorderDead(Fault):
     """The recorder dies."""
-
-    time: float = _time()
 
 
 KINDS: dict[str, type] = {
@@ -246,8 +220,7 @@ def first_sample(fault: Any, rate: float) -> int:
 
 def stream_of(fault: Any) -> str:
     """The stream on which ``fault`` changes, delays or loses messages; empty where it does something else."""
-    stream: str = NODES[fault.node] if isinstance(fault, Slow) else getattr(fault, "stream", "")
-    return stream
+    return NODES[fault.node] if isinstance(fault, Slow) else fault.stream if isinstance(fault, OfMessages) else ""
 
 
 def node_of(fault: Any) -> str:
