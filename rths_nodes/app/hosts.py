@@ -189,6 +189,13 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
     return checked_loop(scenario, port=port)
 
 
+def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
+    """What was ``found`` in a run of ``scenario``; how long it took is not known here."""
+    recording = Path(options.record) if options.record else None
+    how: dict[str, Any] = {"host": options.host, "pace": options.pace, "faults": options.faults}
+    return RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)
+
+
 def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
     scenario = loop.scenario
     about = information(scenario, options.run_id, options.host, options.pace, options.faults)
@@ -209,21 +216,17 @@ def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunR
     if recording is not None:
         recording.close(outcome)
     about |= {"outcome": code.outcome, "reason": outcome.reason}
-    return RunResult(
-        scenario=scenario,
-        host=options.host,
-        pace=options.pace,
+    return _result(
+        scenario,
+        options,
         outcome=code.outcome,
         reason=outcome.reason,
         samples=outcome.samples,
-        wall_s=0.0,
         exit_code=code,
         metrics=outcome.metrics,
         compensator=unflatten(flatten(outcome.compensator, "compensator"), "compensator"),
         timing=outcome.timing,
-        recording=Path(options.record) if options.record else None,
         run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
-        faults=options.faults,
     )
 
 
@@ -236,23 +239,19 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | N
         given = options.changed(scenario=str(file), rig="", case="", overrides=())
         console = options.host == PROCESSES or bool(options.separate)
         result = _run_nodes(descriptions.describe(given, axes, console), options, watch, port)
-    return RunResult(
-        scenario=scenario,
-        host=options.host,
-        pace=options.pace,
+    return _result(
+        scenario,
+        options,
         outcome=result.outcome,
         reason=result.reason,
         samples=result.sample,
-        wall_s=0.0,
         exit_code=result.exit_code,
         metrics=result.section("metrics"),
         compensator=result.section("compensator"),
         timing=gathered(result.numbers),
         messages=_messages(result.section("recording")),
-        recording=Path(options.record) if options.record else None,
         notes=result.notes,
         actuator_nodes=options.actuator_nodes,
-        faults=options.faults,
     )
 
 

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core import arithmetic
+
 
 class Kernel(NamedTuple):
     """Arithmetic of a component: ``constants`` from parameters and dt (s), the state at ``rest``, the ``step``."""
@@ -39,3 +41,26 @@ def copied(state: Any) -> Any:
     if isinstance(state, tuple):
         return tuple([copied(each) for each in state])
     return state.copy() if isinstance(state, np.ndarray) else state
+
+
+def advance_of(
+    rate: Callable[..., Any],
+    along: Callable[..., Any] = arithmetic.along,
+    along_mean: Callable[..., Any] = arithmetic.along_mean,
+) -> Callable[..., Any]:
+    """The classical Runge-Kutta step ``advance(k, s, h, start, start, middle, middle, end, end) -> s``; ``h`` s.
+
+    ``rate`` gives the rates of a state from constants, state and two inputs: displacement (m) and velocity (m/s)
+    of a specimen, the command (m) of an actuator. The inputs come in pairs. ``along`` and ``along_mean`` move a
+    state that is more than a tuple of floats.
+    """
+
+    def advance(k: Any, s: Any, h: float, x0: float, v0: float, x1: float, v1: float, x2: float, v2: float) -> Any:
+        half = 0.5 * h
+        a = rate(k, s, x0, v0)
+        b = rate(k, along(s, half, a), x1, v1)
+        c = rate(k, along(s, half, b), x1, v1)
+        d = rate(k, along(s, h, c), x2, v2)
+        return along_mean(s, h, a, b, c, d)
+
+    return advance

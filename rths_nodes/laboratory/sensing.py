@@ -21,8 +21,31 @@ from rths_nodes.core.arithmetic import NAN
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.sensor_faults import RIGHT, ChannelFault
 from rths_nodes.laboratory.sensors import Sensors, converted
+
+RIGHT, FROZEN, FLICKERS, FLIPPED, DRIFTS = SENSOR_FAULTS = ("right", "frozen", "flickers", "flipped", "drifts")
+"""What becomes of a channel: nothing; it stays where it is; the same, and its last bit changes; it counts the
+other way from there; it drifts away."""
+
+
+class ChannelFault:
+    """A channel that goes wrong (SENSOR_FAULTS) while it measures; ``per_sample`` is what it drifts by."""
+
+    def __init__(self, how: str, per_sample: float) -> None:
+        self._how, self._per_sample = how, per_sample
+        self._samples = 0
+        self._first = 0.0
+
+    def shown(self, value: float, step: float) -> float:
+        """What is shown of ``value``; ``step`` is its last bit."""
+        self._first = value if not self._samples else self._first
+        self._samples += 1
+        if self._how == DRIFTS:
+            return value + self._samples * self._per_sample
+        if self._how == FLIPPED:
+            return 2.0 * self._first - value
+        return self._first + (step if self._how == FLICKERS and self._samples % 2 else 0.0)
+
 
 BLOCK = 256
 """Samples of noise drawn at a time; the sequence is the same as drawn one by one."""

@@ -18,9 +18,8 @@ from rths_nodes.core.decay import HARD_LIMIT, LONGEST, MOST, decay_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.frequency_response import held as held_response
-from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.kernels import Kernel, advance_of
 from rths_nodes.core.parameters import integer, number, params, text
-from rths_nodes.core.runge_kutta import advance_of
 from rths_nodes.core.specimen import Specimen, no_force
 from rths_nodes.laboratory.actuators.held_plant import transition
 

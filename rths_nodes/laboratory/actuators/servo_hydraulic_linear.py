@@ -21,10 +21,9 @@ from rths_nodes.core.arithmetic import Numbers, all_nan, along, along_mean, ceil
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
-from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.kernels import Kernel, advance_of
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.runge_kutta import advance_of
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transition

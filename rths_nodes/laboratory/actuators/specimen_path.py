@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from rths_nodes.core.arithmetic import all_nan, ceiling
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
-from rths_nodes.core.kernels import Kernel, no_state
-from rths_nodes.core.runge_kutta import advance_of
+from rths_nodes.core.kernels import Kernel, advance_of, no_state
 from rths_nodes.core.specimen import Specimen
 
 INCREMENTS = 4

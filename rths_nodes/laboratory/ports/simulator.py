@@ -40,8 +40,7 @@ from rths_nodes.laboratory.ports.drive import Drive
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
-from rths_nodes.laboratory.sensing import AuxiliarySensors, SecondSensors, SensorPair
-from rths_nodes.laboratory.sensor_faults import SENSOR_FAULTS
+from rths_nodes.laboratory.sensing import SENSOR_FAULTS, AuxiliarySensors, SecondSensors, SensorPair
 from rths_nodes.laboratory.sensors import converted, seats
 
 CHANNELS = ("displacement", "force")

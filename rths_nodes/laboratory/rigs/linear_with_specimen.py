@@ -23,8 +23,8 @@ import numpy as np
 from rths_nodes.core.arithmetic import all_nan, ceiling, matvec, numbers
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.discretisation import transition
+from rths_nodes.core.kernels import advance_of
 from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.runge_kutta import advance_of
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 

@@ -1,11 +1,13 @@
-"""Degrees of freedom of a model as a scenario names them: rows of node and number, as OpenSees counts them."""
+"""A model as a scenario names it: degrees of freedom as OpenSees counts them, files, and commands of a step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.strict import as_data
 
 Rows = Sequence[Sequence[float]]
 
@@ -46,3 +48,32 @@ def _plain(number: float) -> float:
 def whole_rows(*lists: Rows) -> list[tuple[int, int]]:
     """Node and degree of freedom of each row of the lists, one after another."""
     return [(int(node), int(number)) for rows in lists for node, number in rows]
+
+
+def check_files(model: str, files: Sequence[str]) -> None:
+    """Raises ConfigError for a model that is not there, and for files, relative to it, that it cannot open."""
+    if not Path(model).is_file():
+        raise ConfigError(f"model = {model!r}: there is no such file")
+    for index, file in enumerate(files):
+        if Path(file).is_absolute():
+            raise ConfigError(
+                f"files[{index}] = {file!r}: must be relative to the model, as it finds the file itself"
+            )
+        if not (Path(model).parent / file).is_file():
+            raise ConfigError(f"files[{index}] = {file!r}: there is no such file, seen from {model}")
+
+
+def commands_of(analysis: Any) -> dict[str, list[Any]]:
+    """The words of each command in the section ``analysis``: text, or numbers where they are such."""
+    lines = as_data(analysis).items()
+    return {name: [_number(word) for word in line.split()] for name, line in lines if line is not None}
+
+
+def _number(word: str) -> Any:
+    """An integer, a float, or the word itself."""
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
