@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.app.cli import main
-from rths_nodes.app.doctor import floor, looks, machine, outlook
+from rths_nodes.app.doctor import floor, machine, other_load, outlook
 from rths_nodes.core.errors import ConfigError
 
 PERIOD = 1.0 / 1024.0
@@ -200,7 +200,7 @@ def test_what_cannot_be_read_is_unknown_with_a_reason(tmp_path: Path, words: str
 
 @pytest.mark.parametrize(("words", "numbers"), [("", []), ("3", [3]), ("0-2,5", [0, 1, 2, 5])])
 def test_lists_of_processors(words: str, numbers: list[int]) -> None:
-    assert looks.numbers_of_cpus(words) == numbers
+    assert other_load.numbers_of_cpus(words) == numbers
 
 
 # -- floors -----------------------------------------------------------------------------------------------

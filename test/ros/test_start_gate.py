@@ -10,7 +10,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.core.wire.run_mark import frame_of
 from rths_nodes.ros.nodes.phase import Phase
-from rths_nodes.ros.nodes.start_gate import StartGate, StartRefused
+from rths_nodes.ros.nodes.start_of_test import StartGate, StartRefused
 
 SECOND = 1_000_000_000
 

@@ -12,11 +12,10 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rths_nodes.loop.clock_offset import Exchange
 from rths_nodes.loop.supervision.states import State, TestMachine
 from rths_nodes.loop.supervision.stop_request import StopRequest
+from rths_nodes.ros.nodes.accompaniment import StateAnnouncer
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
-from rths_nodes.ros.nodes.start_gate import StartRefused
-from rths_nodes.ros.nodes.start_of_test import FAREWELL_S, StartOfTest
-from rths_nodes.ros.nodes.state_announcer import StateAnnouncer
+from rths_nodes.ros.nodes.start_of_test import FAREWELL_S, StartOfTest, StartRefused
 
 
 class Bench:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, grouped, number, quantity, rounded
 from rths_nodes.loop.procedure.records import (
     NOT_VERIFIED,
+    REHEARSAL,
     RUNGS,
     SIGNED,
     AxisChecks,
@@ -17,8 +18,7 @@ from rths_nodes.loop.procedure.records import (
     ProcedureRecord,
     RungRecord,
 )
-from rths_nodes.loop.procedure.verdicts import REHEARSAL
-from rths_nodes.loop.procedure.verdicts import verdict as judged
+from rths_nodes.loop.procedure.records import verdict as judged
 from rths_nodes.loop.scenario.titles import EMULATED
 
 VERDICTS = {outcome: outcome.upper() for outcome in ("held", "tripped", "failed", "interrupted", "refused")}

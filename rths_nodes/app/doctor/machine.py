@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.app.doctor.looks import Look, numbers_of_cpus, read
-from rths_nodes.app.doctor.other_load import container, load, quota, real_time_tasks, steal, virtualisation
+from rths_nodes.app.doctor.other_load import (
+    Look,
+    container,
+    load,
+    numbers_of_cpus,
+    quota,
+    read,
+    real_time_tasks,
+    steal,
+    virtualisation,
+)
 from rths_nodes.loop.realtime import IDLE_LATENCY
 from rths_nodes.ros import environment
 

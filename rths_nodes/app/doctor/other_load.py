@@ -5,8 +5,25 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from rths_nodes.app.doctor.looks import Look, numbers_of_cpus, read
+Look = tuple[Any, str, str]
+"""Plain value, the same in words, advice (empty: none is needed)."""
+
+
+def read(root: Path, name: str) -> str:
+    """Text of a file under ``root``, stripped."""
+    return (root / name).read_text(encoding="utf-8", errors="replace").strip()
+
+
+def numbers_of_cpus(words: str) -> list[int]:
+    """``0-2,5`` -> ``[0, 1, 2, 5]``."""
+    found: list[int] = []
+    for part in filter(None, words.split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
 
 MOST_STEAL = 0.001
 """Share of the time that others may have stolen from a virtual machine."""

@@ -27,9 +27,8 @@ from rths_nodes.loop.procedure import records
 from rths_nodes.loop.procedure.acts import MOVING
 from rths_nodes.loop.procedure.machine import stopped_by_operator
 from rths_nodes.loop.procedure.offsets import Offsets
-from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord, RungRecord
+from rths_nodes.loop.procedure.records import REHEARSAL, RUNGS, ProcedureRecord, RungRecord
 from rths_nodes.loop.procedure.session import ActRefused, RigSession, RunOutcome
-from rths_nodes.loop.procedure.verdicts import REHEARSAL
 from rths_nodes.loop.scenario import inputs
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State

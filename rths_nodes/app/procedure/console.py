@@ -14,8 +14,7 @@ from rths_nodes.app.procedure.walk import Walk
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.records import RUNGS, RungRecord
-from rths_nodes.loop.procedure.verdicts import largest
+from rths_nodes.loop.procedure.records import RUNGS, RungRecord, largest
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.records import RecordingError
 

@@ -12,8 +12,7 @@ from rths_nodes.app.procedure.acts import ACTS
 from rths_nodes.app.procedure.dialogue import NAMED_BY
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.walk import WORDS
-from rths_nodes.loop.procedure.records import RUNGS, OffsetsRecord, ProcedureRecord
-from rths_nodes.loop.procedure.verdicts import REHEARSAL, verdict
+from rths_nodes.loop.procedure.records import REHEARSAL, RUNGS, OffsetsRecord, ProcedureRecord, verdict
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import axis_names

@@ -21,9 +21,8 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.readback import why_failed, why_opened
 from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, FollowedTicks, Pacer
-from rths_nodes.loop.procedure.agreement import disagreement, not_taken
 from rths_nodes.loop.procedure.keeper import Keeper, to_its_end
-from rths_nodes.loop.procedure.loss import LossWatch
+from rths_nodes.loop.procedure.loss import LossWatch, disagreement, not_taken
 from rths_nodes.loop.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares

@@ -6,7 +6,9 @@ Times are texts in ISO 8601 with their offset from UTC; numbers are in SI units,
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -273,3 +275,26 @@ class ProcedureRecord:
         """The outcome as people read it: that of a test whose last rung is not valid says so."""
         last = self.rungs[-1] if self.rungs else None
         return last.ending if last is not None and self.outcome == "finished" else self.outcome
+
+
+OK = "ok"
+DIFFERS = 0.1
+"""Largest difference (rms over rms) of a rung that is called ok; where the ladder ends, a file of answers says."""
+REHEARSAL = " to its rehearsal"
+"""Behind the names of differences between a rung and its own rehearsal on a simulator."""
+
+
+def largest(found: Mapping[str, float]) -> float:
+    """The largest of the differences, to the own rehearsal where there was one, else to the rung before.
+
+    0 where there are none, inf where one cannot be told.
+    """
+    own = [value for name, value in found.items() if name.endswith(REHEARSAL)]
+    return max((math.inf if math.isnan(value) else value for value in own or found.values()), default=0.0)
+
+
+def verdict(rung: RungRecord) -> str:
+    """``ok``, ``differs``, ``not valid: 55 % bridged``, or how the rung ended where it did not finish."""
+    if rung.outcome != "finished":
+        return rung.outcome
+    return rung.not_valid or ("differs" if largest(rung.differences) > DIFFERS else OK)

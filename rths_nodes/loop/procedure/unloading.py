@@ -28,10 +28,10 @@ from rths_nodes.loop.procedure.axis_moves import LEAST_FORCE, SEEN
 from rths_nodes.loop.procedure.following import Following
 from rths_nodes.loop.procedure.motions import accelerations
 from rths_nodes.loop.procedure.offsets import Offsets
+from rths_nodes.loop.procedure.placing import bounds_of, written
 from rths_nodes.loop.procedure.quasi_static import QuasiStatic, Script, Stand, Steps
 from rths_nodes.loop.procedure.records import AxisChecks, UnloadingRecord
 from rths_nodes.loop.procedure.small_move import Drive
-from rths_nodes.loop.procedure.unloading_bounds import bounds_of, written
 from rths_nodes.loop.scenario.schema import Scenario
 
 Places = NDArray[np.intp]

@@ -25,7 +25,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, MONITOR, RECORDER
 from rths_nodes.ros.nodes import parameters
-from rths_nodes.ros.nodes.accompaniment import Accompaniment, TrueStates
+from rths_nodes.ros.nodes.accompaniment import Accompaniment, StateAnnouncer, TrueStates
 from rths_nodes.ros.nodes.axis_links import TopicLinks, port_of_axes
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.end_of_test import EndOfTest
@@ -33,9 +33,7 @@ from rths_nodes.ros.nodes.observers import watch_observers
 from rths_nodes.ros.nodes.outside import OutsideNode
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
-from rths_nodes.ros.nodes.start_gate import StartGate
-from rths_nodes.ros.nodes.start_of_test import StartOfTest
-from rths_nodes.ros.nodes.state_announcer import StateAnnouncer
+from rths_nodes.ros.nodes.start_of_test import StartGate, StartOfTest
 from rths_nodes.ros.nodes.stop_requests import StopRequests
 from rths_nodes.ros.nodes.tick_gate import TickGate
 from rths_nodes.ros.transport import peers

@@ -9,12 +9,11 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.names import MONITOR
-from rths_nodes.ros.nodes.accompaniment import TrueStates
+from rths_nodes.ros.nodes.accompaniment import StateAnnouncer, TrueStates
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.nodes.shutdown import Shutdown
-from rths_nodes.ros.nodes.state_announcer import StateAnnouncer
 from rths_nodes.ros.nodes.tick_gate import TickGate
 from rths_nodes.ros.transport.topics import NodeTopics
 

@@ -18,8 +18,7 @@ from rths_nodes.app.procedure.dialogue import Dialogue
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.core.strict import build
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.records import ProcedureRecord, RungRecord, SpecimenRecord
-from rths_nodes.loop.procedure.verdicts import verdict
+from rths_nodes.loop.procedure.records import ProcedureRecord, RungRecord, SpecimenRecord, verdict
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording import procedure
 
