@@ -65,7 +65,7 @@ def coupled_model(
     matrices = {"mass": np.array(mass, float), "damping": np.array(damping), "stiffness": np.array(stiffness)}
     n = len(matrices["mass"])
     for name, rows in matrices.items():
-        matrices[name] = _checked(rows.astype(float), n, f"{path}.{name}")
+        matrices[name] = checked(rows.astype(float), n, f"{path}.{name}")
     if np.linalg.eigvalsh(matrices["mass"])[0] <= 0.0:
         raise ConfigError(f"{path}.mass: must be positive definite, every degree of freedom needs mass")
     constants = {
@@ -83,7 +83,8 @@ def coupled_model(
     return CoupledModel(**matrices, **actuators)
 
 
-def _checked(matrix: Array, n: int, path: str) -> Array:
+def checked(matrix: Array, n: int, path: str) -> Array:
+    """A ``(n, n)`` ``matrix`` of a structure. Raises ConfigError where it is not symmetric, or makes energy."""
     if matrix.shape != (n, n) or not np.allclose(matrix, matrix.T):
         raise ConfigError(f"{path}: must be symmetric, {n} rows of {n} numbers, as many as mass")
     lowest = float(np.linalg.eigvalsh(matrix)[0])

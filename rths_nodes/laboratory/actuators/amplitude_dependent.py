@@ -8,11 +8,11 @@ A small actuator for tests of adaptive compensation: where pressure, stall and t
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import cos, exp, sin, sqrt
+from rths_nodes.core.arithmetic import Numbers, cos, exp, sin, sqrt
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
@@ -23,31 +23,11 @@ SLOWEST = 1e-9
 """rad/s: keeps the formulas finite when a diverging test moves at any velocity."""
 
 
-class Constants(NamedTuple):
-    """Of small motions, and what makes them slower."""
+def go(k: Any, s: Numbers, command: float) -> tuple[Numbers, float, float]:
+    """Free vibration about the motion that the command, straight over the sample, leaves in the end.
 
-    omega: float
-    zeta: float
-    damped: float
-    """Share of w with which it vibrates."""
-    saturation: float
-    forgetting: float
-    """Of the amplitude in a sample."""
-    dt: float
-    ramp: bool
-
-
-class State(NamedTuple):
-    """Displacement (m), velocity (m/s), last command (m), velocity amplitude (m/s)."""
-
-    displacement: float
-    velocity: float
-    command: float
-    amplitude: float
-
-
-def go(k: Constants, s: State, command: float) -> tuple[tuple[float, float, float, float], float, float]:
-    """Free vibration about the motion that the command, straight over the sample, leaves in the end."""
+    The state is displacement (m), velocity (m/s), last command (m) and velocity amplitude (m/s).
+    """
     omega, zeta, share, saturation, forgetting, dt, ramp = k
     displacement, velocity, before, amplitude = s
     if not ramp:
@@ -70,10 +50,10 @@ def go(k: Constants, s: State, command: float) -> tuple[tuple[float, float, floa
     return (displacement, velocity, command, amplitude), displacement, velocity
 
 
-def constants(params: Any, dt: float) -> Constants:
-    """Of samples of ``dt`` (s)."""
+def constants(params: Any, dt: float) -> tuple[Any, ...]:
+    """w_0 (rad/s), zeta, share of w with which it vibrates, v_s, what is left of V after ``dt`` (s), dt, ramp."""
     zeta = params.damping_ratio
-    return Constants(
+    return (
         2.0 * math.pi * params.natural_frequency,
         zeta,
         math.sqrt(1.0 - zeta**2),
@@ -106,7 +86,7 @@ class AmplitudeDependent(Unloaded):
         memory: float = number("time constant in which the amplitude is forgotten", "s", 0.5, more_than=0.0)
         hold: str = hold_parameter()
 
-    MOTION = Kernel(constants, lambda k: State(0.0, 0.0, 0.0, 0.0), go)
+    MOTION = Kernel(constants, lambda k: (0.0, 0.0, 0.0, 0.0), go)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Displacement over command at ``omega`` (rad/s), at small motion."""

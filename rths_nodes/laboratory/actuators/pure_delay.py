@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,23 +18,12 @@ LONGEST = 1_000_000
 """Samples of history that a delay may take: beyond, a wrong unit is more likely than a slow actuator."""
 
 
-class Constants(NamedTuple):
-    """The delay in samples, whole ones and the rest of one, and a sample (s)."""
+def go(k: tuple[int, float, float], s: tuple[Array, int], command: float) -> tuple[Any, float, float]:
+    """The command between two samples of the past.
 
-    whole: int
-    fraction: float
-    dt: float
-
-
-class State(NamedTuple):
-    """The last commands (m), a ring of two more than the delay has whole samples, and the place of its oldest."""
-
-    ring: Array
-    oldest: int
-
-
-def go(k: Constants, s: State, command: float) -> tuple[tuple[Array, int], float, float]:
-    """The command between two samples of the past."""
+    The state is a ring of the last commands (m), two more than the delay has whole samples, and where its
+    oldest is.
+    """
     whole, fraction, dt = k
     ring, oldest = s
     ring[oldest] = command
@@ -44,13 +33,16 @@ def go(k: Constants, s: State, command: float) -> tuple[tuple[Array, int], float
     return (ring, oldest), after + fraction * (before - after), (after - before) / dt
 
 
-def constants(params: Any, dt: float) -> Constants:
-    """Raises ConfigError for a delay that needs too much history."""
+def constants(params: Any, dt: float) -> tuple[int, float, float]:
+    """The delay in whole samples and the rest of one, and a sample (s).
+
+    Raises ConfigError for a delay that needs too much history.
+    """
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
     whole = math.floor(samples)
-    return Constants(whole, samples - whole, dt)
+    return whole, samples - whole, dt
 
 
 class PureDelay(Unloaded):
@@ -60,7 +52,7 @@ class PureDelay(Unloaded):
     class Params:
         delay: float = number("time by which the actuator is late", "s", 0.0, at_least=0.0)
 
-    MOTION = Kernel(constants, lambda k: State(np.zeros(k.whole + 2), 0), go)
+    MOTION = Kernel(constants, lambda k: (np.zeros(k[0] + 2), 0), go)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Displacement over command at ``omega`` (rad/s)."""

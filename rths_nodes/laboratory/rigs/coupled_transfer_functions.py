@@ -25,6 +25,7 @@ from rths_nodes.core.coupler import Coupler, Geometry
 from rths_nodes.core.coupler_kernels import CouplerKernel, Rows
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.models.coupled_rig import checked
 from rths_nodes.core.parameters import matrix, number, params, section, sections, vector
 from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.rounding import ROUNDING
@@ -59,12 +60,7 @@ class CondensedFrame:
         """Refuses matrices that do not fit together, and a specimen that nothing holds where it is not driven."""
         n = len(self.mass)
         for name in ("mass", "damping", "stiffness"):
-            rows = np.array(getattr(self, name))
-            if rows.shape != (n, n) or not np.allclose(rows, rows.T):
-                raise ConfigError(f"{path}.{name}: must be symmetric, {n} rows of {n} numbers, as many as mass")
-            lowest = float(np.linalg.eigvalsh(rows)[0])
-            if lowest < -ROUNDING * float(np.abs(rows).max()):
-                raise ConfigError(f"{path}.{name}: has the eigenvalue {lowest:g}: must be >= 0")
+            checked(np.array(getattr(self, name)), n, f"{path}.{name}")
         if any(one % 1.0 or one > n for one in self.driven) or len(set(self.driven)) < len(self.driven):
             raise ConfigError(
                 f"{path}.driven = {show(self.driven)}: must be different whole numbers from 1 to {n}"
