@@ -33,12 +33,13 @@ from rths_nodes.core.coupler_kernels import (
     CouplerKernel,
     Shape,
     exact,
+    first_pose,
     linear,
     link,
 )
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, number, params, text, vector
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
 
 
 @params
@@ -138,44 +139,10 @@ class Coupler:
             *(tuple(map(tuple, part.tolist())) for part in (rows, np.linalg.inv(rows), rows.T)),
         )
 
-    def axes(self, motion: Motion) -> Motion:
-        """Motion of the axes ``(n_axes,)`` from that of the degrees of freedom ``(n_dof,)``."""
-        return _motion(self.kernel.axes(self.constants, *_numbers(motion)))
-
-    def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        """Forces ``(n_dof,)`` N and N m of the axes' forces ``(n_axes,)`` N in the pose ``displacement``."""
-        pushed = tuple(axis_forces.tolist())
-        return np.array(self.kernel.forces(self.constants, pushed, tuple(displacement.tolist())))
-
-    def axis_forces(self, forces: Array, displacement: Array) -> Array:
-        """Forces of the axes ``(n_axes,)`` N that balance ``forces`` ``(n_dof,)`` in the pose ``displacement``."""
-        wanted = tuple(forces.tolist())
-        return np.array(self.kernel.axis_forces(self.constants, wanted, tuple(displacement.tolist())))
-
-    def degrees_of_freedom(self, displacement: Array, near: Array | None = None) -> Array:
+    def degrees_of_freedom(self, displacement: Array) -> Array:
         """Pose ``(n_dof,)`` of the axes' ``displacement`` ``(n_axes,)`` m; nan where it lies beyond the reach.
 
-        By Newton's method from the linear solution, or from a pose ``near`` it.
+        By Newton's method from the linear solution.
         """
-        gone = tuple(displacement.tolist())
-        return np.array(self.kernel.pose(self.constants, gone, self._begin(gone, near)))
-
-    def motion(self, axes: Motion, near: Array | None = None) -> Motion:
-        """Motion of the degrees of freedom ``(n_dof,)`` from that of the axes; ``near`` as above."""
-        numbers = _numbers(axes)
-        return _motion(self.kernel.motion(self.constants, *numbers, self._begin(numbers[0], near)))
-
-    def _begin(self, displacement: tuple[float, ...], near: Array | None) -> tuple[float, ...]:
-        if near is not None:
-            return tuple(near.tolist())
-        found: tuple[float, ...] = self.kernel.first_pose(self.constants, displacement)
-        return found
-
-
-def _numbers(motion: Motion) -> list[tuple[float, ...]]:
-    return [tuple(each.tolist()) for each in (motion.displacement, motion.velocity, motion.acceleration)]
-
-
-def _motion(numbers: tuple[tuple[float, ...], ...]) -> Motion:
-    displacement, velocity, acceleration = (np.array(each) for each in numbers)
-    return Motion(displacement, velocity, acceleration)
+        gone, k = tuple(displacement.tolist()), self.constants
+        return np.array(self.kernel.pose(k, gone, first_pose(k, gone)))

@@ -176,8 +176,6 @@ class CouplerKernel(NamedTuple):
     """``(k, d, near) -> pose`` of displacements of the axes, by Newton's method from a pose ``near`` it."""
     motion: Callable[..., Any]
     """``(k, d, d', d'', near) -> x, v, a`` of the coupler from the motion of the axes."""
-    first_pose: Callable[..., Any]
-    """``(k, d) -> pose`` where Newton's method begins if nothing is known."""
 
 
 def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
@@ -269,11 +267,11 @@ def exact(shape: Shape) -> CouplerKernel:
         turning = mapped(at, rates(k, held, v, along(v, -1.0, v)), 1)
         return x, v, solved(rows, along(acceleration, -1.0, turning))
 
-    return CouplerKernel(axes, forces, axis_forces, pose, motion, first_pose)
+    return CouplerKernel(axes, forces, axis_forces, pose, motion)
 
 
 def first_pose(k: Constants, displacement: Numbers) -> Any:
-    """By J of the pose at rest."""
+    """Where Newton's method begins if nothing is known: by J of the pose at rest."""
     return times(k[8], displacement)
 
 
@@ -309,4 +307,4 @@ def linear(shape: Shape) -> CouplerKernel:
             return x, x, x
         return x, solved(k[7], velocity), solved(k[7], acceleration)
 
-    return CouplerKernel(axes, forces, axis_forces, pose, motion, first_pose)
+    return CouplerKernel(axes, forces, axis_forces, pose, motion)

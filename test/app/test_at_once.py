@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from array_coupler import ArrayCoupler
 
 from rths_nodes.app.studies import design, runs
-from rths_nodes.core.coupler import Coupler
 from rths_nodes.core.samples import Motion
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -79,7 +79,7 @@ def test_the_law_of_many_runs_is_that_of_each(name: str, changes: tuple[str, ...
 def test_the_coupler_of_many_runs_is_that_of_each() -> None:
     program = import_module("at_once.coupler")
     geometry = files.load("marths_2023").setup
-    one, many = Coupler(geometry, 2, 2, "coupler"), program.LongCoupler(geometry)
+    one, many = ArrayCoupler(geometry, 2, 2, "coupler"), program.LongCoupler(geometry)
     random = np.random.default_rng(5)
     x, v, a, forces = random.uniform(-1.0, 1.0, (4, 2, 6)) * [[[0.02], [0.15]]]
     axes = many.axes(x, v, a)

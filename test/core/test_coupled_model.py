@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coupled_blocks import transfer_matrix
+from coupled_blocks import poles, transfer_matrix
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.coupled_rig import (
-    CoupledModel,
-    coupled_model,
-    feedforward,
-    force_input,
-    poles,
-    state_space,
-)
+from rths_nodes.core.models.coupled_rig import CoupledModel, coupled_model, feedforward, force_input, state_space
 
 MASS = 98.3 * np.eye(3)
 DAMPING = np.array([[175.0, -50.0, 0.0], [-50.0, 100.0, -50.0], [0.0, -50.0, 50.0]])

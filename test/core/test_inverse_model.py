@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from coupled_blocks import transfer_matrix
+from coupled_blocks import poles, transfer_matrix
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.coupled_rig import CoupledModel, coupled_model, feedforward, poles
+from rths_nodes.core.models.coupled_rig import CoupledModel, coupled_model, feedforward
 from rths_nodes.core.models.inverse import (
     StateSpace,
     ahead,

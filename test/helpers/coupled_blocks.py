@@ -1,10 +1,10 @@
-"""Coupled actuators as blocks (Phillips & Spencer 2012, Fig. 1.2), not in state space."""
+"""Coupled actuators as blocks (Phillips & Spencer 2012, Fig. 1.2), not in state space; and their poles."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.core.models.coupled_rig import CoupledModel
+from rths_nodes.core.models.coupled_rig import CoupledModel, state_space
 
 
 def transfer_matrix(model: CoupledModel, s: complex) -> np.ndarray:
@@ -17,3 +17,9 @@ def transfer_matrix(model: CoupledModel, s: complex) -> np.ndarray:
     forward = specimen * (m.actuator_gain / (s - m.actuator_pole))
     closed = np.eye(len(m.mass)) + forward * (m.servo_gain + m.area * s)
     return np.linalg.solve(closed, forward * m.servo_gain).astype(np.complex128)
+
+
+def poles(model: CoupledModel) -> np.ndarray:
+    """The ``3 n`` poles of G_xu (Eq. 1.5), rad/s, the slowest first."""
+    values = np.linalg.eigvals(state_space(model)[0]).astype(np.complex128)
+    return values[np.argsort(np.abs(values), kind="stable")]

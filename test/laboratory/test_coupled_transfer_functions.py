@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from array_coupler import ArrayCoupler
 from scipy.signal import TransferFunction, lsim, zpk2tf
 
-from rths_nodes.core.coupler import Coupler
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.strict import build
@@ -79,7 +79,7 @@ def test_its_motion_is_that_of_another_solver(make: Make) -> None:
 def test_its_forces_are_the_specimens_by_virtual_work(make: Make) -> None:
     """Of the motion of the node, from differences of the axes' displacement: no formula of the rig."""
     rig = rig_with(make)
-    coupler = Coupler(build(CoupledTransferFunctions.Params, RIG).coupler, 2, 2, "x")
+    coupler = ArrayCoupler(build(CoupledTransferFunctions.Params, RIG).coupler, 2, 2, "x")
     mass, damping, stiffness = build(CondensedFrame, FRAME).condensed()
     poses, forces = [], []
     for k in range(3000):
@@ -113,7 +113,7 @@ def test_a_condensed_frame_is_the_whole_one_while_it_moves_slowly() -> None:
 def test_the_coupler_of_long_actuators_moves_as_in_the_benchmark() -> None:
     """x + d (cos(theta + alpha) - cos alpha), Condori Uribe et al. 2023; rates by differences."""
     data = COUPLER | {"kinematics": "long"}
-    coupler = Coupler(build(CoupledTransferFunctions.Params, RIG | {"coupler": data}).coupler, 2, 2, "x")
+    coupler = ArrayCoupler(build(CoupledTransferFunctions.Params, RIG | {"coupler": data}).coupler, 2, 2, "x")
     d, alpha = np.hypot(0.27, 0.13), np.arctan2([-0.13, 0.13], 0.27)
 
     def moved(t: float) -> np.ndarray:

@@ -147,7 +147,7 @@ def test_couplers(points: dict[str, Any], kinematics: str, extreme: bool) -> Non
     pytest.importorskip("numba")
     n = len(points["anchors"])
     coupler = Coupler(build(Geometry, points | {"kinematics": kinematics}, "x"), n, n, "x")
-    axes, forces, axis_forces, _, motion_of, _ = coupler.kernel
+    axes, forces, axis_forces, _, motion_of = coupler.kernel
 
     def there_and_back(k: Any, s: Any, x: Any, v: Any, a: Any, pushed: Any) -> Any:
         moved = axes(k, x, v, a)

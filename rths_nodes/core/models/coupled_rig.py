@@ -123,12 +123,6 @@ def force_input(model: CoupledModel, location: ArrayLike) -> Array:
     return np.concatenate([np.zeros(n), -np.linalg.solve(model.mass, np.asarray(location, float)), np.zeros(n)])
 
 
-def poles(model: CoupledModel) -> Complex:
-    """The ``3 n`` poles of G_xu (Eq. 1.5), rad/s, the slowest first."""
-    values = np.linalg.eigvals(state_space(model)[0]).astype(np.complex128)
-    return values[np.argsort(np.abs(values), kind="stable")]
-
-
 def feedforward(model: CoupledModel) -> Array:
     """Coefficients of G_FF = G_xu^-1 for s^0, s^1, s^2, s^3, shape ``(4, n, n)``, units 1, s, s^2, s^3.
 

@@ -132,7 +132,7 @@ class State(NamedTuple):
 
 def behind_coupler(coupler: CouplerKernel) -> Callable[..., Any]:
     """The step of all axes."""
-    _, _, axis_forces, _, motion, _ = coupler
+    _, _, axis_forces, _, motion = coupler
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[Any, Shown]:
         n, onward, motions, of_coupler, mass, damping, stiffness = k

@@ -1,0 +1,40 @@
+"""A rigid coupler in arrays: motions and forces of its axes from those of its degrees of freedom, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rths_nodes.core.coupler import Coupler
+from rths_nodes.core.coupler_kernels import first_pose
+from rths_nodes.core.samples import Motion
+
+Numbers = tuple[float, ...]
+
+
+class ArrayCoupler(Coupler):
+    """The kernel of a coupler, called with arrays: m, rad, N, N m."""
+
+    def axes(self, motion: Motion) -> Motion:
+        """Motion of the axes ``(n_axes,)`` from that of the degrees of freedom ``(n_dof,)``."""
+        return of(self.kernel.axes(self.constants, *numbers(motion)))
+
+    def forces(self, axis_forces: np.ndarray, pose: np.ndarray) -> np.ndarray:
+        """Forces ``(n_dof,)`` of the axes' forces ``(n_axes,)`` in a pose."""
+        return np.array(self.kernel.forces(self.constants, tuple(axis_forces.tolist()), tuple(pose.tolist())))
+
+    def axis_forces(self, forces: np.ndarray, pose: np.ndarray) -> np.ndarray:
+        """Forces of the axes ``(n_axes,)`` that balance ``forces`` ``(n_dof,)`` in a pose."""
+        return np.array(self.kernel.axis_forces(self.constants, tuple(forces.tolist()), tuple(pose.tolist())))
+
+    def motion(self, axes: Motion) -> Motion:
+        """Motion of the degrees of freedom ``(n_dof,)`` from that of the axes."""
+        given = numbers(axes)
+        return of(self.kernel.motion(self.constants, *given, first_pose(self.constants, given[0])))
+
+
+def numbers(motion: Motion) -> list[Numbers]:
+    return [tuple(each.tolist()) for each in (motion.displacement, motion.velocity, motion.acceleration)]
+
+
+def of(rows: tuple[Numbers, ...]) -> Motion:
+    return Motion(*map(np.array, rows))
