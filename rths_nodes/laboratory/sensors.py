@@ -8,6 +8,7 @@ last. What happens in the course of a run is a fault (``loop/faults``). What bec
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from rths_nodes.core.arithmetic import NAN, copysign, rounded
 from rths_nodes.core.checks import TestContext
@@ -18,18 +19,6 @@ LARGEST_SCALE = 1e3
 """Factors beyond are a wrong unit of the scenario, not a wrong rig."""
 FURTHEST = 100.0
 """m: as far as a stroke may be."""
-
-
-WRONG_SENSORS = (
-    *(
-        f"{channel}_{error}"
-        for channel in ("displacement", "force")
-        for error in ("offset", "scale", "drift", "dead")
-    ),
-    "cabled_to",
-)
-WRONG_OUTPUTS = ("offset", "scale", "static_stiffness", "lost_motion", "start", "cabled_to")
-"""Parameters by which an axis is not as it should be."""
 
 
 def _scale(what: str) -> float:
@@ -59,22 +48,39 @@ def _check_scales(params: object, path: str, *names: str) -> None:
             raise ConfigError(f"{join(path, name)} = 0: must not be 0: a channel without life is dead")
 
 
-def _check_cable(name: str | None, test: TestContext) -> None:
-    if name is not None and name not in test.axes:
-        raise unknown(f"cabled_to = {show(name)}", "axis", name, test.axes)
-
-
-def _on_purpose(params: object, true: object, names: tuple[str, ...]) -> list[str]:
-    """What is wrong, in words: the parameters ``names`` that are not as in ``true``."""
-    found = [name for name in names if getattr(params, name) != getattr(true, name)]
-    return [f"wrong on purpose: {', '.join(found)}"] if found else []
-
-
 def converted(value: float, resolution: float, limit: float) -> float:
     """``value`` in steps of ``resolution`` (0: none), and within +- ``limit`` (nan: none)."""
     if resolution > 0.0:
         value = rounded(value / resolution) * resolution
     return copysign(limit, value) if abs(value) >= limit else value
+
+
+class MayBeWrong:
+    """Channels of an axis that may be wrong on purpose."""
+
+    WRONG: ClassVar[tuple[str, ...]]
+    """Parameters by which they are not as they should be."""
+    SCALES: ClassVar[tuple[str, ...]]
+    cabled_to: str | None
+
+    def validate(self, path: str) -> None:
+        """Refuses a scale of 0."""
+        _check_scales(self, path, *self.SCALES)
+
+    def fits(self, test: TestContext) -> None:
+        """Raises ConfigError for a cable to an axis that the test has not."""
+        if self.cabled_to is not None and self.cabled_to not in test.axes:
+            raise unknown(f"cabled_to = {show(self.cabled_to)}", "axis", self.cabled_to, test.axes)
+
+    def cautions(self, test: TestContext) -> list[str]:
+        """Tells what is not as it should be."""
+        found = self.wrong()
+        return [f"wrong on purpose: {', '.join(found)}"] if found else []
+
+    def wrong(self) -> list[str]:
+        """Names of the parameters that are wrong."""
+        true = type(self)()
+        return [name for name in self.WRONG if getattr(self, name) != getattr(true, name)]
 
 
 @params
@@ -91,9 +97,14 @@ class SecondSensor:
 
 
 @params
-class Sensors:
+class Sensors(MayBeWrong):
     """Parameters of the sensors of one axis; the defaults are a perfect measurement."""
 
+    WRONG = (
+        *("displacement_offset", "displacement_scale", "displacement_drift", "displacement_dead"),
+        *("force_offset", "force_scale", "force_drift", "force_dead", "cabled_to"),
+    )
+    SCALES = ("displacement_scale", "force_scale")
     displacement_noise_rms: float = number("rms of the displacement noise", "m", 0.0, at_least=0.0)
     force_noise_rms: float = number("rms of the force noise", "N", 0.0, at_least=0.0)
     displacement_resolution: float = number(
@@ -142,23 +153,13 @@ class Sensors:
         SecondSensor, "second displacement sensor, an auxiliary channel; none if left out", None
     )
 
-    def validate(self, path: str) -> None:
-        """Refuses a scale of 0."""
-        _check_scales(self, path, "displacement_scale", "force_scale")
-
-    def fits(self, test: TestContext) -> None:
-        """Raises ConfigError for a cable to an axis that the test has not."""
-        _check_cable(self.cabled_to, test)
-
-    def cautions(self, test: TestContext) -> list[str]:
-        """Tells what does not show what is there."""
-        return _on_purpose(self, Sensors(), WRONG_SENSORS)
-
 
 @params
-class Output:
+class Output(MayBeWrong):
     """The way of one axis' command: converter, controller, cable; by default it gets to its actuator as it is."""
 
+    WRONG = ("offset", "scale", "static_stiffness", "lost_motion", "start", "cabled_to")
+    SCALES = ("scale",)
     resolution: float = number("quantisation step of the command; 0 is none", "m", 0.0, at_least=0.0)
     range: float | None = number("the command saturates at +- this; never if left out", "m", None, more_than=0.0)
     offset: float = _offset("where the actuator goes at command zero: the controller has its zero elsewhere")
@@ -186,18 +187,6 @@ class Output:
     )
     cabled_to: str | None = _cable("axis whose actuator this command really drives")
 
-    def validate(self, path: str) -> None:
-        """Refuses a scale of 0."""
-        _check_scales(self, path, "scale")
-
-    def fits(self, test: TestContext) -> None:
-        """Raises ConfigError for a cable to an axis that the test has not."""
-        _check_cable(self.cabled_to, test)
-
-    def cautions(self, test: TestContext) -> list[str]:
-        """Tells what leads the actuator elsewhere."""
-        return _on_purpose(self, Output(), WRONG_OUTPUTS)
-
     @property
     def converts(self) -> bool:
         """True where the converter changes the command."""
@@ -206,7 +195,7 @@ class Output:
     @property
     def leads_astray(self) -> bool:
         """True where the command, once converted, is not where the actuator goes, or does not begin at zero."""
-        return bool(_on_purpose(self, Output(), WRONG_OUTPUTS))
+        return bool(self.wrong())
 
     @property
     def converter(self) -> tuple[float, float]:

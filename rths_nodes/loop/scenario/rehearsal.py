@@ -16,7 +16,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import as_data, build
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
-from rths_nodes.laboratory.sensors import WRONG_OUTPUTS, WRONG_SENSORS, Output, SecondSensor, Sensors
+from rths_nodes.laboratory.sensors import Output, SecondSensor, Sensors
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -49,8 +49,8 @@ def simulated(scenario: Scenario) -> Scenario:
     }
     data["port"] |= dict.fromkeys(("hydraulics", "interlock", "watchdog")) if not real else {}
     for axis in data["axes"].values():
-        axis["sensors"] |= _right(Sensors(), WRONG_SENSORS)
-        axis["output"] |= _right(Output(), WRONG_OUTPUTS)
+        axis["sensors"] |= _right(Sensors(), Sensors.WRONG)
+        axis["output"] |= _right(Output(), Output.WRONG)
         if axis["sensors"]["second"]:
             axis["sensors"]["second"] |= _right(SecondSensor(), ("offset", "scale"))
         if real and (levels := axis["limits"]["levels"]):
