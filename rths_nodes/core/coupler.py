@@ -102,7 +102,7 @@ class Coupler:
             raise ConfigError(
                 f"{path}.anchors: {n_axes} rows; must be 2 or 3: that many move a coupler in a plane"
             )
-        self.shape = shape = shape_of(params)
+        shape = shape_of(params)
         self.kernel = kernel_of(params)
         anchors, attachments = np.array(params.anchors), np.array(params.attachments)
         arms = attachments - params.reference
