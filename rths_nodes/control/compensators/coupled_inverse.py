@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER
-from rths_nodes.control.compensators.instrument import OF_DIFFERENCES, Law
+from rths_nodes.control.compensators.instrument import OF_DIFFERENCES, Constants, Law, State, inverse, kept
 from rths_nodes.core.arithmetic import along, dot, first, matvec, numbers, replaced, sqrt, times
 from rths_nodes.core.samples import Array
 
@@ -53,26 +52,27 @@ def blocks(s: Any) -> int:
     return count
 
 
-def watch(k: Law, s: Any, signals: Numbers, rests: bool) -> tuple[Any, bool]:
-    """The next sample's ``signals``, m; True where something was learned."""
-    place, whole, seen, mean, noise, rows, covariance, distance, count, resting = s
+def watch(
+    k: Law, s: Any, rows: Any, command: Numbers, measured: Numbers, target: Numbers, rests: bool
+) -> tuple[Any, Any]:
+    """The next sample's commands, measured displacements and targets (m); after the last of a block, learn."""
+    place, whole, seen, mean, noise, learned, covariance, distance, count, resting = s
     settling, last = k[10], len(whole) - KNOWN - 1
     place += 1
-    whole[KNOWN + place] = np.array(signals)
+    whole[KNOWN + place] = np.array(command + measured + target)
     if rests:
         resting = settling + 1
-    learns = False
     if place == last:
         place = -1
         count = max(count, 0)
         variance = taken(k, s)
-        learns = resting == 0
-        if learns:
+        if resting == 0:
             count += 1
             learn(k, s, variance, count)
+            rows = replaced(rows, learned / k[1])
         else:
             resting -= 1
-    return (place, whole, seen, mean, noise, rows, covariance, distance, count, resting), learns
+    return (place, whole, seen, mean, noise, learned, covariance, distance, count, resting), rows
 
 
 def taken(k: Law, s: Any) -> Array:
@@ -128,43 +128,12 @@ def learn(k: Law, s: Any, variance: Array, count: int) -> None:
                 distance[axis] = away[axis, place]
 
 
-class Constants(NamedTuple):
-    """What the command is made of, and how it is learned."""
-
-    lead: float
-    """s."""
-    slope: Array
-    """Weights of the last accelerations, the oldest first: the third derivative."""
-    with_jerk: bool
-    """That is needed."""
-    still: Numbers
-    identified: tuple[Numbers, ...]
-    """A row for each axis: of displacement to third derivative the coefficients of all axes."""
-    learning: Any
-    """Nothing where it does not learn."""
-
-
-class State(NamedTuple):
-    """All axes."""
-
-    rows: tuple[Numbers, ...]
-    """The coefficients."""
-    past: Array
-    """Accelerations ``(samples, n_axes)``, m/s^2, the oldest first."""
-    command: Numbers
-    target: Numbers
-    """Both of the last sample, m; the target read ahead."""
-    watched: Any
-
-
 def constants_of(lead: float, slope: Array, identified: Array, law: Any) -> Constants:
     """Of coefficients ``(order + 1, n_axes, n_axes)``."""
     count, n, _ = identified.shape
     rows = np.zeros((n, ORDER * n))
     rows[:, : count * n] = np.hstack(list(identified))
-    found = tuple(tuple(row) for row in rows.tolist())
-    with_jerk = lead > 0.0 or count == ORDER
-    return Constants(lead, slope, with_jerk, (0.0,) * n, found, law)
+    return Constants(lead, slope, (0.0,) * n, tuple(tuple(row) for row in rows.tolist()), law)
 
 
 def rest(k: Constants) -> State:
@@ -173,56 +142,19 @@ def rest(k: Constants) -> State:
     return State(k.identified, past, k.still, k.still, unlearned(k.learning) if k.learning else ())
 
 
-def of_series(k: Constants, rows: Any, past: Array, x: Numbers, v: Numbers, a: Numbers) -> tuple[Numbers, Numbers]:
-    """The target read ahead, and the commands: the sum of its derivatives."""
-    lead, slope, with_jerk, jerk, _, _ = k
-    if with_jerk:
-        past[:-1] = past[1:]
-        past[-1] = np.array(a)
-        jerk = first(x, numbers(matvec(past.T, slope)))
+def of_series(
+    lead: float, slope: Array, rows: Any, past: Array, x: Numbers, v: Numbers, a: Numbers
+) -> tuple[Array, Numbers, Numbers]:
+    """Past accelerations, the target read ahead, and the commands: the sum of its derivatives."""
+    past[:-1] = past[1:]
+    past[-1] = np.array(a)
+    jerk = first(x, numbers(matvec(past.T, slope)))
     if lead > 0.0:
         half, third = 0.5 * lead, lead / 3.0
         x = along(x, lead, along(v, half, along(a, third, jerk)))
         v = along(v, lead, along(a, half, jerk))
         a = along(a, lead, jerk)
-    return x, times(rows, x + v + a + jerk)
+    return past, x, times(rows, x + v + a + jerk)
 
 
-def inverse(watched_by: Callable[..., Any]) -> Callable[..., Any]:
-    """The step whose coefficients are ``watched_by`` a law: ``learnt``, or ``kept`` as identified."""
-
-    def step(
-        k: Constants,
-        s: State,
-        x: Numbers,
-        v: Numbers,
-        a: Numbers,
-        measured: Numbers,
-        force: Numbers,
-        rests: bool,
-        preparing: bool,
-    ) -> tuple[Any, Numbers]:
-        _, _, _, _, _, law = k
-        rows, past, command, target, watched = s
-        # the measurements belong to the commands and the targets of the last sample
-        rows, watched = watched_by(law, rows, watched, command + measured + target, rests)
-        target, command = of_series(k, rows, past, x, v, a)
-        return (rows, past, command, target, watched), command
-
-    return step
-
-
-def learnt(law: Law, rows: Any, watched: Any, signals: Numbers, rests: bool) -> tuple[Any, Any]:
-    """The coefficients that are learned on, and what is watched for it."""
-    watched, learns = watch(law, watched, signals, rests)
-    if learns:
-        rows = replaced(rows, watched[5] / law[1])
-    return rows, watched
-
-
-def kept(law: tuple[()], rows: Any, watched: tuple[()], signals: Numbers, rests: bool) -> tuple[Any, tuple[()]]:
-    """The same, as identified."""
-    return rows, watched
-
-
-learning, as_identified = inverse(learnt), inverse(kept)
+learning, as_identified = inverse(watch, of_series), inverse(kept, of_series)

@@ -216,7 +216,7 @@ class IdentifiedInverse(Coupled):
         if not self._p.learning:
             return list(coefficients[:count])
         knowledge = single_inverse.Knowledge(*watched[-1])
-        deviations = single_inverse.deviations_of(knowledge, self._constants.learning.correction.units)
+        deviations = single_inverse.deviations_of(knowledge, self._constants.learning.correction[-2])
         return [*coefficients[:count], *deviations[:count], knowledge.distance]
 
     def _told_of_several(self) -> list[float]:

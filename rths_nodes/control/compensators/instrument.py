@@ -24,12 +24,13 @@ identified to be.
 It learns once in a block of samples. What each of them adds to the filtered signals and to the estimate of the
 noise is added at that sample, and what is known of a block before its end, at its first ones: at the last one only
 the correction is left. ``single_inverse.py`` has the text for one axis, in floats, ``coupled_inverse.py`` that for
-several, in arrays; their constants are made here.
+several, in arrays; here are the constants of the law, and the step that is made of either.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -130,6 +131,57 @@ def _noise_passed(low_pass: DerivativeFilter, rows: Array, dt: float) -> Array:
     seen = low_pass.states(impulse)[:, : rows.shape[1], 0]
     passed: Array = np.square(np.einsum("kp,rpc->krc", seen, rows)).sum(axis=0)
     return passed
+
+
+class Constants(NamedTuple):
+    """The command of one axis, or of several, and how it is learned."""
+
+    lead: float
+    """s."""
+    slope: Any
+    """Weights of the last accelerations, the oldest first: the third derivative."""
+    still: tuple[float, ...]
+    """Zero for each of several axes."""
+    identified: Any
+    """Four coefficients; of several axes a row for each, of displacement to third derivative those of all axes."""
+    learning: Any
+    """Nothing where it does not learn."""
+
+
+class State(NamedTuple):
+    """One axis; of several there are tuples in place of numbers."""
+
+    coefficients: Any
+    past: Any
+    """Accelerations, m/s^2, the oldest first: of several axes ``(samples, n_axes)``."""
+    command: Any
+    target: Any
+    """Both of the last sample, m; the target read ahead."""
+    watched: Any
+
+
+def inverse(watched_by: Callable[..., Any], series: Callable[..., Any]) -> Callable[..., Any]:
+    """The step whose command is a ``series`` and whose coefficients are ``watched_by`` a law.
+
+    That is ``watch`` of one of both texts, or ``kept``, as identified.
+    """
+
+    def step(
+        k: Constants, s: Any, x: Any, v: Any, a: Any, m: Any, f: Any, rests: bool, preparing: bool
+    ) -> tuple[Any, Any]:
+        lead, slope, _, _, law = k
+        coefficients, past, command, target, watched = s
+        # the measurement belongs to the command and the target of the last sample
+        watched, coefficients = watched_by(law, watched, coefficients, command, m, target, rests)
+        past, target, command = series(lead, slope, coefficients, past, x, v, a)
+        return (coefficients, past, command, target, watched), command
+
+    return step
+
+
+def kept(k: tuple[()], s: tuple[()], coefficients: Any, u: Any, m: Any, d: Any, rests: bool) -> tuple[Any, Any]:
+    """As ``watch``, where nothing is learned."""
+    return s, coefficients
 
 
 # The recursion of one axis with four coefficients, of which those beyond the order are nothing
