@@ -117,25 +117,17 @@ def adaptive(led: Callable[..., Any]) -> Callable[..., Any]:
     """The step of the law around a compensator with the step ``led``, whose delay it adapts."""
 
     def step(
-        k: Constants,
-        s: State,
-        x: float,
-        v: float,
-        a: float,
-        measured: float,
-        force: float,
-        rests: bool,
-        preparing: bool,
+        k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[Any, float]:
         estimate, k_p, k_i, low, high, largest_step, quiet_step, forgetting, dt, by_energy, of_inner = k
         parameter, integral, peak, indicator, area, complement, c, c_before, m_before, f_before, inner = s
         if not rests:
-            by_target, by_measured = c - c_before, measured - m_before
+            by_target, by_measured = c - c_before, m - m_before
             if by_energy:
-                indicator += 0.5 * (force + f_before) * (by_measured - by_target)
+                indicator += 0.5 * (f + f_before) * (by_measured - by_target)
             else:
                 area += 0.5 * (c + c_before) * by_measured
-                complement += 0.5 * (measured + m_before) * by_target
+                complement += 0.5 * (m + m_before) * by_target
                 indicator = 0.5 * (area - complement)
             wanted = limited = estimate + (k_p * indicator + k_i * integral)
             if limited < low:
@@ -153,9 +145,9 @@ def adaptive(led: Callable[..., Any]) -> Callable[..., Any]:
                 peak = abs(by_target)
             if limited == wanted and peak >= quiet_step:
                 integral += dt * indicator
-            f_before = force
+            f_before = f
         inner, command = led(of_inner, inner, parameter, x, v, a)
-        return (parameter, integral, peak, indicator, area, complement, x, c, measured, f_before, inner), command
+        return (parameter, integral, peak, indicator, area, complement, x, c, m, f_before, inner), command
 
     return step
 

@@ -165,14 +165,14 @@ def rest(k: Constants) -> State:
 
 
 def step(
-    k: Constants, s: Any, x: float, v: float, a: float, measured: float, force: float, rests: bool, preparing: bool
+    k: Constants, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[Any, float]:
     """Filter the last command with what was measured of it; at the end of a block fit; then the series."""
     inputs, known, last, settling, _, rate, _, fit = k
     place, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window = s
     place += 1
     column = inputs[place]
-    command, seen = added(command, column, sent), added(seen, column, measured)
+    command, seen = added(command, column, sent), added(seen, column, m)
     # a bridged measurement leaves its trace in the filter for about a period of the cut-off
     resting = settling if rests else max(0, resting - 1)
     if place < KNOWN or place == last:
@@ -184,8 +184,8 @@ def step(
     if place == last:
         if resting == 0:
             window = with_row(fit, window, seen[0], seen[1], seen[2], command[0])
-        (p, q, r, t), (e, f, g, h) = command, seen
-        of_command, of_seen = (p, q, r, t, sent), (e, f, g, h, measured)
+        (p, q, r, t), (b, c, d, e) = command, seen
+        of_command, of_seen = (p, q, r, t, sent), (b, c, d, e, m)
         command, seen = NOTHING, NOTHING
     if resting == 0:
         if place == turn:

@@ -37,23 +37,15 @@ def ahead(step: Callable[..., Any]) -> Callable[..., Any]:
     """The step of a compensator that sees its target later; constants (lead and dt, s, those of ``step``)."""
 
     def led(
-        k: Any, s: Any, x: float, v: float, a: float, measured: float, force: float, rests: bool, preparing: bool
+        k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[Any, float]:
         lead, dt, own = k
         before, inner = s
         jerk = (a - before) / dt
         half = 0.5 * lead
-        inner, command = step(
-            own,
-            inner,
-            x + lead * (v + half * (a + lead / 3.0 * jerk)),
-            v + lead * (a + half * jerk),
-            a + lead * jerk,
-            measured,
-            force,
-            rests,
-            preparing,
-        )
+        later = a + lead * jerk
+        x, v = x + lead * (v + half * (a + lead / 3.0 * jerk)), v + lead * (a + half * jerk)
+        inner, command = step(own, inner, x, v, later, m, f, rests, preparing)
         return (a, inner), command
 
     return led

@@ -30,13 +30,13 @@ def chained(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[.
     """The step of two compensators in series, of which each works on one axis."""
 
     def step(
-        k: Any, s: Any, x: float, v: float, a: float, measured: float, force: float, rests: bool, preparing: bool
+        k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> tuple[Any, float]:
         dt, of_first, of_second = k
         one, middle, two = s
-        one, output = first(of_first, one, x, v, a, measured, force, rests, preparing)
+        one, output = first(of_first, one, x, v, a, m, f, rests, preparing)
         middle, velocity, acceleration = between(dt, middle, output)
-        two, command = second(of_second, two, output, velocity, acceleration, measured, force, rests, preparing)
+        two, command = second(of_second, two, output, velocity, acceleration, m, f, rests, preparing)
         return (one, middle, two), command
 
     return step

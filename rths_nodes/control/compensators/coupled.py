@@ -1,6 +1,6 @@
 """Compensators that couple the axes: one kernel for all of them.
 
-    step(constants, state, x, v, a, measured, force, rests, preparing) -> state, commands
+    step(constants, state, x, v, a, m, f, rests, preparing) -> state, commands
 
 as that of one axis (``per_axis.py``), with a tuple of numbers, one for each axis, in the place of each number.
 """

@@ -9,8 +9,6 @@ order 2 that of a second-order one with 2 zeta / w = tau and 1 / w^2 = tau^2 / 2
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rths_nodes.control.compensators.ahead import lead_parameter, response
@@ -18,7 +16,7 @@ from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.kernels import no_state as rest
+from rths_nodes.core.kernels import no_state
 from rths_nodes.core.parameters import integer, number, params
 
 
@@ -28,11 +26,6 @@ def led(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float
     if second_order:
         return s, x + delay * (v + 0.5 * delay * a)
     return s, x + delay * v
-
-
-def constants(params: Any, dt: float) -> tuple[bool]:
-    """True where the series has its second order."""
-    return (params.order > 1,)
 
 
 class DerivativeFeedforward(PerAxis):
@@ -54,7 +47,7 @@ class DerivativeFeedforward(PerAxis):
             """Warnings about the ramp in front."""
             return acceleration_cautions(test) if self.order > 1 else []
 
-    ADAPTABLE = Adaptable("delay", constants, rest, led)
+    ADAPTABLE = Adaptable("delay", lambda params, dt: (params.order > 1,), no_state, led)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), for the delay of the parameters and exact derivatives."""

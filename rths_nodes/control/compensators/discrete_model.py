@@ -142,15 +142,7 @@ def gain(theta: tuple[float, ...]) -> float:
 
 
 def step(
-    k: Constants,
-    s: State,
-    x: float,
-    v: float,
-    a: float,
-    measured: float,
-    force: float,
-    rests: bool,
-    preparing: bool,
+    k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[Any, float]:
     """Eqs. (3) and (5) with the newest pair, the last measurement and the output of that sample; then Eq. (4)."""
     _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
@@ -174,10 +166,10 @@ def step(
     earlier = before - spacing
     if earlier < 0:
         earlier += len(seen)
-    seen[now] = measured
+    seen[now] = m
     targets[now] = x
     if not rests and (preparing or sample * dt >= begin):
-        m, m_before, m_earlier = measured, float(seen[before]), float(seen[earlier])
+        m_before, m_earlier = float(seen[before]), float(seen[earlier])
         if moves(m, m_before, m_earlier, quiet):
             model = updated(model, forgetting, m, m_before, m_earlier, output)
         if not preparing:

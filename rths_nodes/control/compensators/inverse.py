@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rths_nodes.control.compensators.ahead import lead_parameter, response
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
@@ -16,16 +14,6 @@ def led(k: tuple[()], s: tuple[float], alpha: float, x: float, v: float, a: floa
     return (x,), alpha * x - (alpha - 1.0) * before
 
 
-def constants(params: Any, dt: float) -> tuple[()]:
-    """None beside the delay."""
-    return ()
-
-
-def rest(k: Any) -> tuple[float]:
-    """The target was zero before the test."""
-    return (0.0,)
-
-
 class Inverse(PerAxis):
     """d^p_k = alpha d^c_k - (alpha - 1) d^c_{k-1}: the inverse of the first-order actuator of Eq. (3)."""
 
@@ -34,7 +22,7 @@ class Inverse(PerAxis):
         alpha: float = number("delay constant alpha", "samples", 29.0, at_least=1.0)
         lead: float = lead_parameter()
 
-    ADAPTABLE = Adaptable("alpha", constants, rest, led)
+    ADAPTABLE = Adaptable("alpha", lambda params, dt: (), lambda k: (0.0,), led)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), for the alpha of the parameters."""

@@ -26,13 +26,6 @@ LONGEST = 100_000
 """Samples: as many as an integration step may have."""
 
 
-class Constants(NamedTuple):
-    """1 / (6 times the spacing), 1/s, and the spacing in samples."""
-
-    per_span: float
-    spacing: int
-
-
 class State(NamedTuple):
     """Accelerations (m/s^2) of the last samples, a ring, and the place of its oldest one; -1 before the first."""
 
@@ -40,7 +33,7 @@ class State(NamedTuple):
     oldest: int
 
 
-def led(k: Constants, s: State, delay: float, x: float, v: float, a: float) -> tuple[tuple[Array, int], float]:
+def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[Any, float]:
     """The equation above."""
     per_span, spacing = k
     history, oldest = s
@@ -56,14 +49,9 @@ def led(k: Constants, s: State, delay: float, x: float, v: float, a: float) -> t
     return (history, oldest), x + delay * (v + delay * (0.5 * a + growth))
 
 
-def constants(params: Any, dt: float) -> Constants:
-    """Of the spacing."""
-    return Constants(1.0 / (6.0 * params.spacing * dt), params.spacing)
-
-
-def rest(k: Constants) -> State:
-    """No acceleration known yet."""
-    return State(np.zeros(k.spacing), -1)
+def constants(params: Any, dt: float) -> tuple[float, int]:
+    """1 / (6 times the spacing), 1/s, and the spacing in samples."""
+    return 1.0 / (6.0 * params.spacing * dt), params.spacing
 
 
 class LinearAcceleration(PerAxis):
@@ -97,7 +85,7 @@ class LinearAcceleration(PerAxis):
                 ]
             return acceleration_cautions(test)
 
-    ADAPTABLE = Adaptable("delay", constants, rest, led)
+    ADAPTABLE = Adaptable("delay", constants, lambda k: State(np.zeros(k[1]), -1), led)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), for the delay of the parameters and exact derivatives."""

@@ -96,21 +96,13 @@ def law(feedback: Callable[..., None]) -> Callable[..., Any]:
     """The step of the law with a ``feedback`` on the deviation."""
 
     def step(
-        k: Constants,
-        s: State,
-        x: Numbers,
-        v: Numbers,
-        a: Numbers,
-        measured: Numbers,
-        force: Numbers,
-        rests: bool,
-        preparing: bool,
+        k: Any, s: State, x: Numbers, v: Numbers, a: Numbers, m: Numbers, f: Numbers, rests: bool, preparing: bool
     ) -> tuple[Any, Numbers]:
         dt, matrix, of_feedback = k
         derivatives, u_ff, u_fb, observer = s
         n = len(matrix)
         # the target of the sample before belongs to this measurement
-        feedback(of_feedback, observer, np.array(measured) - derivatives[:n], u_fb)
+        feedback(of_feedback, observer, np.array(m) - derivatives[:n], u_fb)
         before = derivatives[2 * n : 3 * n].copy()
         derivatives[: 3 * n] = np.array(x + v + a)
         derivatives[3 * n :] = (derivatives[2 * n : 3 * n] - before) / dt

@@ -10,15 +10,7 @@ from rths_nodes.core.parameters import params
 
 
 def step(
-    k: tuple[()],
-    s: tuple[()],
-    x: float,
-    v: float,
-    a: float,
-    measured: float,
-    force: float,
-    rests: bool,
-    preparing: bool,
+    k: tuple[()], s: tuple[()], x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[()], float]:
     """d^p = d^c."""
     return s, x

@@ -1,10 +1,10 @@
 """Compensators that treat each axis by itself: one kernel, with a state for each axis.
 
-    step(constants, state, x, v, a, measured, force, rests, preparing) -> state, command
+    step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
-from the target x (m), v (m/s), a (m/s^2) of the coming sample, and displacement (m) and force (N) measured at the
-last one; ``rests`` and ``preparing`` as of a :class:`Motion`. One whose delay an adaptive law may change has the
-step ``led(constants, state, delay, x, v, a) -> state, command``, from which :func:`fixed` makes the other one.
+from the target x (m), v (m/s), a (m/s^2) of the coming sample, and displacement m (m) and force f (N) measured at
+the last one; ``rests`` and ``preparing`` as of a :class:`Motion`. One whose delay an adaptive law may change has
+the step ``led(constants, state, delay, x, v, a) -> state, command``, from which :func:`fixed` makes the other one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def fixed(adaptable: Adaptable) -> Kernel:
     name, constants, rest, led = adaptable
 
     def step(
-        k: Any, s: Any, x: float, v: float, a: float, measured: float, force: float, rests: bool, preparing: bool
+        k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
     ) -> Any:
         delay, own = k
         return led(own, s, delay, x, v, a)
@@ -68,7 +68,6 @@ class PerAxis(OnNumbers):
     What it shows of a state are its ``numbers``, whose names without the axis and units are ``state_units``.
     """
 
-    KERNEL: ClassVar[Kernel | None] = None
     ADAPTABLE: ClassVar[Adaptable | None] = None
 
     def __init__(self, params: Any, dt: float, n_axes: int) -> None:

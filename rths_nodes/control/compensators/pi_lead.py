@@ -29,12 +29,12 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Target, led target, error and integral (m) of the last sample."""
+    """Target, led target, error and integral (m) of the last sample; the rig was at rest at the target, zero."""
 
-    target: float
-    led: float
-    error: float
-    integral: float
+    target: float = 0.0
+    led: float = 0.0
+    error: float = 0.0
+    integral: float = 0.0
 
 
 def constants(params: Any, dt: float) -> Constants:
@@ -45,26 +45,13 @@ def constants(params: Any, dt: float) -> Constants:
     return Constants(params.proportional, 0.5 * dt * params.integral, *taps)
 
 
-def rest(k: Constants) -> State:
-    """The target was at rest at zero, and the rig at the target."""
-    return State(0.0, 0.0, 0.0, 0.0)
-
-
 def step(
-    k: Constants,
-    s: State,
-    x: float,
-    v: float,
-    a: float,
-    measured: float,
-    force: float,
-    rests: bool,
-    preparing: bool,
+    k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[float, float, float, float], float]:
     """PI control of the error of the last sample; the led target waits for its measurement."""
     proportional, half, now, before, kept = k
     x_before, led, error_before, integral = s
-    error = led - measured
+    error = led - m
     integral += half * (error + error_before)
     led = now * x + before * x_before + kept * led
     return (x, led, error, integral), proportional * error + integral
@@ -90,7 +77,7 @@ class ProportionalIntegralLead(PerAxis):
 
     state_units: Mapping[str, str] = {"u_integral": "m"}
 
-    KERNEL = Kernel(constants, rest, step)
+    KERNEL = Kernel(constants, lambda k: State(), step)
 
     def numbers(self, state: State) -> Sequence[float]:
         return state[3:]

@@ -57,11 +57,8 @@ def weights(order: int, eta: float) -> Array:
     return found
 
 
-class Constants(NamedTuple):
-    """The weights a_i, newest first, and the spacing s in samples."""
-
-    weights: tuple[float, ...]
-    spacing: int
+Constants = tuple[tuple[float, ...], int]
+"""The weights a_i, newest first, and the spacing s in samples."""
 
 
 class State(NamedTuple):
@@ -83,24 +80,17 @@ def constants(params: Any, dt: float) -> Constants:
             f"compensator.delay = {params.delay:g} s: must be <= {history * dt:g} s, the history that order "
             f"{params.order} at a spacing of {spacing} samples rests on"
         )
-    return Constants(tuple(weights(params.order, samples / spacing).tolist()), spacing)
+    return tuple(weights(params.order, samples / spacing).tolist()), spacing
 
 
 def rest(k: Constants) -> State:
     """The target was zero before the test."""
-    return State(np.zeros((len(k.weights) - 1) * k.spacing + 1), 0)
+    weights, spacing = k
+    return State(np.zeros((len(weights) - 1) * spacing + 1), 0)
 
 
 def step(
-    k: Constants,
-    s: State,
-    x: float,
-    v: float,
-    a: float,
-    measured: float,
-    force: float,
-    rests: bool,
-    preparing: bool,
+    k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[Array, int], float]:
     """The sum of the weighted targets."""
     weights, spacing = k
