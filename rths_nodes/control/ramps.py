@@ -11,7 +11,7 @@ A ramp that needs no Target at the first sub-steps of a step has their number as
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,21 +53,13 @@ class RampKernel(NamedTuple):
 class OfKernel(Ramp):
     """A ramp made of its ``kernel``: a state for each degree of freedom, or one of arrays where there are many."""
 
-    KERNEL: ClassVar[RampKernel]
-
     def __init__(self, params: Any, dt: float, substeps: int, n_dof: int) -> None:
-        self.kernel = self.kernel_of(params)
+        self.kernel: RampKernel = self.kernel_of(params)
         self._constants = self.kernel.constants(params, dt, substeps)
         self._n, self._apart = n_dof, n_dof <= FEW
         self._states: list[Any] = []
 
-    @classmethod
-    def kernel_of(cls, params: Any) -> RampKernel:
-        """The kernel of one degree of freedom."""
-        return cls.KERNEL
-
     def start(self, target: Target) -> None:
-        """Stand at Target 0."""
         k, start = self._constants, self.kernel.start
         self._states = [start(k, x, v, a) for x, v, a in self._each(target)]
 
@@ -201,7 +193,9 @@ def start_curve(k: tuple[float, int], x: float, v: float, a: float) -> Curve:
 
 def follow_curve(k: tuple[float, int], s: Curve, x: float, v: float, a: float) -> tuple[float, ...]:
     """Fifth degree, with displacement, velocity and acceleration of both targets at its ends."""
-    step, _ = k
+    step, substeps = k
+    if substeps == 1:  # nothing lies between
+        return x, v, a, x, 0.0, 0.0, 0.0, 0.0, 0.0
     x0, v0, a0, _, _, _, _, _, _ = s
     gone, c1, by_v = x - x0, step * v0, step * v
     c2, by_a = 0.5 * (step * step) * a0, 0.5 * (step * step) * a
@@ -224,24 +218,6 @@ def on_curve(k: tuple[float, int], s: Curve, substep: int) -> Triple:
     return x, v, a
 
 
-def handed(k: tuple[float, int], x: float, v: float, a: float) -> Triple:
-    """At Target 0."""
-    return x, v, a
-
-
-def handed_on(k: tuple[float, int], s: Triple, x: float, v: float, a: float) -> Triple:
-    """At the next Target."""
-    return x, v, a
-
-
-def as_handed(k: tuple[float, int], s: Triple, substep: int) -> Triple:
-    """Nothing lies between the Targets where a step has one sub-step."""
-    return s
-
-
-HANDED_ON = RampKernel(duration, handed, handed_on, as_handed, as_handed)
-
-
 class HermiteRamp(OfKernel):
     """Curve of fifth degree with the displacement, velocity and acceleration of both targets at its ends.
 
@@ -254,27 +230,6 @@ class HermiteRamp(OfKernel):
         pass
 
     KERNEL = RampKernel(duration, start_curve, follow_curve, on_curve, on_curve)
-
-    def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
-        super().__init__(params, dt, substeps, n_dof)
-        if substeps == 1:
-            self.kernel = HANDED_ON
-
-    def start(self, target: Target) -> None:
-        """Stand at Target 0."""
-        self.follow(target) if self.kernel is HANDED_ON else super().start(target)
-
-    def follow(self, target: Target) -> None:
-        if self.kernel is HANDED_ON:  # all of its numbers at once
-            self._states = [rows_of(target)]
-        else:
-            super().follow(target)
-
-    def rows(self, substep: int) -> Rows:
-        if self.kernel is HANDED_ON:
-            found: Rows = self._states[0]
-            return found
-        return super().rows(substep)
 
 
 class Prediction(NamedTuple):

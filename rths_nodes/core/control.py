@@ -1,17 +1,20 @@
 """Base classes of the control families: what each component between Targets and Commands has, and may declare.
 
 One that inherits has the defaults; one of another package that does not is given them where it is built
-(``core/foreign.py``). The parameter class stands in each as ``Params``.
+(``core/foreign.py``). The parameter class stands in each as ``Params``. Setups and semi-active controllers have a
+second base class here, for those that are made of pure functions.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core import channels
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.samples import Array, Measurement, Motion, Target
 
 Floats = Sequence[float]
@@ -34,11 +37,13 @@ class Component(ABC):
     """A member of a control family."""
 
     Params: ClassVar[type]
+    KERNEL: ClassVar[Any] = None
+    """Its arithmetic as pure functions (``core/kernels.py``), where it is the same with all parameters."""
 
     @classmethod
     def kernel_of(cls, params: Any) -> Any:
-        """Its arithmetic as pure functions (``core/kernels.py``) with these parameters; None where it has none."""
-        return None
+        """The kernel with these parameters; None where it has none."""
+        return cls.KERNEL
 
 
 class Ramp(Component):
@@ -112,6 +117,50 @@ class Setup(Component):
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
 
+class SetupKernel(NamedTuple):
+    """Arithmetic of a setup, which remembers nothing; tuples of floats, or arrays where there are many."""
+
+    constants: Callable[[Any, int, int], Any]
+    """From parameters and the numbers of degrees of freedom and of axes."""
+    axes: Callable[..., Any]
+    """``axes(constants, x, v, a) -> x, v, a`` of the axes from those of the degrees of freedom."""
+    forces: Callable[..., Any]
+    """``forces(constants, axis_forces, displacement) -> forces`` on the degrees of freedom."""
+
+
+class SetupOfKernel(Setup):
+    """A setup that calls the functions ``_axes`` and ``_forces`` of a kernel with its ``_constants``."""
+
+    _on_arrays = False
+
+    def __init__(self, params: Any, n_dof: int, n_axes: int) -> None:
+        constants, self._axes, self._forces = self.kernel_of(params)
+        self._constants = constants(params, n_dof, n_axes)
+
+    def axes(self, motion: Motion) -> Motion:
+        return motion_of(self.moved(rows_of(motion)))
+
+    def forces(self, axis_forces: Array, displacement: Array) -> Array:
+        return np.array(self.felt(axis_forces.tolist(), displacement.tolist()))
+
+    def moved(self, rows: Rows) -> Rows:
+        if self._on_arrays:
+            x, v, a = self._axes(self._constants, *map(np.array, rows))
+            return x.tolist(), v.tolist(), a.tolist()
+        found: Rows = self._axes(self._constants, *rows)
+        return found
+
+    def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
+        given = axis_forces, displacement
+        found: Any = self._forces(self._constants, *(map(np.array, given) if self._on_arrays else given))
+        return found.tolist() if self._on_arrays else found  # type: ignore[no-any-return]
+
+
+def functions_of(setup: Setup) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """``axes`` and ``forces`` of any setup, also one of another package, as those of a kernel; no constants."""
+    return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
+
+
 class SemiActive(Component):
     """Controls the auxiliary inputs of the rig, e.g. the voltage of a damper, once in an integration step.
 
@@ -133,6 +182,32 @@ class SemiActive(Component):
     @abstractmethod
     def reset(self) -> None:
         """To the first state."""
+
+
+class SemiActiveOfKernel(SemiActive):
+    """Voltage of a damper by a ``KERNEL``.
+
+        step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
+
+    from the auxiliary channels of a Measurement (an array), the ground acceleration (m/s^2) of the same step, and
+    a random number of its own (``chance``). Constants are made of parameters, structure, dt (s) and the names of
+    the channels.
+    """
+
+    KERNEL: ClassVar[Kernel]
+    inputs: tuple[str, ...] = (channels.DAMPER_VOLTAGE,)
+
+    def __init__(self, params: Any, structure: Any, dt: float, measured: Sequence[str]) -> None:
+        self._constants = self.KERNEL.constants(params, structure, dt, measured)
+        self.reset()
+
+    def reset(self) -> None:
+        self._state = self.KERNEL.rest(self._constants)
+
+    def step(self, measured: Measurement, ground_acceleration: float) -> Array:
+        given = measured.auxiliary, ground_acceleration, self.chance()
+        self._state, inputs = self.KERNEL.step(self._constants, self._state, *given)
+        return np.array(inputs)
 
 
 class ForceController(Component):

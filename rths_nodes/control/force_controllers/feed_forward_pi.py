@@ -55,10 +55,10 @@ class Constants(NamedTuple):
 class State(NamedTuple):
     """z (m), what of it feedback has added since the begin (m), target (N) and drift (m) of the sample before."""
 
-    total: float
-    correction: float
-    target: float
-    drift: float
+    total: float = 0.0
+    correction: float = 0.0
+    target: float = 0.0
+    drift: float = 0.0
 
 
 def constants(params: Any, dt: float) -> Constants:
@@ -66,11 +66,6 @@ def constants(params: Any, dt: float) -> Constants:
     p = params
     lengths = () if p.column is None else lengths_of(p.column)
     return Constants(1.0 / p.stiffness, p.integral_gain * dt, p.proportional_gain, p.lead / dt, lengths)
-
-
-def rest(k: Constants) -> State:
-    """Nothing is controlled, and nothing is known."""
-    return State(0.0, 0.0, 0.0, 0.0)
 
 
 def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
@@ -176,11 +171,11 @@ class FeedForwardPi(ForceController):
     @classmethod
     def kernel_of(cls, params: Params) -> ForceKernel:
         """The law with the geometry of the parameters."""
-        return ForceKernel(constants, rest, *law(uncoupled if params.column is None else extension_at))
+        extension = uncoupled if params.column is None else extension_at
+        return ForceKernel(constants, lambda k: State(), *law(extension))
 
     @property
     def correction(self) -> float:
-        """What feedback has added to the displacement command since :meth:`begin`, m."""
         return float(self._state[1])
 
     def reset(self) -> None:

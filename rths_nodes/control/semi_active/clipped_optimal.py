@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve_continuous_are
 
-from rths_nodes.control.semi_active.of_kernel import OfKernel
 from rths_nodes.core import channels
 from rths_nodes.core.arithmetic import matvec
+from rths_nodes.core.control import SemiActiveOfKernel
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.kernels import Kernel
@@ -96,7 +96,7 @@ def step(
     return (known, desired), (voltage if (desired - force) * force > 0.0 else 0.0,)
 
 
-class ClippedOptimal(OfKernel):
+class ClippedOptimal(SemiActiveOfKernel):
     """Clipped-optimal control (Dyke, Spencer, Sain & Carlson 1996): full voltage where it brings the force nearer.
 
     An LQG controller for the whole structure asks for the force f_c = -K z^ that makes the integral of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rths_nodes.control.semi_active.of_kernel import OfKernel
+from rths_nodes.core.control import SemiActiveOfKernel
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
@@ -22,7 +22,7 @@ def step(
     return s, k
 
 
-class Passive(OfKernel):
+class Passive(SemiActiveOfKernel):
     """The same voltage all the time: 0 V is "passive off", the largest is "passive on"."""
 
     @params

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.control.semi_active.of_kernel import OfKernel
+from rths_nodes.core.control import SemiActiveOfKernel
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Structure
@@ -30,7 +30,7 @@ def step(
     return s, (voltage if chance > 0.0 else 0.0,)
 
 
-class RandomSwitching(OfKernel):
+class RandomSwitching(SemiActiveOfKernel):
     """Full voltage or none, drawn anew after each interval (Phillips & Spencer 2012, section 3.1)."""
 
     @params

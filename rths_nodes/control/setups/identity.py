@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rths_nodes.control.setups.of_kernel import OfKernel, SetupKernel
+from rths_nodes.core.control import SetupKernel, SetupOfKernel
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array, Motion
@@ -29,7 +29,7 @@ def forces(k: tuple[()], axis_forces: Any, displacement: Any) -> Any:
     return axis_forces
 
 
-class Identity(OfKernel):
+class Identity(SetupOfKernel):
     """Axis a moves with degree of freedom a."""
 
     @params
@@ -38,16 +38,12 @@ class Identity(OfKernel):
             """Each axis has a specimen of its own."""
             return tuple(range(n_axes))
 
-    @classmethod
-    def kernel_of(cls, params: Params) -> SetupKernel:
-        """Nothing is done."""
-        return SetupKernel(constants, axes, forces)
+    KERNEL = SetupKernel(constants, axes, forces)
 
     def axes(self, motion: Motion) -> Motion:
         return motion
 
     def moved(self, rows: Any) -> Any:
-        """As :meth:`axes`, of a motion in floats."""
         return rows
 
     def forces(self, axis_forces: Array, displacement: Array) -> Array:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.control.setups.of_kernel import OfKernel, SetupKernel
 from rths_nodes.core.arithmetic import matvec, times
+from rths_nodes.core.control import SetupKernel, SetupOfKernel
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, matrix, params
 from rths_nodes.core.samples import Array
@@ -52,7 +52,7 @@ def mapped(product: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..
     return axes, forces
 
 
-class Matrix(OfKernel):
+class Matrix(SetupOfKernel):
     """The axes move with d = T x, their forces act on the degrees of freedom as T' f: the same virtual work.
 
     A row for each axis, a column for each degree of freedom: ``[[1, 0, 0]]`` is an actuator on the first of

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.control.setups.of_kernel import OfKernel, SetupKernel
 from rths_nodes.core.arithmetic import mapped, times
+from rths_nodes.core.control import SetupKernel, SetupOfKernel
 from rths_nodes.core.coupler import Coupler, Geometry, kernel_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import matrix, params
@@ -42,7 +42,7 @@ def posed(inner_axes: Callable[..., Any], inner_forces: Callable[..., Any]) -> t
     return axes, forces
 
 
-class RigidCoupler(OfKernel):
+class RigidCoupler(SetupOfKernel):
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
     The degrees of freedom are the translation of the reference point (m) and the rotation (rad,

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.control.setups.of_kernel import OfKernel, functions_of
 from rths_nodes.core.arithmetic import scaled
-from rths_nodes.core.control import Setup
+from rths_nodes.core.control import Setup, SetupOfKernel, functions_of
 from rths_nodes.core.samples import Array
 
 
@@ -28,7 +27,7 @@ def to_scale(inner_axes: Callable[..., Any], inner_forces: Callable[..., Any]) -
     return axes, forces
 
 
-class ScaledSetup(OfKernel):
+class ScaledSetup(SetupOfKernel):
     """``setup`` in the lengths and forces of the structure; axes, measurements and limits in the specimen's.
 
     ``length`` and ``force`` (n_axes,): one of the specimen stands for so many in the structure.

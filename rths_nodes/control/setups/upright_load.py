@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rths_nodes.control.setups.of_kernel import OfKernel, SetupKernel, functions_of
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import first, raised
 from rths_nodes.core.axial_load import horizontal_share
 from rths_nodes.core.checks import TestContext, stop_groups_of
-from rths_nodes.core.control import Setup
+from rths_nodes.core.control import Setup, SetupKernel, SetupOfKernel, functions_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import component, integer, number, params
 from rths_nodes.core.samples import Array
@@ -43,7 +42,7 @@ def upright(inner_axes: Callable[..., Any], inner_forces: Callable[..., Any]) ->
     return axes, forces
 
 
-class UprightLoad(OfKernel):
+class UprightLoad(SetupOfKernel):
     """Another ``setup``, behind a correction of the measured forces for the inclination of one load actuator.
 
     ``forces`` takes the forces of all axes, those that are controlled by force behind the others.
