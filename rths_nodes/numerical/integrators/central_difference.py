@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
@@ -11,29 +11,6 @@ from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, refuse_beyond_central_limit
 from rths_nodes.numerical.structures.laws import Law
 from rths_nodes.numerical.vectors import Vectors, vectors_of
-
-
-class Method(NamedTuple):
-    """(M/dt^2 + C/2dt)^-1, 2M/dt^2, M/dt^2 - C/2dt, and dt (s)."""
-
-    left: Any
-    now: Any
-    earlier: Any
-    dt: float
-
-
-def advancing(product: Callable[[Any, Any], Any], at: Callable[[Any, int], Any]) -> Callable[..., Any]:
-    """The next displacement, and the exact acceleration and velocity that belong to it."""
-
-    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
-        left, now, earlier, dt = k
-        x, _, _, _, _, r, _, (previous,), _ = s
-        load = at(external, index) - r - measured
-        after = product(left, load + product(now, x) - product(earlier, previous))
-        exact = (after - 2.0 * x + previous) / (dt * dt)
-        return (x,), after, (after - x) / dt + 0.5 * dt * exact, exact
-
-    return advance
 
 
 class CentralDifference(Dynamics):
@@ -55,16 +32,23 @@ class CentralDifference(Dynamics):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
-        return advancing(vectors.product, vectors.at)
+        """The next displacement, and the exact acceleration and velocity that belong to it."""
+        product, at = vectors.product, vectors.at
+
+        def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+            left, now, earlier, dt = k
+            x, _, _, _, _, r, _, (previous,), _ = s
+            load = at(external, index) - r - measured
+            after = product(left, load + product(now, x) - product(earlier, previous))
+            exact = (after - 2.0 * x + previous) / (dt * dt)
+            return (x,), after, (after - x) / dt + 0.5 * dt * exact, exact
+
+        return advance
 
     @classmethod
     def prepared(cls, params: Any, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
-        """With the fictitious displacement before the start that belongs to the first acceleration."""
+        """(M/dt^2 + C/2dt)^-1, 2M/dt^2, M/dt^2 - C/2dt, dt (s); the fictitious displacement before the start."""
         mass, damping, vectors = structure.mass, structure.damping, vectors_of(structure.mass)
-        method = Method(
-            vectors.inverse(mass / dt**2 + damping / (2.0 * dt)),
-            vectors.operand(2.0 * mass / dt**2),
-            vectors.operand(mass / dt**2 - damping / (2.0 * dt)),
-            dt,
-        )
-        return method, (0.5 * dt**2 * a,)
+        left = vectors.inverse(mass / dt**2 + damping / (2.0 * dt))
+        now, earlier = vectors.operand(2.0 * mass / dt**2), vectors.operand(mass / dt**2 - damping / (2.0 * dt))
+        return (left, now, earlier, dt), (0.5 * dt**2 * a,)

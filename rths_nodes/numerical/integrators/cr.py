@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
@@ -11,25 +11,6 @@ from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 from rths_nodes.numerical.structures.laws import Law
 from rths_nodes.numerical.vectors import Vectors, vectors_of
-
-
-class Method(NamedTuple):
-    """alpha of Eq. (12b), and dt (s)."""
-
-    alpha: Any
-    dt: float
-
-
-def advancing(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Eqs. (11a), (11b)."""
-
-    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
-        alpha, dt = k
-        x, v, _, _, _, _, _, own, _ = s
-        increment = dt * product(alpha, exact)
-        return own, x + dt * (v + increment), v + increment, exact
-
-    return advance
 
 
 class ChenRicles(Dynamics):
@@ -50,13 +31,22 @@ class ChenRicles(Dynamics):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
-        return advancing(vectors.product)
+        """Eqs. (11a), (11b)."""
+        product = vectors.product
+
+        def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+            alpha, dt = k
+            x, v, _, _, _, _, _, own, _ = s
+            increment = dt * product(alpha, exact)
+            return own, x + dt * (v + increment), v + increment, exact
+
+        return advance
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
-        """alpha of Eq. (12b)."""
+        """alpha of Eq. (12b) and dt (s); no state."""
         damping, stiffness = damping_and_stiffness(params, structure)
         damping, stiffness = structure.damping + damping, structure.stiffness + stiffness
         four_mass = 4.0 * (structure.mass + structure.experimental_mass)
         whole = four_mass + 2.0 * dt * damping + dt**2 * stiffness
-        return Method(vectors_of(whole).quotient(whole, four_mass), dt), ()
+        return (vectors_of(whole).quotient(whole, four_mass), dt), ()

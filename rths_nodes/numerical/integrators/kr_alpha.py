@@ -8,7 +8,7 @@ doi 10.1002/eqe.2401.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
@@ -16,34 +16,6 @@ from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 from rths_nodes.numerical.structures.laws import Law
 from rths_nodes.numerical.vectors import Vectors, vectors_of
-
-
-class Method(NamedTuple):
-    """alpha1 and [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M, alpha_f, e, f, 1/2 + gamma, and dt (s)."""
-
-    alpha1: Any
-    weight: Any
-    alpha_f: float
-    kept: float
-    faded: float
-    share: float
-    dt: float
-
-
-def advancing(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """The step from the acceleration of the load, l before it, and c before it."""
-
-    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
-        alpha1, weight, alpha_f, kept, faded, share, dt = k
-        x, v, _, _, _, _, _, (earlier, change), _ = s
-        if index == 0:
-            change = product(alpha1, exact)
-        else:
-            load = (1.0 - alpha_f) * exact + alpha_f * earlier
-            change = product(weight, load - kept * change) - faded * change
-        return (exact, change), x + dt * (v + dt * share * change), v + dt * change, exact
-
-    return advance
 
 
 class KolayRicles(Dynamics):
@@ -75,11 +47,27 @@ class KolayRicles(Dynamics):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
-        return advancing(vectors.product)
+        """The step from the acceleration of the load, l before it, and c before it."""
+        product = vectors.product
+
+        def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+            alpha1, weight, alpha_f, kept, faded, share, dt = k
+            x, v, _, _, _, _, _, (earlier, change), _ = s
+            if index == 0:
+                change = product(alpha1, exact)
+            else:
+                load = (1.0 - alpha_f) * exact + alpha_f * earlier
+                change = product(weight, load - kept * change) - faded * change
+            return (exact, change), x + dt * (v + dt * share * change), v + dt * change, exact
+
+        return advance
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
-        """With the part under test in M and R."""
+        """alpha1, [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M, alpha_f, e, f, 1/2 + gamma and dt (s).
+
+        With the part under test in M and R.
+        """
         vectors, rho = vectors_of(structure.mass), params.rho_infinity
         alpha_m, alpha_f = (2.0 * rho - 1.0) / (rho + 1.0), rho / (rho + 1.0)
         gamma = 0.5 - alpha_m + alpha_f
@@ -89,13 +77,7 @@ class KolayRicles(Dynamics):
         rest = gamma * dt * (structure.damping + damping)
         rest = rest + beta * dt**2 * (structure.stiffness + stiffness)
         faded = alpha_f / (1.0 - alpha_f)
-        method = Method(
-            vectors.quotient(mass + rest, mass),
-            vectors.quotient((1.0 - alpha_m) * mass + (1.0 - alpha_f) * rest, mass),
-            alpha_f,
-            alpha_m - faded * (1.0 - alpha_m),
-            faded,
-            0.5 + gamma,
-            dt,
-        )
-        return method, (0.0 * a, 0.0 * a)
+        alpha1 = vectors.quotient(mass + rest, mass)
+        weight = vectors.quotient((1.0 - alpha_m) * mass + (1.0 - alpha_f) * rest, mass)
+        kept = alpha_m - faded * (1.0 - alpha_m)
+        return (alpha1, weight, alpha_f, kept, faded, 0.5 + gamma, dt), (0.0 * a, 0.0 * a)

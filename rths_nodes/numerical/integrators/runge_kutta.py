@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,48 +26,6 @@ from rths_nodes.numerical.structures.linear_force import is_linear
 from rths_nodes.numerical.vectors import Vectors, vectors_of
 
 
-class Method(NamedTuple):
-    """Acceleration per load, M^-1 C, constants of the restoring force, and dt (s)."""
-
-    mass_inverse: Any
-    damping_per_mass: Any
-    force: Any
-    dt: float
-
-
-def sloping(product: Callable[[Any, Any], Any], force: Callable[..., Any]) -> Callable[..., Any]:
-    """The acceleration at a trial displacement, from which the restoring force comes back."""
-
-    def rate(k: Method, memory: Any, load: Any, x: Any, v: Any) -> Any:
-        mass_inverse, damping_per_mass, of_force, _ = k
-        _, r = force(of_force, memory, x)
-        return product(mass_inverse, load - r) - product(damping_per_mass, v)
-
-    return rate
-
-
-def advancing(at: Callable[[Any, int], Any], rate: Callable[..., Any]) -> Callable[..., Any]:
-    """The four stages."""
-
-    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
-        _, _, _, h = k
-        x, v, _, _, _, _, _, own, memory = s
-        half, sixth = 0.5 * h, h / 6.0
-        load = at(external, index) - measured
-        end = at(external, index + 1) - 2.0 * measured + before
-        middle = 0.5 * (load + end)
-        v2 = v + half * exact
-        a2 = rate(k, memory, middle, x + half * v, v2)
-        v3 = v + half * a2
-        a3 = rate(k, memory, middle, x + half * v2, v3)
-        v4 = v + h * a3
-        a4 = rate(k, memory, end, x + h * v3, v4)
-        x = x + sixth * (v + 2.0 * (v2 + v3) + v4)
-        return own, x, v + sixth * (exact + 2.0 * (a2 + a3) + a4), exact
-
-    return advance
-
-
 class RungeKutta(ByMatrix):
     """Four stages a step; the external force is interpolated, the measured one extrapolated, both linearly.
 
@@ -87,15 +45,38 @@ class RungeKutta(ByMatrix):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
-        return advancing(vectors.at, sloping(vectors.product, law.force))
+        """The four stages, with the acceleration at trial displacements."""
+        product, at, force = vectors.product, vectors.at, law.force
+
+        def rate(k: Any, memory: Any, load: Any, x: Any, v: Any) -> Any:
+            mass_inverse, damping_per_mass, of_force, _ = k
+            _, r = force(of_force, memory, x)
+            return product(mass_inverse, load - r) - product(damping_per_mass, v)
+
+        def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+            _, _, _, h = k
+            x, v, _, _, _, _, _, own, memory = s
+            half, sixth = 0.5 * h, h / 6.0
+            load = at(external, index) - measured
+            end = at(external, index + 1) - 2.0 * measured + before
+            middle = 0.5 * (load + end)
+            v2 = v + half * exact
+            a2 = rate(k, memory, middle, x + half * v, v2)
+            v3 = v + half * a2
+            a3 = rate(k, memory, middle, x + half * v2, v3)
+            v4 = v + h * a3
+            a4 = rate(k, memory, end, x + h * v3, v4)
+            x = x + sixth * (v + 2.0 * (v2 + v3) + v4)
+            return own, x, v + sixth * (exact + 2.0 * (a2 + a3) + a4), exact
+
+        return advance
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
-        """Constants of the four stages, and no state."""
+        """Acceleration per load, M^-1 C, constants of the restoring force and dt (s); no state."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         per_mass = np.linalg.inv(structure.mass) @ structure.damping
-        method = Method(vectors.inverse(structure.mass), vectors.operand(per_mass), law.constants, dt)
-        return method, ()
+        return (vectors.inverse(structure.mass), vectors.operand(per_mass), law.constants, dt), ()
 
     @classmethod
     def kernel_of(cls, params: Params, structure: Structure) -> Kernel:

@@ -25,8 +25,8 @@ class Constants(NamedTuple):
 class State(NamedTuple):
     """Displacement x (m) and force s (N) of the spring that yields."""
 
-    x: float
-    s: float
+    x: float = 0.0
+    s: float = 0.0
 
 
 def force(k: Constants, state: State, x: float) -> tuple[Any, float]:
@@ -44,11 +44,6 @@ def force(k: Constants, state: State, x: float) -> tuple[Any, float]:
 def constants(p: Any, ratio: float) -> Constants:
     """With the ``ratio`` eta of the stiffness after yielding to that before."""
     return Constants(ratio * p.stiffness, (1.0 - ratio) * p.stiffness, (1.0 - ratio) * p.yield_force)
-
-
-def rest(k: Constants) -> State:
-    """The virgin state."""
-    return State(0.0, 0.0)
 
 
 class _Yielding(OfComponent):
@@ -78,7 +73,7 @@ class Bilinear(_Yielding):
         )
 
     _name = "bilinear"
-    KERNEL = Kernel(lambda p: constants(p, p.post_yield_ratio), rest, force)
+    KERNEL = Kernel(lambda p: constants(p, p.post_yield_ratio), lambda k: State(), force)
 
 
 class ElasticPlastic(_Yielding):
@@ -90,4 +85,4 @@ class ElasticPlastic(_Yielding):
         yield_force: float = number("yield force F_y", "N", more_than=0.0)
 
     _name = "elastic_plastic"
-    KERNEL = Kernel(lambda p: constants(p, 0.0), rest, force)
+    KERNEL = Kernel(lambda p: constants(p, 0.0), lambda k: State(), force)

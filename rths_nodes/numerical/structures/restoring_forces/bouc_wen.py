@@ -33,8 +33,8 @@ class Constants(NamedTuple):
 class State(NamedTuple):
     """Displacement x (m) and z."""
 
-    x: float
-    z: float
+    x: float = 0.0
+    z: float = 0.0
 
 
 def constants(p: Any) -> Constants:
@@ -51,11 +51,6 @@ def constants(p: Any) -> Constants:
         decay.per_velocity,
         decay.settling,
     )
-
-
-def rest(k: Constants) -> State:
-    """The virgin state."""
-    return State(0.0, 0.0)
 
 
 def force(k: Constants, s: State, x: float) -> tuple[Any, float]:
@@ -134,7 +129,7 @@ class BoucWen(OfComponent):
             """Refuses shapes without a limit of z, or without hysteresis."""
             check_shape(self.beta, self.gamma, path)
 
-    KERNEL = Kernel(constants, rest, force)
+    KERNEL = Kernel(constants, lambda k: State(), force)
 
     def __init__(self, params: Params, n_dof: int) -> None:
         refuse_several("bouc_wen", n_dof)

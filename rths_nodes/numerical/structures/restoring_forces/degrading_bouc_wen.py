@@ -40,9 +40,9 @@ class Constants(NamedTuple):
 class State(NamedTuple):
     """Displacement x (m), z and the energy e."""
 
-    x: float
-    z: float
-    e: float
+    x: float = 0.0
+    z: float = 0.0
+    e: float = 0.0
 
 
 def constants(p: Any) -> Constants:
@@ -58,11 +58,6 @@ def constants(p: Any) -> Constants:
         p.exponent,
         bouc_wen_decay(p.beta, p.gamma, p.exponent, p.yield_displacement).per_velocity,
     )
-
-
-def rest(k: Constants) -> State:
-    """The virgin state."""
-    return State(0.0, 0.0, 0.0)
 
 
 def slope(k: Constants, z: float, e: float, move: float) -> float:
@@ -133,7 +128,7 @@ class DegradingBoucWen(OfComponent):
             """Refuses shapes without a limit of z, or without hysteresis."""
             check_shape(self.beta, self.gamma, path)
 
-    KERNEL = Kernel(constants, rest, force)
+    KERNEL = Kernel(constants, lambda k: State(), force)
 
     def __init__(self, params: Params, n_dof: int) -> None:
         refuse_several("degrading_bouc_wen", n_dof)
