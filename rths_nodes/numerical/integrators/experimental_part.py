@@ -84,10 +84,7 @@ def refuse_beyond_central_limit(name: str, params: Any, structure: Structure, dt
     if highest > 0.0 and dt * highest >= 1.0:
         late = damping.any() or structure.experimental_mass.any()
         words = "with what is under test" if late else "2/omega_max"
-        raise ConfigError(
-            f"integrator {name}: step substeps / servo_rate = {dt:g} s: must be < {1.0 / highest:g} s "
-            f"(stability limit {words})"
-        )
+        raise _too_long(name, dt, 1.0 / highest, words)
 
 
 def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matrix, dt: float) -> None:
@@ -98,41 +95,40 @@ def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matr
 
     if stable(dt):
         return
+    limit = _longest(stable, dt)
+    if not stable(limit):
+        raise ConfigError(
+            f"integrator {name}: needs a mass everywhere, and more than stands under test: the mass of the "
+            "numerical substructure less that under test must be > 0"
+        )
+    raise _too_long(name, dt, limit, "with what is under test")
+
+
+def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:
+    """Refuses (ConfigError) a step with a spectral radius ``growth(dt)`` above 1; says which step is stable."""
+
+    def stable(step: float) -> bool:
+        return growth(step) <= 1.0 + GROWTH
+
+    if not stable(dt):
+        raise _too_long(name, dt, _longest(stable, dt), "with what is under test")
+
+
+def _longest(stable: Callable[[float], bool], dt: float) -> float:
+    """The longest step (s) that is ``stable``, below ``dt``, which is not; another one where none is."""
     good, bad = 0.5 * dt, dt
     for _ in range(HALVINGS):
         if stable(good):
             break
         good, bad = 0.5 * good, good
     else:
-        raise ConfigError(
-            f"integrator {name}: needs a mass everywhere, and more than stands under test: the mass of the "
-            "numerical substructure less that under test must be > 0"
-        )
+        return good
     for _ in range(HALVINGS):
         middle = 0.5 * (good + bad)
         good, bad = (middle, bad) if stable(middle) else (good, middle)
-    raise ConfigError(
-        f"integrator {name}: step substeps / servo_rate = {dt:g} s: must be < {good:g} s (stability limit with "
-        "what is under test)"
-    )
+    return good
 
 
-def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:
-    """Refuses (ConfigError) a step with a spectral radius ``growth(dt)`` above 1; says which step is stable."""
-    if growth(dt) <= 1.0 + GROWTH:
-        return
-    stable, unstable = 0.5 * dt, dt
-    for _ in range(HALVINGS):
-        if growth(stable) <= 1.0 + GROWTH:
-            break
-        stable, unstable = 0.5 * stable, stable
-    for _ in range(HALVINGS):
-        middle = 0.5 * (stable + unstable)
-        if growth(middle) <= 1.0 + GROWTH:
-            stable = middle
-        else:
-            unstable = middle
-    raise ConfigError(
-        f"integrator {name}: step substeps / servo_rate = {dt:g} s: must be < {stable:g} s (stability limit with "
-        "what is under test)"
-    )
+def _too_long(name: str, dt: float, limit: float, words: str) -> ConfigError:
+    place = f"integrator {name}: step substeps / servo_rate = {dt:g} s"
+    return ConfigError(f"{place}: must be < {limit:g} s (stability limit {words})")

@@ -81,28 +81,11 @@ class Matrices(Partition):
 
         def validate(self, path: str) -> None:
             """Refuses matrices of different size or without symmetry."""
-            at = self.experimental_at
             self._check_units(path)
             given = [getattr(self, name) for name in ("mass", "stiffness")]
             if any(isinstance(rows, str) for rows in given):
                 return  # known once they are read
-            n = len(self.mass)
-            if at is not None and (any(one % 1.0 or one > n for one in at) or len(set(at)) < len(at)):
-                raise ConfigError(
-                    f"{path}.experimental_at = {show(at)}: must be different whole numbers from 1 to {n}"
-                )
-            for name in ("mass", "stiffness", *EXPERIMENTAL):
-                rows = getattr(self, name)
-                if rows is None:
-                    continue
-                wanted = len(at) if at is not None and name in EXPERIMENTAL else n
-                if len(rows) != wanted or len(rows[0]) != wanted or not np.allclose(rows, np.transpose(rows)):
-                    other = "mass" if wanted == n else "experimental_at"
-                    raise ConfigError(
-                        f"{path}.{name}: must be symmetric, {wanted} rows of {wanted} numbers, as many as {other}"
-                    )
-            if self.influence is not None and len(self.influence) != n:
-                raise ConfigError(f"{path}.influence = {show(self.influence)}: must be {n} numbers")
+            _check_sizes(self, len(self.mass), path, ("mass", "stiffness", *EXPERIMENTAL))
 
         def _check_units(self, path: str) -> None:
             in_files = isinstance(self.mass, str) or isinstance(self.stiffness, str)
@@ -118,7 +101,7 @@ class Matrices(Partition):
         n = mass.shape[0]
         self.names, self.influence = _directions(params, n)
         self._loaded = params.ground_load
-        self._check_places(params, n)
+        _check_sizes(params, n, "structure", EXPERIMENTAL)  # of files ``validate`` could not know
         at = np.arange(n) if params.experimental_at is None else np.array(params.experimental_at, int) - 1
         sparse = is_sparse(mass)
 
@@ -141,23 +124,21 @@ class Matrices(Partition):
         load: Array = self.mass @ self.influence
         return load
 
-    @staticmethod
-    def _check_places(params: Params, n: int) -> None:
-        """Of matrices in files: what ``validate`` could not know."""
-        at, influence = params.experimental_at, params.influence
-        if at is not None and (any(one % 1.0 or one > n for one in at) or len(set(at)) < len(at)):
+
+def _check_sizes(params: Matrices.Params, n: int, path: str, names: tuple[str, ...]) -> None:
+    """Refuses (ConfigError) what does not fit to ``n`` degrees of freedom, and rows that are not symmetric."""
+    at, influence = params.experimental_at, params.influence
+    if at is not None and (any(one % 1.0 or one > n for one in at) or len(set(at)) < len(at)):
+        raise ConfigError(f"{path}.experimental_at = {show(at)}: must be different whole numbers from 1 to {n}")
+    for name in names:
+        rows = getattr(params, name)
+        size, other = (n, "mass") if at is None or name not in EXPERIMENTAL else (len(at), "experimental_at")
+        if rows is not None and (np.shape(rows) != (size, size) or not np.allclose(rows, np.transpose(rows))):
             raise ConfigError(
-                f"structure.experimental_at = {show(at)}: must be different whole numbers from 1 to {n}"
+                f"{path}.{name}: must be symmetric, {size} rows of {size} numbers, as many as {other}"
             )
-        wanted = n if at is None else len(at)
-        for name in EXPERIMENTAL:
-            rows = getattr(params, name)
-            if rows is not None and (
-                np.shape(rows) != (wanted, wanted) or not np.allclose(rows, np.transpose(rows))
-            ):
-                raise ConfigError(f"structure.{name}: must be symmetric, {wanted} rows of {wanted} numbers")
-        if influence is not None and len(influence) != n:
-            raise ConfigError(f"structure.influence = {show(influence)}: must be {n} numbers")
+    if influence is not None and len(influence) != n:
+        raise ConfigError(f"{path}.influence = {show(influence)}: must be {n} numbers")
 
 
 def _directions(params: Matrices.Params, n: int) -> tuple[tuple[str, ...], Array]:
