@@ -18,7 +18,7 @@ from rths_nodes.core.strict import build
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.laws import trial_force
 from rths_nodes.numerical.structures.linear_force import is_linear
-from rths_nodes.numerical.structures.story_forces import StoryForces
+from rths_nodes.numerical.structures.shear_frame import StoryForces
 
 MASSES = [30e3, 30e3, 20e3]
 STIFFNESSES = [60e6, 50e6, 40e6]
