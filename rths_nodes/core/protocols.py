@@ -109,7 +109,7 @@ class Reduction(Protocol):
     def __init__(self, params: Any) -> None: ...
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        """Shapes ``(n_dof, m)`` and the names of their coordinates; the interface stands at ``places``."""
+        """Shapes as columns ``(n_dof, m)``, names of their coordinates; the interface stands at ``places``."""
         ...
 
 

@@ -63,7 +63,6 @@ class Modal:
         self._p = params
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        """Shapes as columns ``(n_dof, m)`` and the names of their coordinates."""
         mass, _, stiffness = whole(structure)
         without = massless(mass)
         bare = [structure.names[place] for place in places if without[place]]
@@ -96,7 +95,6 @@ class CraigBampton:
         self._p = params
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        """Shapes as columns ``(n_dof, m)`` and the names of their coordinates."""
         mass, _, stiffness = whole(structure)
         n, b = len(structure.influence), list(places)
         i = np.setdiff1d(np.arange(n), b)

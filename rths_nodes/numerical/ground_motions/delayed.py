@@ -36,13 +36,11 @@ class Delayed:
             self.derivatives = self._derivatives
 
     def sample(self, times: Array) -> Array:
-        """Values at ``times`` (s), ``(n,)``: m/s^2, or m when used as a displacement."""
         late = np.asarray(times, dtype=float) - self._delay
         found: Array = np.where(late >= 0.0, self._scale * self._motion.sample(np.maximum(late, 0.0)), 0.0)
         return found
 
     def _derivatives(self, times: Array) -> tuple[Array, Array]:
-        """First and second derivative of the values at ``times`` (s), ``(n,)`` each; exact."""
         late = np.asarray(times, dtype=float) - self._delay
         first, second = self._motion.derivatives(np.maximum(late, 0.0))
         there = np.where(late >= 0.0, self._scale, 0.0)

@@ -9,7 +9,10 @@ from rths_nodes.core.samples import Array
 
 @runtime_checkable
 class Formula(Protocol):
-    """A ground motion with exact derivatives: it can be a prescribed displacement, too."""
+    """A ground motion with exact derivatives: it can be a prescribed displacement (m), too.
+
+    Of that the derivatives are velocity (m/s) and acceleration (m/s^2).
+    """
 
     def sample(self, times: Array) -> Array:
         """Values at ``times`` (s), ``(n,)``."""

@@ -10,6 +10,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.windows import (
+    Finite,
     Triple,
     check_taper,
     excitation_cautions,
@@ -19,7 +20,7 @@ from rths_nodes.numerical.ground_motions.windows import (
 )
 
 
-class Harmonic:
+class Harmonic(Finite):
     """a sin(2 pi f t) for a number of periods, rest after; ``sine`` goes on for ever.
 
     Without ``ramp_periods`` it starts and ends at full velocity: right for a ground acceleration, too much for an
@@ -45,18 +46,6 @@ class Harmonic:
         def cautions(self, test: TestContext) -> list[str]:
             """Warns of an excitation that is cut off or too fast for the steps."""
             return excitation_cautions("frequency", self.frequency, self.periods / self.frequency, test)
-
-    def __init__(self, params: Params, seed: int) -> None:
-        """``seed`` is not used."""
-        self._p = params
-
-    def sample(self, times: Array) -> Array:
-        """Values at ``times`` (s), ``(n,)``: m/s^2, or m when used as a displacement."""
-        return self._triple(times)[0]
-
-    def derivatives(self, times: Array) -> tuple[Array, Array]:
-        """First and second derivative of the values at ``times`` (s), ``(n,)`` each; exact."""
-        return self._triple(times)[1:]
 
     def _triple(self, times: Array) -> Triple:
         p, t = self._p, np.asarray(times, dtype=float)

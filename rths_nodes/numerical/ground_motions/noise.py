@@ -80,12 +80,10 @@ class BandLimitedNoise:
         self._frequencies = 2.0 * np.pi / self._period * np.arange(self._first, last + 1)
 
     def sample(self, times: Array) -> Array:
-        """Values at ``times`` (s), ``(n,)``: m/s^2, or m when used as a displacement."""
         t = np.asarray(times, dtype=float)
         return self._sum(t, self._lines) * self._window(t)[0]
 
     def derivatives(self, times: Array) -> tuple[Array, Array]:
-        """First and second derivative of the values at ``times`` (s), ``(n,)`` each; exact."""
         t = np.asarray(times, dtype=float)
         factor = 1j * self._frequencies
         noise = [self._sum(t, self._lines * factor**order) for order in range(3)]

@@ -10,6 +10,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.windows import (
+    Finite,
     Triple,
     check_taper,
     excitation_cautions,
@@ -19,7 +20,7 @@ from rths_nodes.numerical.ground_motions.windows import (
 )
 
 
-class Sweep:
+class Sweep(Finite):
     """a sin(2 pi (f_0 t + (f_1 - f_0) t^2 / (2 T))) from 0 to T, rest after.
 
     The defaults are those of the TADC verification, sin(2 pi (0.1 t + 9.9 t^2 / 100)) mm.
@@ -46,18 +47,6 @@ class Sweep:
             """Warns of a sweep that is cut off or too fast for the steps."""
             name = "end_frequency" if self.end_frequency >= self.start_frequency else "start_frequency"
             return excitation_cautions(name, getattr(self, name), self.duration, test)
-
-    def __init__(self, params: Params, seed: int) -> None:
-        """``seed`` is not used."""
-        self._p = params
-
-    def sample(self, times: Array) -> Array:
-        """Values at ``times`` (s), ``(n,)``: m/s^2, or m when used as a displacement."""
-        return self._triple(times)[0]
-
-    def derivatives(self, times: Array) -> tuple[Array, Array]:
-        """First and second derivative of the values at ``times`` (s), ``(n,)`` each; exact."""
-        return self._triple(times)[1:]
 
     def _triple(self, times: Array) -> Triple:
         p, t = self._p, np.asarray(times, dtype=float)

@@ -32,21 +32,15 @@ class Sine:
             return excitation_cautions("frequency", self.frequency, 0.0, test)
 
     def __init__(self, params: Params, seed: int) -> None:
-        """``seed`` is not used."""
         self._amplitude = params.amplitude
         self._phase = params.phase
         self._omega = 2.0 * np.pi * params.frequency
 
     def sample(self, times: Array) -> Array:
-        """Values at ``times`` (s), ``(n,)``: m/s^2, or m when used as a displacement."""
         values: Array = self._amplitude * np.sin(self._omega * np.asarray(times) + self._phase)
         return values
 
     def derivatives(self, times: Array) -> tuple[Array, Array]:
-        """First and second derivative of the values at ``times`` (s), ``(n,)`` each; exact.
-
-        Of a prescribed displacement these are velocity (m/s) and acceleration (m/s^2).
-        """
         angle = self._omega * np.asarray(times) + self._phase
         first: Array = self._amplitude * self._omega * np.cos(angle)
         second: Array = -self._amplitude * self._omega**2 * np.sin(angle)
@@ -61,12 +55,10 @@ class NoMotion:
         """No parameters."""
 
     def __init__(self, params: Params, seed: int) -> None:
-        """Neither argument is used."""
+        pass
 
     def sample(self, times: Array) -> Array:
-        """Zeros at ``times`` (s), ``(n,)``."""
         return np.zeros(np.shape(times))
 
     def derivatives(self, times: Array) -> tuple[Array, Array]:
-        """Two arrays of zeros, ``(n,)``."""
         return self.sample(times), self.sample(times)

@@ -6,6 +6,9 @@ that is used as a displacement has its exact velocity and acceleration.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import Any
+
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
@@ -13,6 +16,22 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 Triple = tuple[Array, Array, Array]
+
+
+class Finite(ABC):
+    """An excitation that is known with its derivatives; ``seed`` is not used."""
+
+    def __init__(self, params: Any, seed: int) -> None:
+        self._p = params
+
+    def sample(self, times: Array) -> Array:
+        return self._triple(times)[0]
+
+    def derivatives(self, times: Array) -> tuple[Array, Array]:
+        return self._triple(times)[1:]
+
+    @abstractmethod
+    def _triple(self, times: Array) -> Triple: ...
 
 
 def product(a: Triple, b: Triple) -> Triple:

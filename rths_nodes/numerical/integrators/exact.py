@@ -47,7 +47,6 @@ class Exact(ByMatrix):
 
     @classmethod
     def kernel_of(cls, params: Any, structure: Structure) -> Kernel:
-        """The kernel by one matrix."""
         return kernel_by_matrix(vectors_of(structure.mass), cls.constants_of)
 
     @classmethod

@@ -73,7 +73,6 @@ class OfComponent(Lawful):
 
     @classmethod
     def kernel_of(cls, params: Any) -> Kernel:
-        """Its kernel."""
         return cls.KERNEL
 
 

@@ -126,7 +126,6 @@ class OpenSees(Served):
         return super().missing()
 
     def begin(self, experimental_force: Array) -> None:
-        """As of any client."""
         self._process.share_scheduling()
         super().begin(experimental_force)
 
