@@ -272,11 +272,9 @@ class AdaptiveTimeSeries(PerAxis):
             )
 
         def spans(self) -> dict[str, float]:
-            """Parameter -> seconds of history that it needs."""
             return {"window": self.window, "delay": self.delay}
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warnings about the ramp in front."""
             return acceleration_cautions(test)
 
     KERNEL = Kernel(constants, rest, step)

@@ -30,7 +30,6 @@ class Coupled(OnNumbers):
     _step: Callable[..., Any]
 
     def reset(self) -> None:
-        """At rest at zero."""
         self.current = self._rest(self._constants)
 
     def commands(

@@ -40,11 +40,9 @@ class DerivativeFeedforward(PerAxis):
         lead: float = lead_parameter()
 
         def spans(self) -> dict[str, float]:
-            """Parameter -> seconds of history that it needs."""
             return {"delay": self.delay}
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warnings about the ramp in front."""
             return acceleration_cautions(test) if self.order > 1 else []
 
     ADAPTABLE = Adaptable("delay", lambda params, dt: (params.order > 1,), no_state, led)

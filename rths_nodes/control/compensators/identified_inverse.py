@@ -25,7 +25,7 @@ import numpy as np
 from rths_nodes.control.compensators import coupled_inverse, single_inverse
 from rths_nodes.control.compensators.ahead import lead_parameter
 from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
-from rths_nodes.control.compensators.instrument import Settings, law_of
+from rths_nodes.control.compensators.instrument import law_of
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
@@ -49,7 +49,7 @@ def constants_in_arrays(params: Any, dt: float) -> tuple[float, Array, Array, An
     ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
     middle = ages.mean() - ages
     identified = identified_by(params)
-    law = law_of(settings_of(params), identified, dt) if params.learning else ()
+    law = law_of(params, identified, dt) if params.learning else ()
     return params.lead, middle / (middle @ middle), identified, law
 
 
@@ -108,7 +108,6 @@ class IdentifiedInverse(Coupled):
                 inverse.check_static(self.inverse.coefficients(f"{path}.inverse"), f"{path}.inverse")
 
         def spans(self) -> dict[str, float]:
-            """Parameter -> seconds of history that it needs."""
             return {"lead": self.lead}
 
         def fits(self, test: TestContext) -> None:
@@ -176,7 +175,6 @@ class IdentifiedInverse(Coupled):
         )
 
     def reset(self) -> None:
-        """At rest at zero, with the coefficients as identified."""
         super().reset()
         self._shown: tuple[int | None, list[float]] = None, []
 
@@ -234,11 +232,6 @@ class IdentifiedInverse(Coupled):
         n = self._n_axes
         found: list[float] = rows.reshape(n, -1, n).transpose(1, 0, 2).ravel().tolist()
         return found
-
-
-def settings_of(params: Any) -> Settings:
-    """How it is learned."""
-    return Settings(*(getattr(params, name) for name in Settings._fields))
 
 
 def identified_by(params: Any) -> Array:

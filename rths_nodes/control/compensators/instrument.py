@@ -45,20 +45,6 @@ OF_DIFFERENCES = 20.0
 """Variance of the third differences of white noise over its own: 1 + 9 + 9 + 1."""
 
 
-class Settings(NamedTuple):
-    """How it is learned: parameters of ``identified_inverse`` by their names."""
-
-    relative_deviation: tuple[float, ...]
-    deviations: float
-    memory: float
-    """s."""
-    decimation: int
-    cutoff_frequency: float
-    """Hz."""
-    displacement_noise_rms: float
-    """m."""
-
-
 class Law(NamedTuple):
     """The law in arrays. Derivatives count in powers of the cut-off frequency, so that all are of one size.
 
@@ -92,10 +78,13 @@ class Law(NamedTuple):
     """Coefficients of each axis of each axis' motion."""
 
 
-def law_of(settings: Settings, identified: Array, dt: float) -> Law:
-    """Of coefficients as ``identified``, ``(order + 1, n_axes, n_axes)``; ``dt`` is the servo period in s."""
+def law_of(params: Any, identified: Array, dt: float) -> Law:
+    """Of coefficients as ``identified``, ``(order + 1, n_axes, n_axes)``; ``dt`` is the servo period in s.
+
+    ``params`` are those of ``identified_inverse``.
+    """
     count, n, _ = identified.shape
-    every, cutoff = settings.decimation, settings.cutoff_frequency
+    every, cutoff = params.decimation, params.cutoff_frequency
     low_pass = DerivativeFilter(cutoff, dt)
     units = low_pass.frequency ** np.arange(count)[:, None, None]
 
@@ -104,20 +93,20 @@ def law_of(settings: Settings, identified: Array, dt: float) -> Law:
 
     first = rows_of(identified)
     sizes = np.abs(identified).max(axis=2, keepdims=True)  # of the axis' own motion, as a rule
-    share = np.array(settings.relative_deviation[:count])[:, None, None]
+    share = np.array(params.relative_deviation[:count])[:, None, None]
     spread = rows_of(share * np.broadcast_to(sizes, identified.shape))
     dependent = max(1.0, 1.0 / (every * dt) / (2.0 * cutoff))
     return Law(
         block=low_pass.matrix(every),
         units=np.repeat(units.ravel(), n),
         first=first,
-        low=first - settings.deviations * spread,
-        high=first + settings.deviations * spread,
+        low=first - params.deviations * spread,
+        high=first + params.deviations * spread,
         prior=np.array([np.diag(row**2) for row in spread]),
-        forget=min(1.0, every * dt / settings.memory),
+        forget=min(1.0, every * dt / params.memory),
         noise_gain=dependent * _noise_passed(low_pass, first.reshape(n, count, n), dt),
-        least_noise=settings.displacement_noise_rms**2,
-        deviations=settings.deviations,
+        least_noise=params.displacement_noise_rms**2,
+        deviations=params.deviations,
         settling=-(-round(1.0 / (cutoff * dt)) // every),
         per_spread=np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0.0),
         powers=count,

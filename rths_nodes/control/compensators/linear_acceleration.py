@@ -72,7 +72,6 @@ class LinearAcceleration(PerAxis):
         lead: float = lead_parameter()
 
         def spans(self) -> dict[str, float]:
-            """Parameter -> seconds of history that it needs."""
             return {"delay": self.delay}
 
         def cautions(self, test: TestContext) -> list[str]:

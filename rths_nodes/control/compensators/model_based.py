@@ -145,7 +145,6 @@ class ModelBased(Coupled):
                 raise ConfigError(f"{path}: exactly one of {path}.model and {path}.known is needed, {given}")
 
         def spans(self) -> dict[str, float]:
-            """Parameter -> seconds of history that it needs."""
             return {"lead": self.lead}
 
         def fits(self, test: TestContext) -> None:

@@ -80,7 +80,6 @@ class PerAxis(OnNumbers):
 
     @classmethod
     def kernel_of(cls, params: Any) -> Kernel:
-        """The kernel of one axis with these parameters."""
         own = cls.own_kernel(params)
         return with_lead(own, _lead_of(params))
 

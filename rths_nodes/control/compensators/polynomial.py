@@ -129,7 +129,6 @@ class Polynomial(PerAxis):
         lead: float = lead_parameter()
 
         def spans(self) -> dict[str, float]:
-            """Parameter -> seconds of history that it needs."""
             return {"delay": self.delay * (max(1, self.order) if self.spacing is None else 1)}
 
     KERNEL = Kernel(constants, rest, step)

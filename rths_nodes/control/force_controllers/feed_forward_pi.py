@@ -179,7 +179,6 @@ class FeedForwardPi(ForceController):
         return float(self._state[1])
 
     def reset(self) -> None:
-        """Nothing is controlled, and nothing is known."""
         self._state = self._rest(self._constants)
 
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
