@@ -14,7 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.parameters import number
 from rths_nodes.core.protocols import StructuralForce, Structure
 from rths_nodes.core.samples import Array
 
@@ -57,16 +59,32 @@ class Lawful:
         return force(constants, self.state, displacement)
 
 
+def elastic_stiffness() -> Any:
+    """The parameter ``stiffness`` of a restoring force."""
+    return number("elastic stiffness k; left out, it is that of the structure", "N/m", None, more_than=0.0)
+
+
 class OfComponent(Lawful):
     """A component of the family restoring_force by its ``KERNEL``, for one degree of freedom or each by itself."""
 
     Params: ClassVar[type]
     KERNEL: ClassVar[Kernel]
+    NAME: ClassVar[str]
+    yields: ClassVar[bool] = True
+    """True of one that has a memory, and so belongs to one degree of freedom."""
     initial_stiffness: float
     elastic_energy: float = 0.0
     """Strain energy at first yield, J."""
 
     def __init__(self, params: Any, n_dof: int) -> None:
+        """Raises ConfigError for several degrees of freedom, and without a stiffness of its own or a structure."""
+        if self.yields and n_dof != 1:
+            raise ConfigError(f"restoring_force {self.NAME}: has 1 degree of freedom, the structure has {n_dof}")
+        if params.stiffness is None:
+            raise ConfigError(f"restoring_force {self.NAME}: its stiffness is missing (elastic stiffness k [N/m])")
+        self.initial_stiffness = float(params.stiffness)
+        if self.yields:
+            self.elastic_energy = self.energy(params)
         constants, rest, force = self.kernel_of(params)
         made = constants(params)
         self._follow(Law(force, made, rest(made)))
@@ -74,6 +92,11 @@ class OfComponent(Lawful):
     @classmethod
     def kernel_of(cls, params: Any) -> Kernel:
         return cls.KERNEL
+
+    @staticmethod
+    def energy(params: Any) -> float:
+        """The strain energy at first yield, J."""
+        return 0.0
 
 
 def law_of(force: StructuralForce) -> Law:

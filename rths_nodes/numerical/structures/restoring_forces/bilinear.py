@@ -6,12 +6,11 @@ the way is straight. Unloading is elastic over twice the yield force (Masing).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
-from rths_nodes.numerical.structures.laws import OfComponent
-from rths_nodes.numerical.structures.restoring_forces.elastic import elastic_stiffness, refuse_several, stated
+from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 
 class Constants(NamedTuple):
@@ -49,13 +48,9 @@ def constants(p: Any, ratio: float) -> Constants:
 class _Yielding(OfComponent):
     """A spring beside one that yields, as a component."""
 
-    _name: ClassVar[str]
-
-    def __init__(self, params: Any, n_dof: int) -> None:
-        refuse_several(self._name, n_dof)
-        self.initial_stiffness = stiffness = stated(self._name, params)
-        self.elastic_energy = 0.5 * params.yield_force**2 / stiffness
-        super().__init__(params, n_dof)
+    @staticmethod
+    def energy(params: Any) -> float:
+        return float(0.5 * params.yield_force**2 / params.stiffness)
 
 
 class Bilinear(_Yielding):
@@ -72,7 +67,7 @@ class Bilinear(_Yielding):
             "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, less_than=1.0
         )
 
-    _name = "bilinear"
+    NAME = "bilinear"
     KERNEL = Kernel(lambda p: constants(p, p.post_yield_ratio), lambda k: State(), force)
 
 
@@ -84,5 +79,5 @@ class ElasticPlastic(_Yielding):
         stiffness: float | None = elastic_stiffness()
         yield_force: float = number("yield force F_y", "N", more_than=0.0)
 
-    _name = "elastic_plastic"
+    NAME = "elastic_plastic"
     KERNEL = Kernel(lambda p: constants(p, 0.0), lambda k: State(), force)

@@ -14,8 +14,7 @@ from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, c
 from rths_nodes.core.decay import LONGEST
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
-from rths_nodes.numerical.structures.laws import OfComponent
-from rths_nodes.numerical.structures.restoring_forces.elastic import elastic_stiffness, refuse_several, stated
+from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 LEAST = 10.0
 """Increments of displacement per integration step, at least, each one RK4 step; as without degradation."""
@@ -128,10 +127,9 @@ class DegradingBoucWen(OfComponent):
             """Refuses shapes without a limit of z, or without hysteresis."""
             check_shape(self.beta, self.gamma, path)
 
+    NAME = "degrading_bouc_wen"
     KERNEL = Kernel(constants, lambda k: State(), force)
 
-    def __init__(self, params: Params, n_dof: int) -> None:
-        refuse_several("degrading_bouc_wen", n_dof)
-        self.initial_stiffness = stiffness = stated("degrading_bouc_wen", params)
-        self.elastic_energy = 0.5 * stiffness * params.yield_displacement**2
-        super().__init__(params, n_dof)
+    @staticmethod
+    def energy(params: Any) -> float:
+        return float(0.5 * params.stiffness * params.yield_displacement**2)

@@ -6,8 +6,7 @@ from typing import Any
 
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import params
-from rths_nodes.numerical.structures.laws import OfComponent
-from rths_nodes.numerical.structures.restoring_forces.elastic import elastic_stiffness, stated
+from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 
 def force(k: float, s: tuple[()], x: Any) -> tuple[tuple[()], Any]:
@@ -22,8 +21,6 @@ class Linear(OfComponent):
     class Params:
         stiffness: float | None = elastic_stiffness()
 
+    NAME = "linear"
+    yields = False
     KERNEL = Kernel(lambda p: float(p.stiffness), no_state, force)
-
-    def __init__(self, params: Params, n_dof: int) -> None:
-        self.initial_stiffness = stated("linear", params)
-        super().__init__(params, n_dof)
