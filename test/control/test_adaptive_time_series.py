@@ -314,8 +314,9 @@ def test_what_has_left_the_window_leaves_nothing_behind() -> None:
         window = with_row(fit, without_oldest(fit, window), *row)
     x, y, z, u = rows[-20:].T
     pairs = [(x, x), (x, y), (x, z), (y, y), (y, z), (z, z), (x, u), (y, u), (z, u)]
-    np.testing.assert_allclose(window[2], [p @ q for p, q in pairs], rtol=1e-10)
-    assert window[3] == np.sum(np.abs(x) > 1e-3)
+    sums, large = window[2]
+    np.testing.assert_allclose(sums, [p @ q for p, q in pairs], rtol=1e-10)
+    assert large == np.sum(np.abs(x) > 1e-3)
 
 
 # Parameters

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
-from rths_nodes.control.compensators.per_axis import OnNumbers
+from rths_nodes.control.compensators.per_axis import OnNumbers, bare
 from rths_nodes.core import registry
 from rths_nodes.core.control import Floats
 from rths_nodes.core.frequency_response import Complex, Frequencies, in_series
@@ -61,16 +61,8 @@ class Chain(OnNumbers):
         self._first, self._second = built["first"], built["second"]
         names = {f"{place}.{own}": (stage, own) for place, stage in built.items() for own in stage.state_names}
         self.state_names = tuple(names)
-        self.state_units: Mapping[str, str] = {
-            _bare(name): stage.state_units[_bare(own)]
-            for name, (stage, own) in names.items()
-            if _bare(own) in stage.state_units
-        }
-        self.state_limits: Mapping[str, tuple[float, float]] = {
-            _bare(name): stage.state_limits[_bare(own)]
-            for name, (stage, own) in names.items()
-            if _bare(own) in stage.state_limits
-        }
+        self.state_units: Mapping[str, str] = _of_both(names, lambda stage: stage.state_units)
+        self.state_limits: Mapping[str, tuple[float, float]] = _of_both(names, lambda stage: stage.state_limits)
         self._n_axes = n_axes
         self.reset()
 
@@ -117,6 +109,7 @@ class Chain(OnNumbers):
         return list(chain(self._first.state(), self._second.state()))
 
 
-def _bare(name: str) -> str:
-    """The name of an inner number without its axis."""
-    return name.partition("[")[0]
+def _of_both(names: Mapping[str, tuple[Any, str]], told: Callable[[Any], Mapping[str, Any]]) -> dict[str, Any]:
+    """What the stages have ``told`` of their inner numbers, by the ``names`` that these have in the chain."""
+    pairs = [(bare(name), bare(own), told(stage)) for name, (stage, own) in names.items()]
+    return {name: known[own] for name, own, known in pairs if own in known}

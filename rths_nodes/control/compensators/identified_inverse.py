@@ -26,6 +26,7 @@ from rths_nodes.control.compensators import coupled_inverse, single_inverse
 from rths_nodes.control.compensators.ahead import lead_parameter
 from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
 from rths_nodes.control.compensators.instrument import law_of
+from rths_nodes.control.compensators.per_axis import bare
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
@@ -155,7 +156,7 @@ class IdentifiedInverse(Coupled):
         self._constants, self._rest, self._step = kernel.constants(params, dt), kernel.rest, kernel.step
         names = [_name("c", power, i, j, n) for power, i, j in np.ndindex(count, n, n)]
         self.state_units: Mapping[str, str] = {
-            _bare(name): inverse.UNITS[index // n**2] for index, name in enumerate(names)
+            bare(name): inverse.UNITS[index // n**2] for index, name in enumerate(names)
         }
         if params.learning:
             self.state_units |= {f"sigma_{name}": unit for name, unit in self.state_units.items()}
@@ -246,7 +247,3 @@ def identified_by(params: Any) -> Array:
 def _name(letter: str, power: int, i: int, j: int, n: int) -> str:
     """``c1[0]`` of one axis; ``c1_of_2[0]`` of several: what the motion of the second adds to axis 0."""
     return f"{letter}{power}[{i}]" if n == 1 else f"{letter}{power}_of_{j + 1}[{i}]"
-
-
-def _bare(name: str) -> str:
-    return name.partition("[")[0]

@@ -118,3 +118,8 @@ def _lead_of(params: Any) -> float:
     """Time (s) by which the target is read ahead in front of the kernel, where there is such a parameter."""
     lead: float = getattr(params, "lead", 0.0)
     return lead
+
+
+def bare(name: str) -> str:
+    """The name of an inner number without its axis."""
+    return name.partition("[")[0]

@@ -17,7 +17,7 @@ COLUMNS = 4
 Three = tuple[float, float, float]
 Sums = tuple[float, float, float, float, float, float, float, float, float]
 """xx, xy, xz, yy, yz, zz, xu, yu, zu."""
-NONE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+NONE = ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
 
 
 class Fit(NamedTuple):
@@ -35,33 +35,33 @@ class Fit(NamedTuple):
     """Displacement, m, that one row of the window must have."""
 
 
+Counted = tuple[Sums, int]
+"""Sums of some rows, and the number of those beyond the trigger."""
+
+
 class Window(NamedTuple):
     """The last rows ``(rows, 4)``, a ring, and their sums."""
 
     rows: Array
     oldest: int
-    sums: Sums
-    large: int
-    """Rows beyond the trigger."""
-    left: Sums
+    sums: Counted
+    left: Counted
     """Without the oldest row."""
-    left_large: int
-    fresh: Sums
+    fresh: Counted
     """Since the last whole window."""
-    fresh_large: int
     filled: int
 
 
 def empty(rows: int) -> Window:
     """At rest before."""
-    return Window(np.zeros((rows, COLUMNS)), 0, NONE, 0, NONE, 0, NONE, 0, 0)
+    return Window(np.zeros((rows, COLUMNS)), 0, NONE, NONE, NONE, 0)
 
 
-def raised(s: Sums, sign: float, x: float, y: float, z: float, u: float) -> Sums:
+def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, u: float) -> Counted:
     """``s`` with the products of a row, or without them."""
-    xx, xy, xz, yy, yz, zz, xu, yu, zu = s
+    (xx, xy, xz, yy, yz, zz, xu, yu, zu), large = s
     p, q, r = sign * x, sign * y, sign * z
-    return (
+    sums = (
         xx + p * x,
         xy + p * y,
         xz + p * z,
@@ -72,22 +72,19 @@ def raised(s: Sums, sign: float, x: float, y: float, z: float, u: float) -> Sums
         yu + q * u,
         zu + r * u,
     )
+    return sums, large + sign if abs(x) > trigger else large
 
 
 def without_oldest(k: Fit, s: Window) -> tuple[Any, ...]:
     """Ahead of the next row: the sums without the one whose place it takes."""
-    rows, oldest, sums, large, _, _, fresh, fresh_large, filled = s
-    _, _, _, _, _, trigger = k
-    x, y = float(rows[oldest, 0]), float(rows[oldest, 1])
-    left = raised(sums, -1.0, x, y, float(rows[oldest, 2]), float(rows[oldest, 3]))
-    left_large = large - 1 if abs(x) > trigger else large
-    return rows, oldest, sums, large, left, left_large, fresh, fresh_large, filled
+    rows, oldest, sums, _, fresh, filled = s
+    x, y, z, u = float(rows[oldest, 0]), float(rows[oldest, 1]), float(rows[oldest, 2]), float(rows[oldest, 3])
+    return rows, oldest, sums, raised(sums, -1, k[5], x, y, z, u), fresh, filled
 
 
 def with_row(k: Fit, s: Window, x: float, y: float, z: float, u: float) -> tuple[Any, ...]:
     """The next row, in the place of the oldest."""
-    rows, oldest, _, _, left, left_large, fresh, fresh_large, filled = s
-    _, _, _, _, _, trigger = k
+    rows, oldest, _, left, fresh, filled = s
     rows[oldest, 0] = x
     rows[oldest, 1] = y
     rows[oldest, 2] = z
@@ -96,17 +93,15 @@ def with_row(k: Fit, s: Window, x: float, y: float, z: float, u: float) -> tuple
     filled += 1
     if oldest == len(rows):
         oldest = 0
-    more = 1 if abs(x) > trigger else 0
-    sums, large = raised(left, 1.0, x, y, z, u), left_large + more
-    fresh, fresh_large = raised(fresh, 1.0, x, y, z, u), fresh_large + more
+    sums, fresh = raised(left, 1, k[5], x, y, z, u), raised(fresh, 1, k[5], x, y, z, u)
     if filled == len(rows):
-        sums, large, fresh, fresh_large, filled = fresh, fresh_large, NONE, 0, 0
-    return rows, oldest, sums, large, left, left_large, fresh, fresh_large, filled
+        sums, fresh, filled = fresh, NONE, 0
+    return rows, oldest, sums, left, fresh, filled
 
 
 def fitted(k: Fit, s: Window, coefficients: Three) -> Three:
     """``coefficients`` after one fit, within their limits; as they are where nothing has moved enough."""
-    _, _, sums, large, _, _, _, _, _ = s
+    _, _, (sums, large), _, _, _ = s
     if large == 0:
         return coefficients
     lower, upper, powers, shares, ratio, _ = k

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rths_nodes.core.control import SemiActiveOfKernel
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
-
-
-def constants(params: Any, *others: Any) -> tuple[float]:
-    """The voltage, V."""
-    return (params.voltage,)
 
 
 def step(
@@ -31,4 +24,4 @@ class Passive(SemiActiveOfKernel):
 
         voltage: float = number("voltage at the current driver", "V", 0.0, at_least=0.0)
 
-    KERNEL = Kernel(constants, no_state, step)
+    KERNEL = Kernel(lambda params, *others: (params.voltage,), no_state, step)

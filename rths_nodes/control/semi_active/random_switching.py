@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,11 +14,6 @@ from rths_nodes.core.samples import Array
 
 BLOCK = 4096
 """Decisions drawn at a time."""
-
-
-def constants(params: Any, *others: Any) -> tuple[float]:
-    """The voltage, V."""
-    return (params.voltage,)
 
 
 def step(
@@ -41,7 +35,7 @@ class RandomSwitching(SemiActiveOfKernel):
         interval: float = number("between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0)
         seed: int = integer("seed of the random decisions", default=1, at_least=0)
 
-    KERNEL = Kernel(constants, no_state, step)
+    KERNEL = Kernel(lambda params, *others: (params.voltage,), no_state, step)
 
     def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
         self._seed, self._steps = params.seed, max(1, round(params.interval / dt))

@@ -7,7 +7,7 @@ from typing import Any
 from rths_nodes.core.control import SetupKernel, SetupOfKernel
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import params
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
 
 
 def constants(params: Any, n_dof: int, n_axes: int) -> tuple[()]:
@@ -39,15 +39,6 @@ class Identity(SetupOfKernel):
             return tuple(range(n_axes))
 
     KERNEL = SetupKernel(constants, axes, forces)
-
-    def axes(self, motion: Motion) -> Motion:
-        return motion
-
-    def moved(self, rows: Any) -> Any:
-        return rows
-
-    def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        return axis_forces
 
     def histories(self, displacement: Array) -> Array:
         return displacement
