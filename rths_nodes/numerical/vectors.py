@@ -12,6 +12,7 @@ The steps of integrators and restoring forces are one text for all sizes. It is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import getitem, mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,24 +23,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import Matrix, is_sparse
 
 
-def times(operand: float, x: float) -> float:
-    """The product of one degree of freedom."""
-    return operand * x
-
-
 def applied(operand: Any, x: Array) -> Array:
     """The product of what multiplies by itself, as a large matrix does."""
     return np.asarray(operand.dot(x))
-
-
-def number_at(table: Any, step: int) -> float:
-    """The number of a step."""
-    return float(table[step])
-
-
-def row_at(table: Any, step: int) -> Any:
-    """The row of a step, ``(n,)``."""
-    return table[step]
 
 
 def numbers_at(table: Any, step: int) -> Any:
@@ -57,7 +43,9 @@ class Vectors(NamedTuple):
 
     product: Callable[[Any, Any], Any]
     at: Callable[[Any, int], Any]
+    """The number, or the row ``(n,)``, of a step."""
     pair: Callable[[Any, int], Any]
+    """Those of a step and the next, ``(2 n,)``."""
     operand: Callable[[Matrix], Any]
     vector: Callable[[Array], Any]
     """An array ``(n,)``, not shared."""
@@ -81,9 +69,9 @@ def _only(values: Array) -> float:
     return float(values[0])
 
 
-ONE = Vectors(times, number_at, numbers_at, _number, _only)
-SEVERAL = Vectors(matvec, row_at, rows_at, np.asfortranarray, np.array)
-LARGE = Vectors(applied, row_at, rows_at, sparse.product, np.array)
+ONE = Vectors(mul, getitem, numbers_at, _number, _only)
+SEVERAL = Vectors(matvec, getitem, rows_at, np.asfortranarray, np.array)
+LARGE = Vectors(applied, getitem, rows_at, sparse.product, np.array)
 
 
 def vectors_of(matrix: Matrix) -> Vectors:

@@ -14,7 +14,6 @@ from doubts import doubts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.partition import whole
 from rths_nodes.loop.scenario import files
-from rths_nodes.numerical.integrators import exact, runge_kutta
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.laws import trial_force
@@ -587,12 +586,11 @@ def test_the_growth_that_is_judged_is_that_of_the_steps(
 ) -> None:
     dt, frame = 0.012, tower(share)
     load = np.outer(np.ones(1201), [1e4, 2e4, -1e4])
-    solver = make(
-        "integrator", name, frame, load, dt, **({"measured_force": "extrapolated"} if name == "exact" else {})
-    )
+    data = {"measured_force": "extrapolated"} if name == "exact" else {}
+    solver = make("integrator", name, frame, load, dt, **data)
     history = displacements(solver, 1200, lambda s: frame.experimental_stiffness @ s.displacement)
     off = np.linalg.norm(history - np.linalg.solve(whole(frame)[2], load[0]), axis=1)
-    growth = exact.growth(frame, dt, True) if name == "exact" else runge_kutta.growth(frame, dt)
+    growth = solver.growth(type(solver).Params(**data), frame, dt)
     assert 0.9 < growth < 1.0
     late = slice(600, 1200)  # the slowest mode has remained
     slope = np.polyfit(np.arange(1201)[late], np.log(off[late]), 1)[0]

@@ -31,7 +31,7 @@ from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.state_space import in_floats
 from rths_nodes.numerical.reductions import CraigBampton, reduced
 from rths_nodes.numerical.structures.linear_force import refuse_yielding
-from rths_nodes.numerical.vectors import ONE, row_at, vectors_of
+from rths_nodes.numerical.vectors import ONE, vectors_of
 
 JUDGED = 60
 """Modes of a large structure by which growth is judged."""
@@ -131,11 +131,11 @@ def large(k: Large, state: tuple[Array, Array, Array], measured: Array, external
     mass, damping, stiffness, solver, accelerated, without, of_rates, dt, _ = k
     x, v, a = state
     r = stiffness.dot(x)
-    exact = accelerated.dot(row_at(external, index) - damping.dot(v) - r - measured)
+    exact = accelerated.dot(external[index] - damping.dot(v) - r - measured)
     exact[without] = a[without]
     slope = 2.0 / dt * x + v
     moved = mass.dot(2.0 / dt * (slope + v) + a)
-    now = solver.dot(row_at(external, index + 1) - measured + moved + damping.dot(slope))
+    now = solver.dot(external[index + 1] - measured + moved + damping.dot(slope))
     velocity, acceleration = rates(of_rates, now - x, v, a)
     return (now, velocity, acceleration), (now, velocity, acceleration, exact, r)
 

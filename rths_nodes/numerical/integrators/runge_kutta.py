@@ -7,22 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.core.samples import Array
-from rths_nodes.numerical.integrators.dynamics import Dynamics, State, refuse_large
+from rths_nodes.numerical.integrators.dynamics import State, refuse_large
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.state_space import (
     ByMatrix,
-    constants_by_matrix,
-    kernel_by_matrix,
+    Matrices,
     runge_kutta_transition,
-    spectral_radius,
     state_space,
 )
 from rths_nodes.numerical.structures.laws import Law, law_of
-from rths_nodes.numerical.structures.linear_force import is_linear
 from rths_nodes.numerical.vectors import Vectors, vectors_of
 
 
@@ -41,7 +36,11 @@ class RungeKutta(ByMatrix):
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
         """Refuses (ConfigError) what is kept sparse, and a step at which it grows."""
         refuse_large("runge_kutta", structure, "its step matrices are full, and it is stable for short steps only")
-        refuse_growth("runge_kutta", lambda dt: growth(structure, dt), dt)
+        refuse_growth("runge_kutta", lambda dt: self.growth(params, structure, dt), dt)
+
+    @staticmethod
+    def matrices(params: Params, structure: Structure, dt: float) -> tuple[Matrices, bool]:
+        return runge_kutta_transition(*state_space(structure), dt), True
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
@@ -77,27 +76,3 @@ class RungeKutta(ByMatrix):
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         per_mass = np.linalg.inv(structure.mass) @ structure.damping
         return (vectors.inverse(structure.mass), vectors.operand(per_mass), law.constants, dt), ()
-
-    @classmethod
-    def kernel_of(cls, params: Params, structure: Structure) -> Kernel:
-        """The kernel of four stages; by one matrix for a linear structure."""
-        if is_linear(structure):
-            return kernel_by_matrix(vectors_of(structure.mass), cls.constants_of)
-        return super().kernel_of(params, structure)
-
-    @classmethod
-    def constants_of(cls, params: Params, structure: Structure, external_force: Array, dt: float) -> Any:
-        """Constants of either kernel."""
-        if is_linear(structure):
-            matrices = runge_kutta_transition(*state_space(structure), dt)
-            return constants_by_matrix(structure, matrices, extrapolated=True)
-        return super().constants_of(params, structure, external_force, dt)
-
-    def _at_rest(self, constants: Any) -> Array:
-        found = ByMatrix if is_linear(self.structure) else Dynamics
-        return found._at_rest(self, constants)
-
-
-def growth(structure: Structure, dt: float) -> float:
-    """Growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
-    return spectral_radius(structure, runge_kutta_transition(*state_space(structure), dt), extrapolated=True)

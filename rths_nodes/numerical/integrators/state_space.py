@@ -17,7 +17,8 @@ from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.dynamics import Dynamics, start
-from rths_nodes.numerical.vectors import ONE, Vectors
+from rths_nodes.numerical.structures.linear_force import is_linear
+from rths_nodes.numerical.vectors import ONE, vectors_of
 
 Matrices = tuple[Array, Array, Array]
 
@@ -82,12 +83,6 @@ def in_floats(step: Callable[..., Any]) -> Callable[..., Any]:
     return of_one
 
 
-def kernel_by_matrix(vectors: Vectors, constants: Callable[..., Any]) -> Kernel:
-    """The kernel by one matrix, for floats or arrays."""
-    step = by_matrix(vectors.pair)
-    return Kernel(constants, start, in_floats(step) if vectors is ONE else step)
-
-
 def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: bool) -> Constants:
     """Constants of steps by ``matrices``; the measured force is held over the step, or ``extrapolated``."""
     phi, before, now = matrices
@@ -105,9 +100,37 @@ def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: 
 
 
 class ByMatrix(Dynamics):
-    """Steps of a linear structure that are one matrix, made beforehand."""
+    """An integrator whose steps of a linear structure are one matrix, made beforehand."""
+
+    @staticmethod
+    def matrices(params: Any, structure: Structure, dt: float) -> tuple[Matrices, bool]:
+        """Step matrices, and whether the measured force is extrapolated. Raises TypeError where there are none."""
+        raise TypeError("an integrator by a matrix does not say which")
+
+    @classmethod
+    def growth(cls, params: Any, structure: Structure, dt: float) -> float:
+        """Growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
+        return spectral_radius(structure, *cls.matrices(params, structure, dt))
+
+    @classmethod
+    def kernel_of(cls, params: Any, structure: Structure) -> Kernel:
+        """The kernel by one matrix; that of the method for a structure that yields."""
+        if not is_linear(structure):
+            return super().kernel_of(params, structure)
+        vectors = vectors_of(structure.mass)
+        step = by_matrix(vectors.pair)
+        return Kernel(cls.constants_of, start, in_floats(step) if vectors is ONE else step)
+
+    @classmethod
+    def constants_of(cls, params: Any, structure: Structure, external_force: Array, dt: float) -> Any:
+        """Constants of either kernel."""
+        if not is_linear(structure):
+            return super().constants_of(params, structure, external_force, dt)
+        return constants_by_matrix(structure, *cls.matrices(params, structure, dt))
 
     def _at_rest(self, constants: Any) -> Array:
+        if not is_linear(self.structure):
+            return super()._at_rest(constants)
         load: Array = np.linalg.inv(self.structure.mass) @ self._external[0]
         return load
 
