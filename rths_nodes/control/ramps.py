@@ -31,8 +31,10 @@ FEW = 3
 """Degrees of freedom up to which floats are quicker than arrays."""
 Triple = tuple[float, float, float]
 """Displacement (m), velocity (m/s) and acceleration (m/s^2) of one degree of freedom."""
-Cubic = tuple[float, float, float, float]
-"""Coefficients (m) of a polynomial in shares of a step."""
+Step = tuple[float, int]
+"""Length of a step (s), and its sub-steps."""
+Four = tuple[float, float, float, float]
+"""State of a straight or parabolic ramp; or coefficients (m) of a cubic in shares of a step."""
 
 
 class RampKernel(NamedTuple):
@@ -95,19 +97,17 @@ class OfKernel(Ramp):
         return x, v, a
 
 
-def duration(params: Any, dt: float, substeps: int) -> tuple[float, int]:
-    """Length of a step (s), and its sub-steps."""
+def duration(params: Any, dt: float, substeps: int) -> Step:
+    """The constants of all ramps but one."""
     return dt * substeps, substeps
 
 
-def start_line(k: tuple[float, int], x: float, v: float, a: float) -> tuple[float, float, float, float]:
+def start_line(k: Step, x: float, v: float, a: float) -> Four:
     """Where the line begins and ends (m), their difference (m), its slope (m/s)."""
     return x, x, 0.0, 0.0
 
 
-def follow_line(
-    k: tuple[float, int], s: tuple[float, float, float, float], x: float, v: float, a: float
-) -> tuple[float, float, float, float]:
+def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
     """From the last target to this one."""
     step, _ = k
     _, before, _, _ = s
@@ -115,7 +115,7 @@ def follow_line(
     return before, x, difference, difference / step
 
 
-def on_line(k: tuple[float, int], s: tuple[float, float, float, float], substep: int) -> Triple:
+def on_line(k: Step, s: Four, substep: int) -> Triple:
     """Eq. (2)."""
     _, substeps = k
     before, _, difference, velocity = s
@@ -135,22 +135,20 @@ class LinearRamp(OfKernel):
     KERNEL = RampKernel(duration, start_line, follow_line, on_line, on_line)
 
 
-def start_parabola(k: tuple[float, int], x: float, v: float, a: float) -> tuple[float, float, float, float]:
+def start_parabola(k: Step, x: float, v: float, a: float) -> Four:
     """Where the parabola begins and ends (m), its slope at the begin (m/s), its curvature (m/s^2)."""
     step, _ = k
     return x - step * v + 0.5 * (step * step) * a, x, v, a
 
 
-def follow_parabola(
-    k: tuple[float, int], s: tuple[float, float, float, float], x: float, v: float, a: float
-) -> tuple[float, float, float, float]:
+def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
     """Through the last two targets and this one."""
     step, _ = k
     before, last, _, _ = s
     return last, x, (x - before) / (2.0 * step), (x - 2.0 * last + before) / (step * step)
 
 
-def on_parabola(k: tuple[float, int], s: tuple[float, float, float, float], substep: int) -> Triple:
+def on_parabola(k: Step, s: Four, substep: int) -> Triple:
     """Along the parabola."""
     step, substeps = k
     begin, _, slope, acceleration = s
@@ -186,12 +184,12 @@ class Curve(NamedTuple):
     c5: float
 
 
-def start_curve(k: tuple[float, int], x: float, v: float, a: float) -> Curve:
+def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
     """At the first target, at rest."""
     return Curve(x, v, a, x, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def follow_curve(k: tuple[float, int], s: Curve, x: float, v: float, a: float) -> tuple[float, ...]:
+def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> tuple[float, ...]:
     """Fifth degree, with displacement, velocity and acceleration of both targets at its ends."""
     step, substeps = k
     if substeps == 1:  # nothing lies between
@@ -205,7 +203,7 @@ def follow_curve(k: tuple[float, int], s: Curve, x: float, v: float, a: float) -
     return x, v, a, x0, c1, c2, c3, c4, c5
 
 
-def on_curve(k: tuple[float, int], s: Curve, substep: int) -> Triple:
+def on_curve(k: Step, s: Curve, substep: int) -> Triple:
     """Along the curve; the target itself at its end."""
     step, substeps = k
     x, v, a, c0, c1, c2, c3, c4, c5 = s
@@ -247,8 +245,8 @@ class Predicted(NamedTuple):
     Behind them the last targets (m), the newest first.
     """
 
-    now: Cubic
-    next: Cubic
+    now: Four
+    next: Four
     error: float
     x: float
     before: float
@@ -265,7 +263,7 @@ def predicted_of(params: Any, substeps: int) -> int:
     return int(params.predicted_share * substeps + ROUNDING)
 
 
-def through(order: int, x: float, before: float, earlier: float, first: float) -> Cubic:
+def through(order: int, x: float, before: float, earlier: float, first: float) -> Four:
     """Coefficients of the polynomial through the last ``order`` + 1 targets, by their backward differences."""
     one = x - before
     if order == 1:
@@ -302,7 +300,7 @@ def predicted_at(k: Prediction, s: Predicted, substep: int) -> Triple:
     return along_polynomial(s[1], step, substep / substeps)
 
 
-def along_polynomial(curve: Cubic, step: float, t: float) -> Triple:
+def along_polynomial(curve: Four, step: float, t: float) -> Triple:
     """Motion at the share ``t`` of a step (s)."""
     c0, c1, c2, c3 = curve
     v = (c1 + t * (2.0 * c2 + t * (3.0 * c3))) / step

@@ -4,7 +4,8 @@
 
 with displacement x, velocity v and acceleration a of the target; exact for a motion of third degree. What lies
 behind the measurement of the displacement, such as a force that is measured late, is made up for so; what lies
-before it is the compensator's own, which therefore adds no transport to this lead.
+before it is the compensator's own, which therefore adds no transport to this lead. What compensators that use the
+derivatives want of the ramp in front of them stands here, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number
@@ -63,3 +65,15 @@ def response(lead: float, omega: Frequencies) -> Complex:
     """Target ``lead`` (s) ahead over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``."""
     s = 1j * np.asarray(omega) * lead
     return np.asarray(1.0 + s * (1.0 + 0.5 * s * (1.0 + s / 3.0)), complex)
+
+
+def ramp_seen(test: TestContext) -> str:
+    """Type of the ramp whose motion the compensator gets; empty behind another compensator."""
+    return "" if test.behind else test.ramp
+
+
+def acceleration_cautions(test: TestContext) -> list[str]:
+    """A warning where the ramp is straight: its acceleration is zero, the integrator's is not handed on."""
+    if ramp_seen(test) != "linear":
+        return []
+    return ["the linear ramp has no acceleration, which is used here; take a curved one (ramp.type = quadratic)"]

@@ -23,11 +23,10 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.control.compensators import coupled_inverse, single_inverse
-from rths_nodes.control.compensators.ahead import lead_parameter
+from rths_nodes.control.compensators.ahead import acceleration_cautions, lead_parameter, ramp_seen
 from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
 from rths_nodes.control.compensators.instrument import law_of
 from rths_nodes.control.compensators.per_axis import bare
-from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ConfigError, show

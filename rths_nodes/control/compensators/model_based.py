@@ -21,9 +21,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rths_nodes.control.compensators import lqg
+from rths_nodes.control.compensators.ahead import acceleration_cautions
 from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
-from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
 from rths_nodes.core.arithmetic import first, matvec, numbers
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError

@@ -84,13 +84,13 @@ def law(extension: Callable[..., float]) -> tuple[Callable[..., Any], Callable[.
 
     def begin(
         k: Constants, s: State, place: float, target: float, drift: float, drift_before: float
-    ) -> tuple[float, float, float, float]:
+    ) -> tuple[float, ...]:
         before = (0.0, 0.0, target, drift_before)
         return place - fed_forward(k, before, target, drift), 0.0, target, drift
 
     def step(
         k: Constants, s: State, target: float, measured: float, drift: float
-    ) -> tuple[tuple[float, float, float, float], float]:
+    ) -> tuple[tuple[float, ...], float]:
         compliance, integral, proportional, _, _ = k
         total, correction, _, _ = s
         error = (target - measured) * compliance
