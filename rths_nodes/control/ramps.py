@@ -191,9 +191,7 @@ def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
 
 def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> tuple[float, ...]:
     """Fifth degree, with displacement, velocity and acceleration of both targets at its ends."""
-    step, substeps = k
-    if substeps == 1:  # nothing lies between
-        return x, v, a, x, 0.0, 0.0, 0.0, 0.0, 0.0
+    step, _ = k
     x0, v0, a0, _, _, _, _, _, _ = s
     gone, c1, by_v = x - x0, step * v0, step * v
     c2, by_a = 0.5 * (step * step) * a0, 0.5 * (step * step) * a
@@ -228,6 +226,22 @@ class HermiteRamp(OfKernel):
         pass
 
     KERNEL = RampKernel(duration, start_curve, follow_curve, on_curve, on_curve)
+
+    def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
+        super().__init__(params, dt, substeps, n_dof)
+        self._between = substeps > 1
+
+    def start(self, target: Target) -> None:
+        self._handed_on = rows_of(target)
+        super().start(target)
+
+    def follow(self, target: Target) -> None:
+        self._handed_on = rows_of(target)
+        if self._between:
+            super().follow(target)
+
+    def rows(self, substep: int) -> Rows:
+        return super().rows(substep) if self._between else self._handed_on
 
 
 class Prediction(NamedTuple):

@@ -28,24 +28,12 @@ def applied(operand: Any, x: Array) -> Array:
     return np.asarray(operand.dot(x))
 
 
-def numbers_at(table: Any, step: int) -> Any:
-    """The numbers of a step and the next, ``(2,)``."""
-    return table[step : step + 2]
-
-
-def rows_at(table: Any, step: int) -> Any:
-    """The rows of a step and the next, one after the other: ``(2 n,)``."""
-    return table[step : step + 2].ravel()
-
-
 class Vectors(NamedTuple):
     """The way in which vectors are kept, what multiplies them, and what a matrix becomes that multiplies."""
 
     product: Callable[[Any, Any], Any]
     at: Callable[[Any, int], Any]
     """The number, or the row ``(n,)``, of a step."""
-    pair: Callable[[Any, int], Any]
-    """Those of a step and the next, ``(2 n,)``."""
     operand: Callable[[Matrix], Any]
     vector: Callable[[Array], Any]
     """An array ``(n,)``, not shared."""
@@ -69,9 +57,9 @@ def _only(values: Array) -> float:
     return float(values[0])
 
 
-ONE = Vectors(mul, getitem, numbers_at, _number, _only)
-SEVERAL = Vectors(matvec, getitem, rows_at, np.asfortranarray, np.array)
-LARGE = Vectors(applied, getitem, rows_at, sparse.product, np.array)
+ONE = Vectors(mul, getitem, _number, _only)
+SEVERAL = Vectors(matvec, getitem, np.asfortranarray, np.array)
+LARGE = Vectors(applied, getitem, sparse.product, np.array)
 
 
 def vectors_of(matrix: Matrix) -> Vectors:

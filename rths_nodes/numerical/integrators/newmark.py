@@ -87,9 +87,6 @@ class Constants(NamedTuple):
     matrix: Array
     rates: Rates
     n: int  # degrees of freedom
-    two: int  # 2 n, and so on
-    three: int
-    four: int
     start: tuple[Array]
 
 
@@ -97,17 +94,18 @@ def newmark(at: Callable[[Any, int], Any]) -> Callable[..., Any]:
     """The step of a structure with full matrices; see ``stepped.py`` for what it is given."""
 
     def step(k: Constants, state: tuple[Array], measured: Any, external: Any, index: int) -> tuple[Any, Any]:
-        matrix, of_rates, n, two, three, four, _ = k
-        (known,) = state
-        known[three:four] = at(external, index) - measured
-        known[four:] = at(external, index + 1) - measured
-        found = matvec(matrix, known)
-        x = found[:n]
-        velocity, acceleration = rates(of_rates, x - known[:n], known[n:two], known[two:three])
-        known[:n] = x
-        known[n:two] = velocity
-        known[two:three] = acceleration
-        return state, (x, velocity, acceleration, found[n:two], found[two:])
+        matrix, of_rates, n, _ = k
+        (flat,) = state
+        known = flat.reshape(5, n)
+        known[3] = at(external, index) - measured
+        known[4] = at(external, index + 1) - measured
+        found = matvec(matrix, flat).reshape(3, n)
+        x = found[0]
+        velocity, acceleration = rates(of_rates, x - known[0], known[1], known[2])
+        known[0] = x
+        known[1] = velocity
+        known[2] = acceleration
+        return state, (x, velocity, acceleration, found[1], found[2])
 
     return step
 
@@ -204,12 +202,13 @@ class Newmark(Dynamics):
         restoring = np.hstack([structure.stiffness, *(4 * [nothing])])
         known = np.concatenate([np.zeros(2 * n), inverse @ external_force[0], np.zeros(2 * n)])
         matrix = np.asfortranarray(np.vstack([onward, exact, restoring]))
-        return Constants(matrix, of_rates, n, 2 * n, 3 * n, 4 * n, (known,))
+        return Constants(matrix, of_rates, n, (known,))
 
     def _at_rest(self, constants: Constants | Large) -> Array:
         if isinstance(constants, Large):
             return constants.start[2]
-        return constants.start[0][constants.two : constants.three].copy()
+        n = constants.n
+        return constants.start[0][2 * n : 3 * n].copy()
 
     def recalled(self, memory: Array) -> Any:
         return (np.concatenate([memory, np.zeros(2 * len(self._first))]),)

@@ -49,22 +49,21 @@ class Constants(NamedTuple):
 
     matrix: Array
     n: int  # degrees of freedom
-    two: int  # 2 n, and so on
-    three: int
-    four: int
     start: tuple[Array]
 
 
-def by_matrix(pair: Callable[[Any, int], Any]) -> Callable[..., Any]:
+def by_matrix(at: Callable[[Any, int], Any]) -> Callable[..., Any]:
     """The step of a linear structure by one matrix; see ``stepped.py`` for what it is given."""
 
     def step(k: Constants, s: tuple[Array], measured: Any, external: Any, index: int) -> tuple[Any, Any]:
-        matrix, n, two, three, four, _ = k
+        matrix, n, _ = k
         (known,) = s
+        two, three, four, five = 2 * n, 3 * n, 4 * n, 5 * n
         if index == 0:  # nothing is known of the time before: as if it had always been so
             known[two:three] = measured
         known[three:four] = measured
-        known[four:] = pair(external, index)
+        known[four:five] = at(external, index)
+        known[five:] = at(external, index + 1)
         found = matvec(matrix, known)
         known[:two] = found[:two]
         known[two:three] = measured
@@ -96,7 +95,7 @@ def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: 
     restoring = np.hstack([structure.stiffness, *(5 * [nothing])])
     exact = load - np.hstack([rest, *(4 * [nothing])])
     matrix = np.vstack([moved, next_load - rest @ moved, exact, restoring])
-    return Constants(np.asfortranarray(matrix), n, 2 * n, 3 * n, 4 * n, (np.zeros(6 * n),))
+    return Constants(np.asfortranarray(matrix), n, (np.zeros(6 * n),))
 
 
 class ByMatrix(Dynamics):
@@ -118,7 +117,7 @@ class ByMatrix(Dynamics):
         if not is_linear(structure):
             return super().kernel_of(params, structure)
         vectors = vectors_of(structure.mass)
-        step = by_matrix(vectors.pair)
+        step = by_matrix(vectors.at)
         return Kernel(cls.constants_of, start, in_floats(step) if vectors is ONE else step)
 
     @classmethod
