@@ -1,11 +1,11 @@
-"""Signals: recursive least squares against least squares over all samples."""
+"""Recursive least squares against least squares over all samples."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from rths_nodes.core.signals import Learned, Numbers, known, updated
+from rths_nodes.control.compensators.discrete_model import Numbers, known, updated
 
 RNG = np.random.default_rng(1)
 REGRESSORS = RNG.normal(size=(200, 3))
@@ -19,8 +19,8 @@ def learned(model: Numbers, rho: float = 1.0) -> Numbers:
 
 
 def covariance(model: Numbers) -> np.ndarray:
-    m = Learned(*model)
-    return np.array([[m.xx, m.xy, m.xz], [m.xy, m.yy, m.yz], [m.xz, m.yz, m.zz]])
+    _, _, _, xx, xy, xz, yy, yz, zz = model
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
 def weighted(weights: np.ndarray, initial: np.ndarray, information: float) -> np.ndarray:
