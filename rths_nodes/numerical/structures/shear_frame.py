@@ -40,7 +40,7 @@ def beside(other: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., 
     """``other`` and the ``law`` of the only story, whose drift is the displacement."""
 
     def force(k: Any, s: Any, x: float) -> tuple[Any, float]:
-        of_other, of_law = k
+        _, of_other, of_law = k
         own, memory = s
         own, r = other(of_other, own, x)
         memory, shear = law(of_law, memory, x)
@@ -49,30 +49,20 @@ def beside(other: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., 
     return force
 
 
-def with_lowest(others: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., Any]:
-    """``others`` and the ``law`` of the lowest story of several."""
-
-    def force(k: Any, s: Any, x: Array) -> tuple[Any, Array]:
-        of_others, of_law = k
-        own, memory = s
-        own, r = others(of_others, own, x)
-        memory, shear = law(of_law, memory, float(x[0]))
-        r[0] += shear
-        return (own, memory), r
-
-    return force
-
-
 def with_story(others: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., Any]:
-    """``others`` and the ``law`` of a story above the lowest."""
+    """``others`` and the ``law`` of one story of several."""
 
     def force(k: Any, s: Any, x: Array) -> tuple[Any, Array]:
         story, of_others, of_law = k
         own, memory = s
         own, r = others(of_others, own, x)
-        memory, shear = law(of_law, memory, float(x[story]) - float(x[story - 1]))
+        drift = float(x[story])
+        if story > 0:
+            drift -= float(x[story - 1])
+        memory, shear = law(of_law, memory, drift)
         r[story] += shear
-        r[story - 1] -= shear
+        if story > 0:
+            r[story - 1] -= shear
         return (own, memory), r
 
     return force
@@ -89,12 +79,8 @@ class StoryForces(Lawful):
         whole = LinearRestoringForce(linear).law
         for story, restoring_force in stories.items():
             one = law_of(restoring_force)
-            constants: tuple[Any, ...] = (whole.constants, one.constants)
-            if story:
-                force = with_story(whole.force, one.force)
-                constants = (story, *constants)
-            else:
-                force = (with_lowest if len(linear) > 1 else beside)(whole.force, one.force)
+            force = (with_story if len(linear) > 1 else beside)(whole.force, one.force)
+            constants = (story, whole.constants, one.constants)
             whole = Law(force, constants, (whole.rest, one.rest))
         self._follow(whole)
 
