@@ -10,7 +10,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.parameters import component, number, params
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.ground_motions.formula import Formula
+from rths_nodes.numerical.ground_motions.windows import Formula
 
 
 class Delayed:

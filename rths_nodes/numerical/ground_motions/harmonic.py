@@ -29,8 +29,6 @@ class Harmonic(Finite):
 
     @params
     class Params:
-        """Parameters of a harmonic excitation."""
-
         proportional_to: ClassVar[str] = "amplitude"
         amplitude: float = number("amplitude a; m where it is a prescribed displacement", "m/s^2 or m")
         frequency: float = number("frequency f", "Hz", more_than=0.0)

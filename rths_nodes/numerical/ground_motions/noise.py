@@ -32,8 +32,6 @@ class BandLimitedNoise:
 
     @params
     class Params:
-        """Parameters of the noise."""
-
         proportional_to: ClassVar[str] = "rms"
         rms: float = number(
             "root mean square; m where it is a prescribed displacement", "m/s^2 or m", at_least=0.0

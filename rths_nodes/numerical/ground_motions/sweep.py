@@ -28,8 +28,6 @@ class Sweep(Finite):
 
     @params
     class Params:
-        """Parameters of a sweep."""
-
         proportional_to: ClassVar[str] = "amplitude"
         amplitude: float = number(
             "amplitude a; m where it is a prescribed displacement", "m/s^2 or m", default=0.001

@@ -20,8 +20,6 @@ class Sine:
 
     @params
     class Params:
-        """Parameters of a sine."""
-
         proportional_to: ClassVar[str] = "amplitude"
         amplitude: float = number("amplitude a; m where it is a prescribed displacement", "m/s^2 or m")
         frequency: float = number("frequency f", "Hz", more_than=0.0)
@@ -52,7 +50,7 @@ class NoMotion:
 
     @params
     class Params:
-        """No parameters."""
+        pass
 
     def __init__(self, params: Params, seed: int) -> None:
         pass

@@ -1,4 +1,6 @@
-"""What the finite excitations share: a beginning, an end, and smooth ways from and to rest.
+"""Excitations that have derivatives: their protocol, and what the finite ones share.
+
+These have a beginning, an end, and smooth ways from and to rest.
 
 Functions of time come as triples of values and first and second derivatives, ``(n,)`` each, so that an excitation
 that is used as a displacement has its exact velocity and acceleration.
@@ -7,7 +9,7 @@ that is used as a displacement has its exact velocity and acceleration.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +18,22 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 Triple = tuple[Array, Array, Array]
+
+
+@runtime_checkable
+class Formula(Protocol):
+    """A ground motion with exact derivatives: it can be a prescribed displacement (m), too.
+
+    Of that the derivatives are velocity (m/s) and acceleration (m/s^2).
+    """
+
+    def sample(self, times: Array) -> Array:
+        """Values at ``times`` (s), ``(n,)``."""
+        ...
+
+    def derivatives(self, times: Array) -> tuple[Array, Array]:
+        """First and second derivative of the values at ``times`` (s), ``(n,)`` each."""
+        ...
 
 
 class Finite(ABC):
