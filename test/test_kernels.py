@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.analysis.reference.coupled import measured_names
-from rths_nodes.control.compensators.coupled import CoupledKernel
+from rths_nodes.control.compensators.per_axis import CoupledKernel
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import Kernel, copied, no_state
 from rths_nodes.core.rig import RigKernel

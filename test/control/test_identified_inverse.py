@@ -268,7 +268,7 @@ def test_a_block_of_the_filter_is_so_many_steps(samples: int) -> None:
     """As one matrix, and by what each number adds."""
     low_pass = DerivativeFilter(20.0, DT)
     block = low_pass.matrix(samples)
-    columns = block_of(block)
+    inputs, known = block_of(block)
     values = np.random.default_rng(2).normal(size=(5 * samples + 1, 2))
     one = low_pass.states(values)
     for first in range(1, len(values), samples):
@@ -277,7 +277,7 @@ def test_a_block_of_the_filter_is_so_many_steps(samples: int) -> None:
         np.testing.assert_allclose(state, one[first + samples - 1], atol=1e-12)
         sums = (0.0, 0.0, 0.0, 0.0)
         numbers = [*before[:, 0], values[first - 1, 0], *chunk[:, 0]]
-        for column, number in zip([*columns.known, *columns.inputs], numbers, strict=True):
+        for column, number in zip([*known, *inputs], numbers, strict=True):
             sums = added(sums, column, number)
         np.testing.assert_allclose(sums, one[first + samples - 1, :, 0], atol=1e-12)
 

@@ -120,7 +120,7 @@ def constants(params: Any, dt: float) -> Constants:
     """Raises ConfigError for a window of too few rows, and for a cut-off beyond half the servo rate."""
     every = params.decimation
     low_pass = DerivativeFilter(params.cutoff_frequency, dt)
-    block = block_of(low_pass.matrix(every))
+    inputs, known = block_of(low_pass.matrix(every))
     rows = round(params.window / (every * dt))
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * every * dt
@@ -133,8 +133,8 @@ def constants(params: Any, dt: float) -> Constants:
     powers = [low_pass.frequency**index for index in range(COEFFICIENTS)]
     rate = params.rate or [each / TRAVEL_TIME for each in ranges]
     return Constants(
-        inputs=block.inputs,
-        known=block.known,
+        inputs=inputs,
+        known=known,
         last=every - 1,
         settling=round(1.0 / (params.cutoff_frequency * dt)),
         initial=three(initial),

@@ -9,7 +9,7 @@ it and of what the states and the last input before the block do, which are know
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,15 +26,6 @@ Four = tuple[float, float, float, float]
 """y, y'/w, y''/w^2, y'''/w^3."""
 Five = tuple[float, float, float, float, float]
 """The same and the last input."""
-
-
-class Block(NamedTuple):
-    """What adds to the states at the end of a block of samples."""
-
-    inputs: Any
-    """Each input, in the order of the samples: four numbers each."""
-    known: Any
-    """Each number that is known before."""
 
 
 class DerivativeFilter:
@@ -92,10 +83,13 @@ class DerivativeFilter:
         return found[1:]
 
 
-def block_of(matrix: Array) -> Block:
-    """The ``matrix`` of a block by its columns."""
+def block_of(matrix: Array) -> tuple[Any, Any]:
+    """The ``matrix`` of a block by its columns: four numbers for each input, and for each that is known before.
+
+    They add to the states at the end of the block; inputs are in the order of the samples.
+    """
     known, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
-    return Block(in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(known))
+    return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(known)
 
 
 def in_numbers(rows: Array) -> tuple[tuple[float, ...], ...]:

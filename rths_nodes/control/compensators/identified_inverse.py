@@ -24,9 +24,8 @@ import numpy as np
 
 from rths_nodes.control.compensators import coupled_inverse, single_inverse
 from rths_nodes.control.compensators.ahead import acceleration_cautions, lead_parameter, ramp_seen
-from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
 from rths_nodes.control.compensators.instrument import law_of
-from rths_nodes.control.compensators.per_axis import bare
+from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel, bare
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ConfigError, show
@@ -150,9 +149,7 @@ class IdentifiedInverse(Coupled):
         count, n, _ = self._identified.shape
         if n != n_axes:
             raise ConfigError(f"{params.model or 'compensator.inverse'}: {n} axes; the test has {n_axes}")
-        self._p, self._n_axes = params, n_axes
-        kernel = self.kernel_of(params)
-        self._constants, self._rest, self._step = kernel.constants(params, dt), kernel.rest, kernel.step
+        self._p = params
         names = [_name("c", power, i, j, n) for power, i, j in np.ndindex(count, n, n)]
         self.state_units: Mapping[str, str] = {
             bare(name): inverse.UNITS[index // n**2] for index, name in enumerate(names)
@@ -161,7 +158,7 @@ class IdentifiedInverse(Coupled):
             self.state_units |= {f"sigma_{name}": unit for name, unit in self.state_units.items()}
             names += [f"sigma_{name}" for name in names] + [f"prior_distance[{axis}]" for axis in range(n)]
         self.state_names = tuple(names)
-        self.reset()
+        self._hold(params, dt, n_axes)
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:

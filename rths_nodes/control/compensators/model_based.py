@@ -22,8 +22,8 @@ import numpy as np
 
 from rths_nodes.control.compensators import lqg
 from rths_nodes.control.compensators.ahead import acceleration_cautions
-from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
+from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
 from rths_nodes.core.arithmetic import first, matvec, numbers
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
@@ -165,7 +165,6 @@ class ModelBased(Coupled):
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         """Raises ConfigError for a model of another number of axes, and for a loop that is not stable."""
-        self._n_axes = n_axes
         model = model_of(params)
         if model.n_axes != n_axes:
             raise ConfigError(
@@ -176,10 +175,8 @@ class ModelBased(Coupled):
         """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration and jerk."""
         self.lead = lead_of(params, model)
         """Time by which the target is read ahead, s."""
-        kernel = self.kernel_of(params)
-        self._constants, self._rest, self._step = kernel.constants(params, dt), kernel.rest, kernel.step
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
-        self.reset()
+        self._hold(params, dt, n_axes)
 
     @classmethod
     def kernel_of(cls, params: Params) -> CoupledKernel:

@@ -1,10 +1,11 @@
-"""Compensators that treat each axis by itself: one kernel, with a state for each axis.
+"""Compensators made of a kernel: most treat each axis by itself, with a state for each.
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
 from the target x (m), v (m/s), a (m/s^2) of the coming sample, and displacement m (m) and force f (N) measured at
 the last one; ``rests`` and ``preparing`` as of a :class:`Motion`. One whose delay an adaptive law may change has
 the step ``led(constants, state, delay, x, v, a) -> state, command``, from which :func:`fixed` makes the other one.
+A :class:`CoupledKernel` has a tuple of numbers, one for each axis, in the place of each number.
 """
 
 from __future__ import annotations
@@ -112,6 +113,35 @@ class PerAxis(OnNumbers):
     def state(self) -> list[float]:
         own = [state[1] for state in self.states] if self._leads else self.states
         return [number for state in own for number in self.numbers(state)]
+
+
+class CoupledKernel(NamedTuple):
+    """Arithmetic of a compensator of all axes, with the parts of a :class:`rths_nodes.core.kernels.Kernel`."""
+
+    constants: Callable[..., Any]
+    rest: Callable[[Any], Any]
+    step: Callable[..., Any]
+
+
+class Coupled(OnNumbers):
+    """A compensator that calls a coupled kernel with its state, which is ``current``."""
+
+    def _hold(self, params: Any, dt: float, n_axes: int) -> None:
+        """The kernel with these parameters, at rest."""
+        self._n_axes = n_axes
+        constants, self._rest, self._step = self.kernel_of(params)
+        self._constants = constants(params, dt)
+        self.reset()
+
+    def reset(self) -> None:
+        self.current = self._rest(self._constants)
+
+    def commands(
+        self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
+    ) -> list[float]:
+        given = map(tuple, (x, v, a, measured, force))
+        self.current, commands = self._step(self._constants, self.current, *given, rests, preparing)
+        return list(commands)
 
 
 def _lead_of(params: Any) -> float:

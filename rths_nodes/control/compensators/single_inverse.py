@@ -239,8 +239,8 @@ def constants_of(lead: float, slope: Array, identified: Array, law: Any) -> Cons
     """Of coefficients ``(order + 1, 1, 1)``."""
     learning: Any = ()
     if law:
-        block = block_of(law.block)
-        learning = Learning(block.inputs, block.known, len(block.inputs) - 1, correction_of(law))
+        inputs, known = block_of(law.block)
+        learning = Learning(inputs, known, len(inputs) - 1, correction_of(law))
     return Constants(lead, tuple(slope.tolist()), (), four(identified[:, 0, 0]), learning)
 
 

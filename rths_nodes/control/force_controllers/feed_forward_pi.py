@@ -110,8 +110,6 @@ class FeedForwardPi(ForceController):
 
     @params
     class Params:
-        """Parameters of a force controller."""
-
         stiffness: float = number(
             "stiffness that the axis works against: specimen and load frame in series", "N/m", more_than=0.0
         )

@@ -20,8 +20,6 @@ class Passive(SemiActiveOfKernel):
 
     @params
     class Params:
-        """Parameters of a damper without control."""
-
         voltage: float = number("voltage at the current driver", "V", 0.0, at_least=0.0)
 
     KERNEL = Kernel(lambda params, *others: (params.voltage,), no_state, step)

@@ -29,8 +29,6 @@ class RandomSwitching(SemiActiveOfKernel):
 
     @params
     class Params:
-        """Parameters of the switching."""
-
         voltage: float = number("put on in half of the intervals", "V", 2.25, more_than=0.0)
         interval: float = number("between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0)
         seed: int = integer("seed of the random decisions", default=1, at_least=0)

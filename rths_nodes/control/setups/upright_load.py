@@ -52,8 +52,6 @@ class UprightLoad(SetupOfKernel):
 
     @params
     class Params:
-        """Parameters of the correction."""
-
         actuator_length: float = number(
             "length of the load actuator, pin to pin", "m", more_than=0.0, at_most=100.0
         )
