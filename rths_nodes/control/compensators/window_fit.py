@@ -108,21 +108,17 @@ def fitted(k: Fit, s: Window, coefficients: Three) -> Three:
     x, y, z, yy, yz, zz, xu, yu, zu = sums
     (s0, s1, s2), (p0, p1, p2), (c0, c1, c2) = shares, powers, coefficients
     a, b, c = c0 * p0, c1 * p1, c2 * p2
-    xx, xy, xz, yy, yz, zz, xr, yr, zr = (
-        s0 * s0 * x,
-        s0 * s1 * y,
-        s0 * s2 * z,
-        s1 * s1 * yy,
-        s1 * s2 * yz,
-        s2 * s2 * zz,
+    right = (
         s0 * (xu - x * a - y * b - z * c),
         s1 * (yu - y * a - yy * b - yz * c),
         s2 * (zu - z * a - yz * b - zz * c),
     )
+    xx, xy, xz = s0 * s0 * x, s0 * s1 * y, s0 * s2 * z
+    yy, yz, zz = s1 * s1 * yy, s1 * s2 * yz, s2 * s2 * zz
     weight = ratio * (xx + yy + zz)
     if weight == 0.0:
         weight = 1.0
-    first, second, third = solved((xx + weight, xy, xz, yy + weight, yz, zz + weight), (xr, yr, zr))
+    first, second, third = solved((xx + weight, xy, xz, yy + weight, yz, zz + weight), right)
     return (
         limited(c0 + first * s0 / p0, lower[0], upper[0]),
         limited(c1 + second * s1 / p1, lower[1], upper[1]),

@@ -11,8 +11,8 @@ from __future__ import annotations
 TABLE: dict[str, str] = {
     "record": ".record:Record",
     "sine": ".waves:Sine",
-    "harmonic": ".harmonic:Harmonic",
-    "sweep": ".sweep:Sweep",
+    "harmonic": ".waves:Harmonic",
+    "sweep": ".waves:Sweep",
     "band_limited_noise": ".noise:BandLimitedNoise",
     "delayed": ".delayed:Delayed",
     "none": ".waves:NoMotion",

@@ -1,4 +1,4 @@
-"""Ground motions that are formulas: a sine and rest."""
+"""Ground motions that are formulas: sines and rest."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import ClassVar
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.parameters import number, params
+from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.ground_motions.windows import excitation_cautions
+from rths_nodes.numerical.ground_motions.windows import (
+    Finite,
+    Triple,
+    check_taper,
+    excitation_cautions,
+    product,
+    wave,
+    window,
+)
 
 
 class Sine:
@@ -43,6 +51,75 @@ class Sine:
         first: Array = self._amplitude * self._omega * np.cos(angle)
         second: Array = -self._amplitude * self._omega**2 * np.sin(angle)
         return first, second
+
+
+class Harmonic(Finite):
+    """a sin(2 pi f t) for a number of periods, then rest: the excitations of Horiuchi et al. (1996).
+
+    Without ``ramp_periods`` it starts and ends at full velocity: right for a ground acceleration, too much for an
+    actuator. ``sine`` goes on for ever.
+    """
+
+    @params
+    class Params:
+        proportional_to: ClassVar[str] = "amplitude"
+        amplitude: float = number("amplitude a; m where it is a prescribed displacement", "m/s^2 or m")
+        frequency: float = number("frequency f", "Hz", more_than=0.0)
+        periods: int = integer("length in periods", default=10, at_least=1)
+        ramp_periods: int = integer(
+            "periods of a smooth rise at the beginning and fall at the end", default=0, at_least=0
+        )
+
+        def validate(self, path: str) -> None:
+            """Refuses rises that do not fit."""
+            check_taper(self.ramp_periods, self.periods, f"{path}.ramp_periods", "periods")
+
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of an excitation that is cut off or too fast for the steps."""
+            return excitation_cautions("frequency", self.frequency, self.periods / self.frequency, test)
+
+    def _triple(self, times: Array) -> Triple:
+        p, t = self._p, np.asarray(times, dtype=float)
+        omega = 2.0 * np.pi * p.frequency
+        angle = (omega * t, np.full(t.shape, omega), np.zeros(t.shape))
+        shape = window(t, p.periods / p.frequency, p.ramp_periods / p.frequency)
+        value, first, second = product(shape, wave(angle))
+        return p.amplitude * value, p.amplitude * first, p.amplitude * second
+
+
+class Sweep(Finite):
+    """a sin(2 pi (f_0 t + (f_1 - f_0) t^2 / (2 T))) until T, then rest: the loading test of TADC's verification.
+
+    The defaults are those of the TADC verification, sin(2 pi (0.1 t + 9.9 t^2 / 100)) mm.
+    """
+
+    @params
+    class Params:
+        proportional_to: ClassVar[str] = "amplitude"
+        amplitude: float = number(
+            "amplitude a; m where it is a prescribed displacement", "m/s^2 or m", default=0.001
+        )
+        start_frequency: float = number("frequency f_0 at the beginning", "Hz", default=0.1, at_least=0.0)
+        end_frequency: float = number("frequency f_1 at the end", "Hz", default=10.0, at_least=0.0)
+        duration: float = number("duration T", "s", default=50.0, more_than=0.0)
+        taper: float = number("time of a smooth rise at the beginning and fall at the end", "s", 0.0, at_least=0.0)
+
+        def validate(self, path: str) -> None:
+            """Refuses tapers that do not fit."""
+            check_taper(self.taper, self.duration, f"{path}.taper")
+
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of a sweep that is cut off or too fast for the steps."""
+            name = "end_frequency" if self.end_frequency >= self.start_frequency else "start_frequency"
+            return excitation_cautions(name, getattr(self, name), self.duration, test)
+
+    def _triple(self, times: Array) -> Triple:
+        p, t = self._p, np.asarray(times, dtype=float)
+        start = 2.0 * np.pi * p.start_frequency
+        growth = 2.0 * np.pi * (p.end_frequency - p.start_frequency) / p.duration
+        angle = ((start + 0.5 * growth * t) * t, start + growth * t, np.full(t.shape, growth))
+        value, first, second = product(window(t, p.duration, p.taper), wave(angle))
+        return p.amplitude * value, p.amplitude * first, p.amplitude * second
 
 
 class NoMotion:

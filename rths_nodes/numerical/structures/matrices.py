@@ -1,6 +1,6 @@
-"""A structure given by its matrices: in the scenario, or in files.
+"""A structure given by its matrices.
 
-These are CSV, Matrix Market, npz (scipy's, or one with an array).
+They stand in the scenario, or in files: CSV, Matrix Market, npz (scipy's, or one with an array).
 """
 
 from __future__ import annotations
