@@ -54,8 +54,9 @@ class Rig:
     force: Array
     auxiliary: Array = EMPTY
 
-    def __init__(self, params: Any, dt: float, n_axes: int) -> None:
-        self._kernel = self.kernel_of(params, n_axes)
+    def __init__(self, params: Any, dt: float, n_axes: int, kernel: RigKernel | None = None) -> None:
+        """With a ``kernel`` that is made already."""
+        self._kernel = self.kernel_of(params, n_axes) if kernel is None else kernel
         self.constants = self._kernel.constants(params, dt)
         self.reset()
 

@@ -87,18 +87,21 @@ class CoupledServoHydraulic(Rig):
         self.auxiliary_names = channels.accelerations(n)
         if params.damper:
             self.auxiliary_names += (channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
-        super().__init__(params, dt, n_axes)
+        super().__init__(params, dt, n_axes, _kernel(damper))
 
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
         """The actuators with the damper in the specimen."""
-        damper = _damper(params)
-        return RigKernel(
-            lambda given, dt: _constants(given, damper, dt),
-            rest_of(damper),
-            coupled(step_of(damper), damper.voltage is not None),
-            shown_at_rest,
-        )
+        return _kernel(_damper(params))
+
+
+def _kernel(damper: Specimen) -> RigKernel:
+    return RigKernel(
+        lambda given, dt: _constants(given, damper, dt),
+        rest_of(damper),
+        coupled(step_of(damper), damper.voltage is not None),
+        shown_at_rest,
+    )
 
 
 def coupled(onward: Callable[..., Any], driven: bool) -> Callable[..., Any]:
