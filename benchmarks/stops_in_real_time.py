@@ -39,6 +39,8 @@ TRIES = 3
 EARLIEST_S, LATEST_S = 0.5, 2.5
 """A cause comes so long after the first sample."""
 MORE_S = 2.0
+MATCHED_S = 0.2
+"""The rig has found the publisher, too, so long after the publisher the rig."""
 TRANSPORT = 2
 FAULTS = {
     "limit": "sensor_spike@{0}:{1},force,{2}",
@@ -58,9 +60,37 @@ REASONS = {
 LONGEST_S = 300.0
 
 
+class Asker:
+    """Asks every rig of the namespace to trip, by the topic that everybody hears; ``publisher`` publishes there.
+
+    The middleware may take 3 s until the publisher has found a rig, and loses what is published before; a rig
+    that is not simulated waits for that before it moves. So do the runs here, whose rig is simulated.
+    """
+
+    def __init__(self, publisher: Any, message: Any) -> None:
+        self._publisher, self._message = publisher, message
+        self._found: float | None = None
+        self.lost = False
+
+    def begin(self) -> None:
+        """A new rig: it is to be found again."""
+        self._found, self.lost = None, False
+
+    def ready(self) -> bool:
+        """True once the rig has been found for MATCHED_S; to be asked again and again."""
+        now = time.monotonic()
+        if self._found is None and self._publisher.get_subscription_count():
+            self._found = now
+        return self._found is not None and now - self._found >= MATCHED_S
+
+    def __call__(self) -> None:
+        self.lost = self.lost or not self.ready()
+        self._publisher.publish(self._message)
+
+
 @contextmanager
-def emergency_stop() -> Iterator[Callable[[], None]]:
-    """Yields what asks every rig of the namespace to trip, by the topic that everybody hears."""
+def emergency_stop() -> Iterator[Asker]:
+    """Somebody who asks rigs to trip."""
     from rclpy.node import Node
     from std_msgs.msg import Empty
 
@@ -68,8 +98,7 @@ def emergency_stop() -> Iterator[Callable[[], None]]:
 
     with ros_context() as context:
         node = Node("somebody", context=context)
-        publisher = node.create_publisher(Empty, "/rths/emergency_stop", 1)
-        yield lambda: publisher.publish(Empty())
+        yield Asker(node.create_publisher(Empty, "/rths/emergency_stop", 1), Empty())
         node.destroy_node()
 
 
@@ -109,13 +138,14 @@ def nodes(host: str, scenario: Scenario, causes: list[str], runs: int, seed: int
 
 
 def _nodes_once(
-    host: str, scenario: Scenario, cause: str, sample: int, axis: str, stop: Callable[[], None]
+    host: str, scenario: Scenario, cause: str, sample: int, axis: str, stop: Asker
 ) -> Found | str | None:
     words = FAULTS.get(cause, "").format(sample * scenario.dt, axis, 3.0 * scenario.limits[axis].force)
     asked: list[int] = []
+    stop.begin()
 
     def progress(now: int, _: int) -> None:
-        if cause == "stop" and now >= sample and not asked:
+        if cause == "stop" and stop.ready() and now >= sample and not asked:
             asked.append(time.time_ns())
             stop()
             asked.append(time.time_ns())
@@ -126,8 +156,8 @@ def _nodes_once(
         done = hosts.run(
             scenario, [f"duration={LATEST_S + MORE_S}"], faults=[words] if words else [], keep=False, **given
         )
-        if cause == "stop" and asked:
-            if asked[1] - asked[0] > LOOK_EVERY_NS:
+        if cause == "stop":
+            if not asked or asked[1] - asked[0] > LOOK_EVERY_NS:
                 return None  # whoever asks was late himself
             topics = bag.read(record).messages()
             stamps = [stamp for topic, _, stamp in topics if topic.endswith("/rths/measurement")]
@@ -192,9 +222,7 @@ def udp(scenario: Scenario, causes: list[str], runs: int, seed: int) -> Iterator
             yield row
 
 
-def _udp_once(
-    scenario: Scenario, cause: str, sample: int, axis: str, stop: Callable[[], None]
-) -> Found | str | None:
+def _udp_once(scenario: Scenario, cause: str, sample: int, axis: str, stop: Asker) -> Found | str | None:
     plans = {
         "cable": [Misbehaviour("lose", sample, 1_000_000), Misbehaviour("mute", sample, 1_000_000)],
         "pressure": [Misbehaviour("hydraulics", sample, 0)],
@@ -210,14 +238,22 @@ def _udp_once(
     with tempfile.TemporaryDirectory(prefix="rths_stops_") as folder:
         record = Path(folder) / "run"
         computer.append(_computer(scenario, far.address[1], cause, sample, axis, record))
+        end = time.monotonic() + LONGEST_S
+        stop.begin()
+
+        def ended() -> bool:
+            stop.ready()
+            return time.monotonic() > end or (not far.path and computer[0].poll() is not None)
+
         try:
-            end = time.monotonic() + LONGEST_S
-            far.serve(lambda: time.monotonic() > end or (not far.path and computer[0].poll() is not None))
+            far.serve(ended)
         finally:
             far.close()
             with suppress(ProcessLookupError):
                 computer[0].send_signal(signal.SIGKILL if cause in ("kill", "silence") else signal.SIGCONT)
             said = _last_words(computer[0])
+        if stop.lost:
+            return None
         return _of_rig(far, scenario, cause, sample, record, said)
 
 

@@ -66,6 +66,11 @@ class StartGate:
         """From now on the peers are waited for."""
         self._active_since = self._clock.monotonic_ns()
 
+    @property
+    def open_s(self) -> float:
+        """How long the peers, and requests to stop, have been listened to, s."""
+        return (self._clock.monotonic_ns() - self._active_since) / SECOND
+
     def hear(self, statuses: Iterable[Mapping[str, Any]]) -> None:
         """Take in NodeStatus messages; of each node the last one counts."""
         for status in statuses:
@@ -92,7 +97,7 @@ class StartGate:
                 )
 
     def _check_timeout(self, missing: Sequence[str]) -> None:
-        if self._clock.monotonic_ns() - self._active_since <= self._timeout * SECOND:
+        if self.open_s <= self._timeout:
             return
         own = f"{self._role} (waits for {self._topics.missing()})"
         names = ", ".join(map(self._with_problem, missing)) or own
@@ -115,9 +120,13 @@ class StartGate:
                     raise StartRefused(f"{differ}; use overrides, for all nodes", ExitCode.REFUSED)
 
 
-FAREWELL_S = 4.0
-"""How long the node waits, where no test has begun, for its peers to leave. They may only just have found it,
-and do not listen to a node whose name they do not know yet: the middleware repeats it every 3 s."""
+FOUND_S = 4.0
+"""After so long nodes that are here have found each other: the middleware repeats names every 3 s.
+
+A rig that is not simulated waits for it before its first sample: an emergency stop of a publisher that has not
+found the node is lost. And where no test has begun, the node waits as long for its peers to leave: they do not
+listen to a node whose name they do not know yet.
+"""
 
 
 class StartOfTest:
@@ -154,21 +163,25 @@ class StartOfTest:
             request = request or StopRequest("interrupted")
             machine.to(State.HELD if interrupted else request.end, f"{request.reason} before the test began")
             announcer.announce()
-            self.farewell = FAREWELL_S
+            self.farewell = FOUND_S
             return False
         self.gate.hear(self._topics.heard("node_status"))
         try:
-            if not (self.gate.may_begin() and self._clocks.done_before()):
+            if not (self.gate.may_begin() and self._can_be_stopped() and self._clocks.done_before()):
                 return False
             self._check_ways()
         except StartRefused as refused:
-            self.farewell = FAREWELL_S
+            self.farewell = FOUND_S
             self.refuse(str(refused), refused.exit_code)
             return False
         self._topics.close_guards()
         machine.to(State.ARMED)
         announcer.announce()
         return True
+
+    def _can_be_stopped(self) -> bool:
+        """True once whoever may ask the rig to stop has found it; a simulated one hurts nobody."""
+        return self._rig.port.simulated or self.gate.open_s >= FOUND_S
 
     def _check_ways(self) -> None:
         """Raises StartRefused where another machine does not answer, or is too far away for the loop."""
