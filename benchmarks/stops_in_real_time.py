@@ -52,7 +52,7 @@ FAULTS = {
 REASONS = {
     "stop": "emergency stop",
     "limit": "limits.force",
-    "silence": "heartbeat.monitor",
+    "silence": "monitor",  # heartbeat.monitor, or that its process has died, which its runner may see first
     "kill": "",
     "pressure": "hydraulics",
     "interlock": "interlock",
