@@ -19,12 +19,11 @@ import sys
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from time import thread_time_ns
 from typing import Any, NamedTuple
 
 import numpy as np
+from processor_time import least
 
-from rths_nodes.app.doctor import floor
 from rths_nodes.app.studies.compiling import compiled
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import dot
@@ -230,21 +229,9 @@ def of_phillips(seconds: float) -> Bench:
     return Bench("phillips_spencer_2012, d", p.samples, make, p.wanted)
 
 
-def least(bench: Bench, runs: int) -> tuple[Array, float, float]:
-    """Displacements, the least time of a sample (s), and that in plain steps."""
-    found, steps, fastest = np.zeros(0), np.inf, np.inf
-    for _ in range(runs):
-        before, run = floor.python_step(), bench.make()
-        begun = thread_time_ns()
-        found = run()
-        spent = 1e-9 * (thread_time_ns() - begun) / bench.samples
-        fastest, steps = min(fastest, spent), min(steps, spent / min(before, floor.python_step()))
-    return found, fastest, steps
-
-
 def told(words: str, bench: Bench, runs: int) -> bool:
     """Print a line; whether it gives what the embedded loop does."""
-    found, seconds, steps = least(bench, runs)
+    (found, *_), seconds, steps = least(bench.make, bench.samples, runs)
     equal = np.array_equal(found, bench.wanted)
     bits = "the same bits" if equal else f"{np.abs(found - bench.wanted).max():.3g} m off"
     print(f"{bench.name + ', ' + words:38} {1e6 * seconds:8.3f} us a sample, {steps:8.2f} plain steps, {bits}")
@@ -260,7 +247,7 @@ def main() -> int:
     seconds, runs = options.seconds, options.runs
     same = told("plain", of_chen(seconds), runs)
     fast = of_chen(seconds, compiled)
-    least(fast, 1)  # compiles
+    least(fast.make, fast.samples, 1)  # compiles
     same = told("compiled", fast, 4 * runs) and same
     same = told("plain", of_benchmark(min(seconds, 8.0)), runs) and same
     same = told("plain", of_phillips(min(seconds, 5.0)), runs) and same

@@ -1,4 +1,4 @@
-"""How fast the hosts are, beside what the machine can do at best: python benchmarks/speed.py
+"""Speed of the hosts, beside what the machine can do at best: python benchmarks/speed.py
 
 Lockstep speed of `chen_ricles_2010` in samples per second (and times real time), as the median of a few runs,
 and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a socket.
@@ -15,10 +15,11 @@ import argparse
 import json
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
-from time import thread_time_ns
+
+from processor_time import least
 
 from rths_nodes.app import hosts
 from rths_nodes.app.doctor import floor
@@ -49,15 +50,9 @@ LOOPS = {
 def steps_a_sample(name: str, case: str, duration: float, runs: int) -> tuple[float, float, float]:
     """Mean time of a sample (s), in steps of a plain Python loop, and the 99th percentile over the median."""
     scenario = files.load(name, [f"duration={duration}"], case)
-    found = []
-    for _ in range(runs):
-        before, loop = floor.python_step(), Loop(Assembly(scenario))
-        begun = thread_time_ns()
-        timing = loop.run().timing["loop"]
-        mean = 1e-9 * (thread_time_ns() - begun) / scenario.samples
-        found.append((mean, mean / min(before, floor.python_step()), timing["p99_s"] / timing["median_s"]))
-    mean, steps, ratio = (min(each) for each in zip(*found, strict=True))
-    return mean, steps, ratio
+    outcomes, mean, steps = least(lambda: Loop(Assembly(scenario)).run, scenario.samples, runs)
+    loops = [outcome.timing["loop"] for outcome in outcomes]
+    return mean, steps, min(loop["p99_s"] / loop["median_s"] for loop in loops)
 
 
 class Heard:
@@ -84,19 +79,22 @@ class Heard:
 def steps_of_stage(name: str, case: str, duration: float, runs: int) -> float:
     """Steps of a plain Python loop that the command stage costs a sample, with the messages of a run."""
     scenario = files.load(name, [f"duration={duration}"], case)
-    heard, found = Heard(), []
+    heard = Heard()
     Loop(Assembly(scenario)).run([heard])
-    for _ in range(runs):
-        before, stage = floor.python_step(), CommandStage.of(Assembly(scenario))
-        begun = thread_time_ns()
-        for each in heard.messages:
-            if isinstance(each, Target):
-                stage.target(each)
-            else:
-                stage.next(each)
-        mean = 1e-9 * (thread_time_ns() - begun) / scenario.samples
-        found.append(mean / min(before, floor.python_step()))
-    return min(found)
+
+    def make() -> Callable[[], None]:
+        stage = CommandStage.of(Assembly(scenario))
+
+        def run() -> None:
+            for each in heard.messages:
+                if isinstance(each, Target):
+                    stage.target(each)
+                else:
+                    stage.next(each)
+
+        return run
+
+    return least(make, scenario.samples, runs)[2]
 
 
 def measure(overrides: list[str], options: dict[str, object]) -> float:
