@@ -8,18 +8,15 @@ import numpy as np
 
 from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER
 from rths_nodes.control.compensators.instrument import OF_DIFFERENCES, Constants, Law, State, inverse, kept
-from rths_nodes.core.arithmetic import along, dot, first, matvec, numbers, replaced, sqrt, times
+from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbers, replaced, sqrt, times
 from rths_nodes.core.samples import Array
 
 TAIL = 3
 """Measurements before a block that its third differences need."""
 
-Numbers = tuple[float, ...]
-"""One for each axis."""
-
 
 class Watched(NamedTuple):
-    """What is worked in place; ``signals`` are commands, measured displacements and targets, 3 n numbers."""
+    """Arrays worked in place; ``signals`` are commands, measured displacements and targets, 3 n numbers."""
 
     place: int
     """Of the last sample in its block; -1 behind the last one."""

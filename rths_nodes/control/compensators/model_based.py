@@ -24,7 +24,7 @@ from rths_nodes.control.compensators import lqg
 from rths_nodes.control.compensators.ahead import acceleration_cautions
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
-from rths_nodes.core.arithmetic import first, matvec, numbers
+from rths_nodes.core.arithmetic import Numbers, first, matvec, numbers
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -34,9 +34,6 @@ from rths_nodes.core.models.file import LoadingModel, load
 from rths_nodes.core.models.inverse import DERIVATIVES
 from rths_nodes.core.parameters import flag, number, params, path, section
 from rths_nodes.core.samples import Array
-
-Numbers = tuple[float, ...]
-"""One for each axis."""
 
 
 @params
@@ -59,7 +56,7 @@ class Constants(NamedTuple):
     matrix: Array
     """Command per displacement to jerk of all axes, read ahead ``(n_axes, 4 n_axes)``."""
     feedback: Array
-    """Of the feedback (``lqg.py``); nothing without one."""
+    """Matrix of the feedback (``lqg.py``); nothing without one."""
 
 
 class State(NamedTuple):

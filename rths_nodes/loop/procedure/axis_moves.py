@@ -25,6 +25,11 @@ LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
 """No smaller change counts: share of the way, of the range of the load cell."""
 
 
+def section_of(rig: RigAxis | None, section: str) -> str:
+    """The place of a ``section`` of an axis, in words: in its rig file, or in one that is missing."""
+    return f"axes.{rig.name}.{section} of the rig file" if rig else "a rig file (--rig)"
+
+
 @dataclass
 class AxisMove:
     """The move of the axis at ``index`` in ``direction`` (1, -1): how it rested at each stage, first at its start.

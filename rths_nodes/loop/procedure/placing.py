@@ -15,6 +15,7 @@ import numpy as np
 from rths_nodes.core.errors import Problems, unknown
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.handling import Unloading
+from rths_nodes.loop.procedure.axis_moves import section_of
 from rths_nodes.loop.procedure.following import Following
 from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.quasi_static import QuasiStatic, Script
@@ -34,16 +35,15 @@ def written(
 
 
 def bounds_of(scenario: Scenario) -> list[Unloading]:
-    """What the rig file says of the unloading of each axis. Raises ConfigError where it says nothing."""
+    """Bounds of the unloading of each axis, by the rig file. Raises ConfigError where it has none."""
     problems = Problems()
     found = []
     for name, axis in scenario.axes.items():
         rig = axis.rig_axis
         if rig is None or rig.unloading is None:
-            where = f"axes.{rig.name}.unloading of the rig file" if rig else "a rig file (--rig)"
             problems.append(
-                f"axes.{name}: nobody has bounded the way to no force: {where} is missing: travel (m) and "
-                "velocity (m/s)"
+                f"axes.{name}: nobody has bounded the way to no force: {section_of(rig, 'unloading')} is missing: "
+                "travel (m) and velocity (m/s)"
             )
         else:
             found.append(rig.unloading)

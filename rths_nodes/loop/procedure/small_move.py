@@ -23,10 +23,7 @@ from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
-from rths_nodes.loop.procedure.axis_moves import (
-    AxisMove,
-    RigKnowledge,
-)
+from rths_nodes.loop.procedure.axis_moves import AxisMove, RigKnowledge, section_of
 from rths_nodes.loop.procedure.checks import judge
 from rths_nodes.loop.procedure.following import Following
 from rths_nodes.loop.procedure.guarded_moves import LOUDEST, STAGES, SmallMoves
@@ -38,7 +35,7 @@ from rths_nodes.loop.procedure.scales import stiffnesses, uncertainty
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST, MOST = 0.67, 1.5
-"""Of what is expected: outside somebody signs for the stiffness."""
+"""Shares of the expected stiffness; outside them somebody signs for it."""
 SURE = 0.2
 """A stiffness that is found worse than this is not compared."""
 SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
@@ -158,7 +155,7 @@ def _answered(steps: Any, model: Any, inputs: Array) -> Iterator[tuple[Array, Me
 
 
 def _declared(scenario: Scenario) -> dict[str, float]:
-    """What an integrator elsewhere counts on, of each axis that is a degree of freedom of its own, N/m."""
+    """Stiffness (N/m) that an integrator elsewhere counts on, of each axis that is a degree of freedom itself."""
     matrix = getattr(scenario.integrator, "experimental_stiffness", None)
     if matrix is None or type(scenario.setup).type_name != "identity":
         return {}
@@ -206,10 +203,9 @@ def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
     for (name, axis), scatter in zip(scenario.axes.items(), offsets.displacement_scatter.tolist(), strict=True):
         rig = axis.rig_axis
         if rig is None or rig.small_move is None:
-            where = f"axes.{rig.name}.small_move of the rig file" if rig else "a rig file (--rig)"
             problems.append(
-                f"axes.{name}: signs and scales are checked by a small move, which nobody has bounded: {where} is "
-                "missing: displacement (m), velocity (m/s) and force (N)"
+                f"axes.{name}: signs and scales are checked by a small move, which nobody has bounded: "
+                f"{section_of(rig, 'small_move')} is missing: displacement (m), velocity (m/s) and force (N)"
             )
             continue
         needed = LOUDEST * scatter / STAGES[0]

@@ -13,7 +13,13 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.ground_motions.windows import check_taper, excitation_cautions, product, window
+from rths_nodes.numerical.ground_motions.windows import (
+    check_taper,
+    excitation_cautions,
+    product,
+    taper_parameter,
+    window,
+)
 
 MOST_LINES = 20_000
 """Spectral lines; computing time grows with them."""
@@ -39,7 +45,7 @@ class BandLimitedNoise:
         lower_frequency: float = number("lower end of the band", "Hz", default=0.1, more_than=0.0)
         upper_frequency: float = number("upper end of the band", "Hz", default=20.0, more_than=0.0)
         duration: float = number("duration", "s", default=60.0, more_than=0.0)
-        taper: float = number("time of a smooth rise at the beginning and fall at the end", "s", 1.0, at_least=0.0)
+        taper: float = taper_parameter(1.0)
         period: float | None = number(
             "time after which it repeats itself; left out it never does within its duration",
             "s",

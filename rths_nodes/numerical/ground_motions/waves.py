@@ -15,6 +15,7 @@ from rths_nodes.numerical.ground_motions.windows import (
     check_taper,
     excitation_cautions,
     product,
+    taper_parameter,
     wave,
     window,
 )
@@ -102,7 +103,7 @@ class Sweep(Finite):
         start_frequency: float = number("frequency f_0 at the beginning", "Hz", default=0.1, at_least=0.0)
         end_frequency: float = number("frequency f_1 at the end", "Hz", default=10.0, at_least=0.0)
         duration: float = number("duration T", "s", default=50.0, more_than=0.0)
-        taper: float = number("time of a smooth rise at the beginning and fall at the end", "s", 0.0, at_least=0.0)
+        taper: float = taper_parameter(0.0)
 
         def validate(self, path: str) -> None:
             """Refuses tapers that do not fit."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import number
 from rths_nodes.core.samples import Array
 
 Triple = tuple[Array, Array, Array]
@@ -77,6 +78,11 @@ def window(times: Array, duration: float, taper: float) -> Triple:
     """1 from time 0 to ``duration`` (s), exactly 0 outside; it rises and falls smoothly within ``taper`` (s)."""
     up, down = rise(times, taper), rise(duration - times, taper)
     return product(up, (down[0], -down[1], down[2]))
+
+
+def taper_parameter(default: float) -> Any:
+    """The parameter ``taper`` of an excitation, s."""
+    return number("time of a smooth rise at the beginning and fall at the end", "s", default, at_least=0.0)
 
 
 def check_taper(taper: float, duration: float, path: str, unit: str = "s") -> None:
