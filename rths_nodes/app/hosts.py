@@ -190,7 +190,7 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 
 
 def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
-    """What was ``found`` in a run of ``scenario``; how long it took is not known here."""
+    """Result of a run of ``scenario`` from what was ``found``; how long it took is not known here."""
     recording = Path(options.record) if options.record else None
     how: dict[str, Any] = {"host": options.host, "pace": options.pace, "faults": options.faults}
     return RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)

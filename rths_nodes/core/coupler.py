@@ -77,7 +77,7 @@ class Geometry:
 
 
 def shape_of(params: Geometry) -> Shape:
-    """What there is of two, or of three actuators."""
+    """The functions for two, or for three actuators."""
     return THREE if len(params.anchors) == 3 else TWO
 
 

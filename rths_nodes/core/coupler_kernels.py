@@ -271,7 +271,7 @@ def exact(shape: Shape) -> CouplerKernel:
 
 
 def first_pose(k: Constants, displacement: Numbers) -> Any:
-    """Where Newton's method begins if nothing is known: by J of the pose at rest."""
+    """The pose from which Newton's method begins if nothing is known: by J of the pose at rest."""
     return times(k[8], displacement)
 
 

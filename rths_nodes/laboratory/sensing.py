@@ -24,7 +24,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.sensors import Sensors, converted
 
 RIGHT, FROZEN, FLICKERS, FLIPPED, DRIFTS = SENSOR_FAULTS = ("right", "frozen", "flickers", "flipped", "drifts")
-"""What becomes of a channel: nothing; it stays where it is; the same, and its last bit changes; it counts the
+"""Faults of a channel: nothing; it stays where it is; the same, and its last bit changes; it counts the
 other way from there; it drifts away."""
 
 
@@ -37,7 +37,7 @@ class ChannelFault:
         self._first = 0.0
 
     def shown(self, value: float, step: float) -> float:
-        """What is shown of ``value``; ``step`` is its last bit."""
+        """The shown value of ``value``; ``step`` is its last bit."""
         self._first = value if not self._samples else self._first
         self._samples += 1
         if self._how == DRIFTS:

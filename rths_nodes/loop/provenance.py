@@ -74,18 +74,18 @@ def _hash_now(path: Path) -> str:
 
 @cache
 def _hash(path: Path, *now: int) -> str:
-    """Of the file as it is ``now``: its number, size and times, which nobody can change back."""
+    """Hash of the file as it is ``now``: its number, size and times, which nobody can change back."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def combined(found: Mapping[str, str]) -> str:
-    """One short hash of the hashes of files, wherever the folder stands that they share."""
+    """A short hash of the hashes of files, wherever the folder stands that they share."""
     root = os.path.commonpath([os.path.dirname(path) for path in found]) if found else ""
     return summary({os.path.relpath(path, root): value for path, value in found.items()})
 
 
 def summary(found: Mapping[str, str]) -> str:
-    """One short hash of many words, each with its name."""
+    """A short hash of many words, each with its name."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -100,7 +100,7 @@ def version() -> str:
 
 
 def _git(*words: str) -> str:
-    """What git says of the package; empty where there is no git, or this is no checkout."""
+    """Answer of git about the package; empty where there is no git, or this is no checkout."""
     command = ["git", "-C", str(PACKAGE_FOLDER), *words]
     try:
         done = subprocess.run(

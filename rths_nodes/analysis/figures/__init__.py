@@ -41,7 +41,7 @@ FIGURES: tuple[Callable[[View], Plan | None], ...] = (
     histories.loads,
     corridor.bands,
 )
-"""Those of a single test; each may return None: the run has not enough numbers for it."""
+"""Figures of a single test; each may return None: the run has not enough numbers for it."""
 OVERLAID: tuple[Callable[[View], Plan | None], ...] = (
     histories.displacements,
     histories.differences,
@@ -53,7 +53,7 @@ OVERLAID: tuple[Callable[[View], Plan | None], ...] = (
     energy.energy,
     histories.compensator,
 )
-"""Those of several tests over one another."""
+"""Figures of several tests over one another."""
 
 
 def plans(of: Evaluation) -> list[Plan]:
@@ -65,7 +65,7 @@ def plans(of: Evaluation) -> list[Plan]:
 
 
 def overlaid(tests: Sequence[Aligned]) -> list[Plan]:
-    """What the figures of several tests show; a missing component is noted in ``left_out`` of the first."""
+    """Plans of the figures of several tests; a missing component is noted in ``left_out`` of the first."""
     return _found(View([test for test in tests if test.drawable]), OVERLAID)
 
 

@@ -1,4 +1,4 @@
-"""One figure of several runs: displacements, control errors, synchronisation, parameters of the compensators.
+"""The figure of several runs: displacements, control errors, synchronisation, parameters of the compensators.
 
 The displacement is the true one where a simulator told it. Each run has a colour, each axis a line style.
 """

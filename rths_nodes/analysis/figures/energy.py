@@ -129,7 +129,7 @@ def energy(view: View) -> Plan:
 
 
 def _parts(view: View, parts: Mapping[str, Array], entries: Sequence[Entry]) -> Panel:
-    """Where the input energy of a single test went."""
+    """Panel of the parts into which the input energy of a single test went."""
     unit, factor = _joules(largest(np.array([*parts.values()])))
     shown = [
         Curve(

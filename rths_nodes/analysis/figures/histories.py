@@ -197,7 +197,7 @@ def compensator(view: View) -> Plan | None:
 
 
 def _state(view: View, state: str, found: Sequence[Mapping[str, Array]]) -> list[Panel]:
-    """One quantity of the compensators, by axis for each test; that of a single one with its limits."""
+    """Panels of a quantity of the compensators, by axis for each test; of a single one with its limits."""
     styles = {entry[0]: entry for entry in view.axes}
     axes = [styles.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(axis for rows in found for axis in rows)]
     units = {name: unit for test in view.tests for name, unit in test.of.state_units.items()}

@@ -1,4 +1,4 @@
-"""What all figures share: tests as they are drawn, thinned curves, clean SVG."""
+"""Parts that all figures share: tests as they are drawn, thinned curves, clean SVG."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class View:
         return [self.panel(label, shown, levels=levels) for label, shown in rows if shown]
 
     def panel(self, y: Quantity, shown: Sequence[Shown], **more: Any) -> Panel:
-        """One over the time of the longest test."""
+        """A panel over the time of the longest test."""
         return Panel(TIME, y, shown, span=self.whole, over_time=True, **more)
 
     def plan(

@@ -34,18 +34,18 @@ class Score:
 
     @property
     def kind(self) -> str:
-        """How the runs ended: ``stable``, ``unstable`` or ``not run``."""
+        """End of the runs: ``stable``, ``unstable`` or ``not run``."""
         return "unstable" if self.failures else "stable" if self.runs else "not run"
 
     def outcome(self) -> str:
-        """How the runs ended, in words."""
+        """End of the runs, in words."""
         of = f"{self.failures} of {self.runs} runs, " if self.failures else ""
         return f"{self.kind}: {of}{self.what}" if self.kind != "stable" else self.kind
 
 
 @dataclass(frozen=True)
 class Published:
-    """What a case of the scenario says was published of it."""
+    """Indices of a case that the scenario says were published."""
 
     case: str
     note: str

@@ -51,7 +51,7 @@ from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 
 CHANGED = 0.1
-"""Of its magnitude: change of a sum from one angle of its grid to the next."""
+"""Change of a sum, relative to its magnitude, from one angle of its grid to the next."""
 
 
 class Lines(NamedTuple):

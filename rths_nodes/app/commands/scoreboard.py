@@ -188,7 +188,7 @@ def _tuned(options: argparse.Namespace, loaded: Any, chosen: Any, where: Any) ->
 
 
 def _facts(options: argparse.Namespace, scenario: str, identified: Any) -> dict[str, str]:
-    """What stands in the head of the page and above the table for a text."""
+    """Facts for the head of the page and above the table for a text."""
     begin = f"{options.settings}, else as identified" if options.settings else "as identified"
     return {
         "Scenario": scenario,

@@ -21,7 +21,7 @@ from rths_nodes.recording.records import reason
 
 SUFFIX = ".signed.yaml"
 VERSION = 1
-"""Of the layout of the file; a file of another one is refused."""
+"""Version of the layout of the file; a file of another one is refused."""
 HEAD = (
     "# Cautions about the numbers of this rig and of tests on it that an operator has signed for: written by\n"
     "# rths test, not to be edited. They hold for the port, channels and limits that they were signed with.\n"
@@ -30,7 +30,7 @@ HEAD = (
 
 @dataclass
 class Signature:
-    """One caution in its words, by whom it was signed for, and when (ISO 8601)."""
+    """A caution in its words, by whom it was signed for, and when (ISO 8601)."""
 
     caution: str
     by: str
@@ -42,7 +42,7 @@ class Signature:
 
 @dataclass
 class Signatures:
-    """Those for one rig, of that hash."""
+    """Signatures for the rig of a hash."""
 
     rig_hash: str
     signatures: list[Signature] = field(default_factory=list)

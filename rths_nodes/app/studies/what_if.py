@@ -34,7 +34,7 @@ IDENTIFIED = ("actuator", "specimen")
 
 @dataclass(frozen=True)
 class Reproduction:
-    """How far the recorded Commands came out again.
+    """Agreement of the recorded Commands with those computed again.
 
     ``compared`` Commands, from the first on, of ``samples`` in the test; ``first_difference`` is the number of the
     first that differs in any bit, None where none does; ``largest`` the largest difference (m).

@@ -110,6 +110,6 @@ class Chain(OnNumbers):
 
 
 def _of_both(names: Mapping[str, tuple[Any, str]], told: Callable[[Any], Mapping[str, Any]]) -> dict[str, Any]:
-    """What the stages have ``told`` of their inner numbers, by the ``names`` that these have in the chain."""
+    """Facts that stages have ``told`` of their inner numbers, by the ``names`` that these have in the chain."""
     pairs = [(bare(name), bare(own), told(stage)) for name, (stage, own) in names.items()]
     return {name: known[own] for name, own, known in pairs if own in known}

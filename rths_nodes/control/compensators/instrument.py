@@ -79,7 +79,7 @@ class Law(NamedTuple):
 
 
 def law_of(params: Any, identified: Array, dt: float) -> Law:
-    """Of coefficients as ``identified``, ``(order + 1, n_axes, n_axes)``; ``dt`` is the servo period in s.
+    """The law for coefficients as ``identified``, ``(order + 1, n_axes, n_axes)``; ``dt``: servo period, s.
 
     ``params`` are those of ``identified_inverse``.
     """
@@ -138,7 +138,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """One axis; of several there are tuples in place of numbers."""
+    """State of one axis; of several there are tuples in place of numbers."""
 
     coefficients: Any
     past: Any
@@ -169,7 +169,7 @@ def inverse(watched_by: Callable[..., Any], series: Callable[..., Any]) -> Calla
 
 
 def kept(k: tuple[()], s: tuple[()], coefficients: Any, u: Any, m: Any, d: Any, rests: bool) -> tuple[Any, Any]:
-    """As ``watch``, where nothing is learned."""
+    """In place of ``watch`` where nothing is learned."""
     return s, coefficients
 
 

@@ -55,7 +55,7 @@ class DeviationController(NamedTuple):
 
     @property
     def constants(self) -> Array:
-        """What makes z^_k, and behind it u~_k, of z^_{k-1} and y_{k-1}: that of :func:`step`."""
+        """Matrix of :func:`step`: gives z^_k, and behind it u~_k, from z^_{k-1} and y_{k-1}."""
         onward = np.hstack([self.phi, self.gamma])
         return np.asfortranarray(np.vstack([onward, -self.gain @ onward]))
 

@@ -71,7 +71,7 @@ class Watched(NamedTuple):
     begun: bool
     """The first block is over."""
     signals: tuple[Four, Four, Four]
-    """What is known of them, filtered, at the end of the block."""
+    """The part of them, filtered at the end of the block, that is known already."""
     before: float
     earlier: float
     first: float

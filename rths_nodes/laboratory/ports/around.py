@@ -1,4 +1,4 @@
-"""What stands around the port to a rig, from the inside out: SI units, forces of the specimens, force loops."""
+"""Layers around the port to a rig, from the inside out: SI units, forces of the specimens, force loops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CalibratedPort(PortBefore):
 
     @property
     def active_command(self) -> Array | None:
-        """What the controllers drive to, ``(n_axes,)`` m; None where it cannot be read."""
+        """Active command of the controllers, ``(n_axes,)`` m; None where it cannot be read."""
         active = self._port.active_command
         return None if active is None else self._calibration.driven(active)
 
@@ -163,7 +163,7 @@ class ForceLoopPort(PortBefore):
         return bytes([mine[index] if index in here else its for index, its in enumerate(modes)])
 
     def _true(self, measured: Measurement) -> Measurement:
-        """What was applied, as it was commanded: where the mode was force it was N."""
+        """The applied command, as it was commanded: where the mode was force it was N."""
         if self._command is not None and MODE_FORCE in self._loops.modes:
             newtons = np.frombuffer(self._loops.modes, np.uint8) == MODE_FORCE
             measured.command = np.where(newtons, self._command.command, measured.command)

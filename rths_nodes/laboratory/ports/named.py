@@ -129,5 +129,5 @@ class NamedPort(Readback):
 
 
 def _has(port: Any, name: str) -> bool:
-    """Whether a port has it, without asking the rig."""
+    """True where a port has it, without asking the rig."""
     return hasattr(type(port), name) or name in getattr(port, "__dict__", ())

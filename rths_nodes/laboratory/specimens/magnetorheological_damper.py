@@ -44,7 +44,7 @@ def driven(k: Any, voltage: float) -> Any:
 
 
 def constants(p: Any) -> tuple[Numbers, Numbers, float]:
-    """Those of the rates, those of the force, and the voltage (V) at which the driver saturates.
+    """Constants of the rates, of the force, and the voltage (V) at which the driver saturates.
 
     In the rates beta and gamma are over the slope: their sum while z grows, their difference while it shrinks.
     """

@@ -53,7 +53,7 @@ def _every() -> Any:
 
 @params
 class Fault:
-    """What goes wrong from a time on."""
+    """A fault that begins at a time."""
 
     time: float = number("when it begins, from Measurement 0", "s", at_least=0.0)
 

@@ -114,7 +114,7 @@ def rest(displacement: float, force: float) -> State:
 
 
 def outside(value: float, lower: float, upper: float) -> bool:
-    """Whether ``value`` is not in its band; a band that is not a number is none."""
+    """True where ``value`` is not in its band; a band that is not a number is none."""
     return lower == lower and not lower <= value <= upper
 
 

@@ -22,6 +22,14 @@ from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.topics import NodeTopics
 
+FOUND_S = 4.0
+"""Time after which nodes that are here have found each other: the middleware repeats names every 3 s.
+
+A rig that is not simulated waits for it before its first sample: an emergency stop of a publisher that has not
+found the node is lost. And where no test has begun, the node waits as long for its peers to leave: they do not
+listen to a node whose name they do not know yet.
+"""
+
 
 class StartRefused(Exception):
     """The test must not begin; the message is for people, ``exit_code`` for the process."""
@@ -68,7 +76,7 @@ class StartGate:
 
     @property
     def open_s(self) -> float:
-        """How long the peers, and requests to stop, have been listened to, s."""
+        """Time for which the peers, and requests to stop, have been listened to, s."""
         return (self._clock.monotonic_ns() - self._active_since) / SECOND
 
     def hear(self, statuses: Iterable[Mapping[str, Any]]) -> None:
@@ -118,15 +126,6 @@ class StartGate:
                 if values != known:
                     differ = f"{section}: {other} and {node} run with different values"
                     raise StartRefused(f"{differ}; use overrides, for all nodes", ExitCode.REFUSED)
-
-
-FOUND_S = 4.0
-"""After so long nodes that are here have found each other: the middleware repeats names every 3 s.
-
-A rig that is not simulated waits for it before its first sample: an emergency stop of a publisher that has not
-found the node is lost. And where no test has begun, the node waits as long for its peers to leave: they do not
-listen to a node whose name they do not know yet.
-"""
 
 
 class StartOfTest:
