@@ -14,7 +14,8 @@ deceleration, or off the common line.
     processes     nodes in processes of their own, in real time
     udp           a test computer in real time (composed); measured is an emulated rig with a clock of its own
 
-The first two depend on no clock. The others take some seconds a run, `--real-time-runs` of them.
+The first two depend on no clock. The others take some seconds a run, `--real-time-runs` of them; with `--journal`
+they add up over several calls.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from stop_figures import HEAD, Copies, Found, Row, found, stated
+from stop_journal import Journal
 
 from rths_nodes.app import hosts
 from rths_nodes.app.emulation.emulator import Emulator
@@ -263,7 +266,7 @@ def receiver(scenario: Scenario, causes: list[str], runs: int, seed: int, at_onc
     return filled(rows, copies, lambda: replay.run(seed))
 
 
-Host = Callable[[Scenario, list[str], int, int], Iterator[Row]]
+Host = Callable[[Scenario, list[str], int, int, Journal], Iterator[Row]]
 
 
 def tell(rows: list[Row], markdown: bool) -> int:
@@ -290,6 +293,9 @@ def main() -> int:
     parser.add_argument(
         "--real-time-runs", type=int, default=30, help="of those in real time; default: %(default)d"
     )
+    parser.add_argument(
+        "--journal", type=Path, help="of those in real time: runs made before count, new ones are kept"
+    )
     parser.add_argument("--hosts", nargs="+", choices=(*IN_PROCESS, *REAL_TIME), default=(*IN_PROCESS, *REAL_TIME))
     parser.add_argument("--causes", nargs="+", choices=CAUSES, default=CAUSES)
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
@@ -308,7 +314,8 @@ def main() -> int:
                 run = partial({"embedded": embedded, "receiver": receiver}[host], at_once=options.at_once)
                 rows += run(scenario, list(options.causes), options.runs, options.seed)
             else:
-                rows += real_time(host)(scenario, list(options.causes), options.real_time_runs, options.seed)
+                made = scenario, list(options.causes), options.real_time_runs, options.seed
+                rows += real_time(host)(*made, Journal(options.journal))
     return tell(rows, options.markdown)
 
 

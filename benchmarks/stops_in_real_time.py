@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from stop_figures import Found, Row, found, stated
+from stop_journal import Journal
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -108,37 +109,43 @@ def drawn(scenario: Scenario, random: np.random.Generator) -> tuple[int, str]:
     return sample, str(random.choice(list(scenario.axes)))
 
 
-def tried(run: Callable[[], Found | str | None], row: Row) -> None:
-    """Run until the cause is reached, but not for ever."""
-    for _ in range(TRIES):
-        one = run()
-        if one is not None:
-            row.add(one)
-            return
-        row.early += 1
+Once = Callable[[int, str], Found | str | None]
+"""A run whose cause comes at this sample, to this axis; None where it had ended before."""
+
+
+def filled(row: Row, once: Once, runs: int, seed: int, journal: Journal) -> Row:
+    """The ``row`` with so many runs; those of the journal count."""
+    for run in range(journal.read(row), runs):
+        random = np.random.default_rng((seed, run))
+        for _ in range(TRIES):
+            one = once(*drawn(row.scenario, random))
+            if one is not None:
+                row.add(one)
+                journal.keep(row, one)
+                break
+            row.early += 1
+    return row
 
 
 # -- nodes
 
 
-def nodes(host: str, scenario: Scenario, causes: list[str], runs: int, seed: int) -> Iterator[Row]:
+def nodes(
+    host: str, scenario: Scenario, causes: list[str], runs: int, seed: int, journal: Journal
+) -> Iterator[Row]:
     """The hosts ``composed`` and ``processes``, behind them the simulator."""
     dt, silence = scenario.dt, scenario.bridge.longest(scenario.dt) + 1
     looked = math.ceil(LOOK_EVERY_NS * 1e-9 / dt)
     first = {"stop": looked + 2, "limit": 1, "kill": silence, "pressure": 1, "interlock": 1}
     first["silence"] = math.ceil((scenario.heartbeat.monitor + scenario.heartbeat.period) / dt)
-    random = np.random.default_rng(seed)
     with emergency_stop() as stop:
-        for cause in causes:
-            if cause in first:
-                row = Row(host, cause, scenario, stated(scenario, first[cause]))
-                for _ in range(runs):
-                    tried(partial(_nodes_once, host, scenario, cause, *drawn(scenario, random), stop), row)
-                yield row
+        for cause in filter(first.__contains__, causes):
+            row = Row(host, cause, scenario, stated(scenario, first[cause]))
+            yield filled(row, partial(_nodes_once, host, scenario, cause, stop), runs, seed, journal)
 
 
 def _nodes_once(
-    host: str, scenario: Scenario, cause: str, sample: int, axis: str, stop: Asker
+    host: str, scenario: Scenario, cause: str, stop: Asker, sample: int, axis: str
 ) -> Found | str | None:
     words = FAULTS.get(cause, "").format(sample * scenario.dt, axis, 3.0 * scenario.limits[axis].force)
     asked: list[int] = []
@@ -206,23 +213,20 @@ class Far(Emulator):
         self.places.append(np.array(receiver.sensors.displacement[: len(receiver.command)]))
 
 
-def udp(scenario: Scenario, causes: list[str], runs: int, seed: int) -> Iterator[Row]:
+def udp(scenario: Scenario, causes: list[str], runs: int, seed: int, journal: Journal) -> Iterator[Row]:
     """The receiver stops by itself, or is led to rest by the test computer: then as late as a command may be."""
     far = [f"port={{type: udp, emulator: true, transport_samples: {TRANSPORT}}}", f"duration={LATEST_S + MORE_S}"]
     scenario = files.load(scenario.name, far)
     silent = TRANSPORT + scenario.bridge.longest(scenario.dt) + 1
     first = dict.fromkeys(("limit", "silence", "cable", "kill", "pressure"), silent) | {"interlock": 1}
     first["stop"] = silent + math.ceil(LOOK_EVERY_NS * 1e-9 / scenario.dt)
-    random = np.random.default_rng(seed)
     with emergency_stop() as stop:
         for cause in causes:
             row = Row("udp", cause, scenario, stated(scenario, first[cause]))
-            for _ in range(runs):
-                tried(partial(_udp_once, scenario, cause, *drawn(scenario, random), stop), row)
-            yield row
+            yield filled(row, partial(_udp_once, scenario, cause, stop), runs, seed, journal)
 
 
-def _udp_once(scenario: Scenario, cause: str, sample: int, axis: str, stop: Asker) -> Found | str | None:
+def _udp_once(scenario: Scenario, cause: str, stop: Asker, sample: int, axis: str) -> Found | str | None:
     plans = {
         "cable": [Misbehaviour("lose", sample, 1_000_000), Misbehaviour("mute", sample, 1_000_000)],
         "pressure": [Misbehaviour("hydraulics", sample, 0)],
@@ -306,7 +310,7 @@ def _of_rig(far: Far, scenario: Scenario, cause: str, sample: int, record: Path,
     )
 
 
-def of(host: str) -> Callable[[Scenario, list[str], int, int], Iterator[Row]]:
+def of(host: str) -> Callable[[Scenario, list[str], int, int, Journal], Iterator[Row]]:
     """The function that runs a host."""
     return udp if host == "udp" else partial(nodes, host)
 

@@ -101,3 +101,23 @@ def test_an_actuator_goes_on_by_what_it_was_behind_its_command(figures: Any) -> 
         run.with_actuators(path[AT - 1], 3.0 * behind[AT - 1 :]).beyond(figures.stated(scenario, 1))
     )
     assert math.isnan(figures.found(scenario, path, AT - 1, 1).behind[0])
+
+
+def test_runs_of_several_calls_add_up(figures: Any, tmp_path: Path) -> None:
+    """Runs of the same scenario with the same stated figures, on the same host; others are left alone."""
+    import stop_journal
+
+    scenario = files.load("chen_ricles_2010")
+
+    def row(cause: str = "stop", first: int = 4) -> Any:
+        return figures.Row("composed", cause, scenario, figures.stated(scenario, first))
+
+    run, path = figures.found(scenario, np.zeros((50, 1)), 10, 2), tmp_path / "runs.jsonl"
+    before = stop_journal.Journal(path)
+    for one in (run, run, "sample 7: no stop"):
+        before.keep(row(), one)
+    found, read = row(), stop_journal.Journal(path).read
+    assert (read(found), len(found.found), len(found.wrong)) == (3, 2, 1)
+    assert found.largest("first") == 2
+    assert math.isnan(found.largest("off_line"))
+    assert [read(row("kill")), read(row(first=5))] == [0, 0]
