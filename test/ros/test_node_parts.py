@@ -38,7 +38,9 @@ class Topics:
         self.inboxes = {"test_state": None}
         self.speakers = 1
         subscription = SimpleNamespace(get_publisher_count=lambda: self.speakers)
-        self.guards = {"test_state": SimpleNamespace(subscription=subscription, gone=False, certain=True)}
+        self.guards = {
+            "test_state": SimpleNamespace(subscription=subscription, gone=False, certain=True, doubtful=0, count=1)
+        }
         self.run = RunMark()
         self.codec = SimpleNamespace(unpack_measurement=None)
         self.absent = self.duplicates = self.other = self.uncalled = ""
@@ -261,6 +263,35 @@ def test_where_somebody_else_may_have_said_so_no_test_is_joined_that_is_under_wa
     topics.states = [state(State.ARMED, stamp=clock.now)]
     handshake.look()
     assert phase.under_way
+
+
+def test_what_the_actuator_node_said_before_the_graph_named_it_is_heard(
+    handshake: Any, topics: Any, phase: PhaseMachine
+) -> None:
+    """A test that is refused is told once; who does not hear it waits for ever."""
+    guard = topics.guards["test_state"]
+    guard.certain, guard.doubtful = False, 1
+    topics.states = [state(State.IDLE, reason="refused")]
+    for _ in range(2):
+        handshake.look()
+        assert not phase.gone
+    guard.certain, guard.doubtful = True, 0
+    handshake.look()
+    assert phase.gone
+
+
+def test_what_somebody_said_who_left_before_the_graph_named_him_is_not_believed(
+    handshake: Any, topics: Any, phase: PhaseMachine
+) -> None:
+    guard = topics.guards["test_state"]
+    guard.certain, guard.doubtful = False, 2
+    topics.states = [state(State.FINISHED), state(State.IDLE, reason="a lie")]
+    handshake.look()
+    guard.certain, guard.doubtful, guard.count = True, 0, 1
+    handshake.look()
+    guard.count = 2
+    handshake.look()
+    assert (topics.run.frame_id, phase.gone, phase.ended) == ("", False, False)
 
 
 def test_a_mark_that_no_run_can_have_refuses_the_test(handshake: Any, topics: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -39,7 +40,7 @@ class Console(Node):
             self._run,
             None,
             self._join,
-            lambda: self._inboxes[TEST_STATE].guard.certain,
+            lambda: self._inboxes[TEST_STATE].guard,
             lambda: self._settled,
             self._refuse,
         )
@@ -77,6 +78,8 @@ class Console(Node):
             while (data := inbox.take()) is not None:
                 with suppress(ValueError):  # a foreign message on our topic is not for us
                     self._hear(name, decode(names.TOPICS[name].message, data))
+        for told in self._joining.cleared():
+            self._hear_state(told)
 
     def _hear(self, name: str, values: dict[str, Any]) -> None:
         result = self.result
@@ -87,23 +90,24 @@ class Console(Node):
             if values["run_id"] != self._run_id or not self._joining.counts(values):
                 self._inboxes[name].guard.drop()  # before the test another node may have the name of a peer
                 return
-            self._follow(State(values["state"]), values["reason"])
-            result.sample = max(result.sample, values["sample"])
-            result.begun = result.begun or result.state in UNDER_WAY or result.sample > 0
+            self._hear_state(values)
         elif name == "node_status":
             self.problems[values["node"]] = values["problem"]  # who waits for others does so until it is ready
             self._ready |= {values["node"]} if values["ready"] else set()
         else:
             result.sample = max(result.sample, values["sample"])
 
-    def _follow(self, state: State, reason: str) -> None:
+    def _hear_state(self, told: Mapping[str, Any]) -> None:
+        state, reason, result = State(told["state"]), told["reason"], self.result
         self.heard_state = True
         self._settled = self._settled or state >= State.ARMED
-        self.result.state, self.result.reason = state, reason
+        result.state, result.reason = state, reason
         if state == State.ARMED:  # what was told before is not of this test
-            self.result.numbers.clear()
+            result.numbers.clear()
             self.reported.clear()
             self._close_guards()
+        result.sample = max(result.sample, told["sample"])
+        result.begun = result.begun or state in UNDER_WAY or result.sample > 0
 
     def _join(self, frame_id: str) -> None:
         self._run.become(frame_id)

@@ -59,7 +59,7 @@ class Handshake:
             topics.run,
             facts["scenario_hash"],
             self._join,
-            lambda: topics.guards[TEST_STATE].certain,
+            lambda: topics.guards[TEST_STATE],
             lambda: phase.under_way or phase.ended,
             on_refused,
             clock,
@@ -143,7 +143,7 @@ class Handshake:
         """Which run it is, and where the test stands; what is refused before it begins ends the node."""
         if TEST_STATE not in self._topics.inboxes:
             return
-        for told in self._topics.heard(TEST_STATE, self._joining.counts):
+        for told in (*self._topics.heard(TEST_STATE, self._joining.counts), *self._joining.cleared()):
             test = StateOfTest(State(told["state"]), told["sample"], told["reason"])
             self._phase.follow(test)
             if test.state == State.IDLE and test.reason:

@@ -10,6 +10,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.transport.peers import PublisherGuard
 
 LIVE_NS = 1 * SECOND
 """What the actuator node says from ARMED on is heard within this time after it was said."""
@@ -25,8 +26,9 @@ class Joining:
     ``join`` is called with the ``frame_id`` of that run; it raises ConfigError where no run can have it, and
     ``on_refused`` gets the reason. ``scenario_hash`` is that of the test to be joined; None: whichever it is. Once
     the test is ``settled()``, no other run is listened to. A recording that is replayed has older stamps than the
-    actuator node that is here now. Unless it is ``certain()`` that the actuator node says it, a test that is under
-    way or over is not joined, nor followed by what was not said just now.
+    actuator node that is here now. Unless the ``guard()`` of the topic is certain that the actuator node says
+    it, a test that is under way or over is not joined, nor followed by what was not said just now. The graph may
+    name a publisher later than its first message comes, which is said once: that one is kept, for :meth:`cleared`.
     """
 
     def __init__(
@@ -34,33 +36,54 @@ class Joining:
         run: RunMark,
         scenario_hash: str | None,
         join: Callable[[str], None],
-        certain: Callable[[], bool],
+        guard: Callable[[], PublisherGuard],
         settled: Callable[[], bool],
         on_refused: Callable[[str], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._run, self._hash, self._join = run, scenario_hash, join
-        self._certain, self._settled, self._on_refused = certain, settled, on_refused
+        self._guard, self._settled, self._on_refused = guard, settled, on_refused
         self._now = clock.time_ns
         self._began = self._now()
         self._joined_at = 0
         """Stamp of the TestState by which the run is known, ns."""
+        self._in_doubt: tuple[Mapping[str, Any], int] | None = None
+        """A TestState, and how many there were who may have said it."""
 
     def counts(self, told: Mapping[str, Any]) -> bool:
         """True for a TestState of this run, which may be known by it."""
+        self._in_doubt = None
+        return self._counts(told)
+
+    def cleared(self) -> list[Mapping[str, Any]]:
+        """The last TestState, where its publisher had no name, and now counts; to be asked for now and then."""
+        if self._in_doubt is None or not self._guard().certain:
+            return []
+        told, publishers = self._in_doubt
+        self._in_doubt = None
+        return [told] if self._guard().count >= publishers and self._counts(told) else []
+
+    def _certain(self, told: Mapping[str, Any]) -> bool:
+        if self._guard().certain:
+            return True
+        if publishers := self._guard().doubtful:
+            self._in_doubt = told, publishers
+        return False
+
+    def _counts(self, told: Mapping[str, Any]) -> bool:
         state, stamp = told["state"], told["stamp"]
         if state not in _STATES:
             return False
         if told["frame_id"] and told["frame_id"] == self._run.frame_id:
             live = abs(self._now() - stamp) <= LIVE_NS
-            return state < State.ARMED or live or self._certain()
+            return state < State.ARMED or live or self._certain(told)
         if self._settled() or stamp < self._joined_at:
             return False
         if state == State.IDLE and not self._run.frame_id:
-            return self._certain()  # refused, perhaps because this node is of another run
+            return self._certain(told)  # refused, perhaps because this node is of another run
         if self._hash not in (None, told["scenario_hash"]):
             return False
-        if state > State.ARMED and (stamp < self._began - OLD_NS or not self._certain()):
+        if state > State.ARMED and (stamp < self._began - OLD_NS or not self._certain(told)):
             return False
         try:
             self._join(told["frame_id"])

@@ -110,8 +110,8 @@ class PublisherGuard:
         """Who else publishes here, at the last look."""
         self._by_gid = True
         self._asked = 0
-        self.nameless = 0
-        """Publishers at the last look whose nodes the graph did not name yet."""
+        self.nameless = self.count = 0
+        """Publishers at the last look whose nodes the graph did not name yet, and all of them."""
 
     def admits(self, data: bytes) -> bool:
         """True for a message of this run, and before the test of one whose sender does not know it yet."""
@@ -142,6 +142,11 @@ class PublisherGuard:
             self.look()
         return self._by_gid or not (self._others or self.nameless)
 
+    @property
+    def doubtful(self) -> int:
+        """How many publish here, where somebody's name is missing and nothing else is in doubt; 0 otherwise."""
+        return 0 if self._by_gid or self._others or not self.nameless else self.count
+
     def learn(self) -> None:
         """The run is known now, or is another one."""
         self.waiting += self._unjudged
@@ -161,7 +166,7 @@ class PublisherGuard:
         """Ask the graph whose publishers there are; once it is closed, only for names of others."""
         self._asked = len(self._dropped)
         there = publishers(self._node, self.topic)
-        self.nameless = sum(not name for name, _ in there)
+        self.nameless, self.count = sum(not name for name, _ in there), len(there)
         self._others = tuple(sorted({name for name, _ in there if name and name not in self.speakers}))
         if self.open:
             self._find(there)
