@@ -105,6 +105,9 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
         },
         "cutoff_frequency": 5.0,
     },
+    ("compensator", "linear"): {
+        "law": {"A": [[-20.0, 9.0], [0.0, -30.0]], "B": [[9.0, 0.0], [0.0, 9.0]], "C": [[1.0, 0.0], [0.5, 1.0]]}
+    },
     ("compensator", "chain"): {"first": {"type": "inverse"}, "second": {"type": "polynomial", "delay": 0.02}},
 }
 """Data of the components that do not build from their defaults: one line for a new one, at most."""

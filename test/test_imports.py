@@ -40,6 +40,7 @@ EXTERNAL = {
     "core/strict.py": {"attrs"},
     "core/parameter_table.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
+    "core/mat_files.py": NUMBERS | {"h5py"},
     "core/opensees/model_process.py": {"openseespy"},
     "numerical/ground_motions/readers/waveforms.py": NUMBERS | {"obspy"},
     "loop/options.py": {"attrs"},

@@ -241,6 +241,10 @@ VARIANTS: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("compensator", "chain"): [
         {"first": {"type": "discrete_model", "update_after": 0.0}, "second": {"type": "pi_lead"}},
     ],
+    ("compensator", "linear"): [
+        {"law": {"D": [[0.5, 0.1, 2.0, 1.0], [0.0, 1.0, -1.0, 0.0]]}, "inputs": ["target", "error"]},
+        {"law": {"numerator": [0.1, 1.0], "denominator": [1e-4, 0.02, 1.0]}, "target_of": "measurement"},
+    ],
     ("compensator", "model_based"): [{"known": data_of("compensator", "model_based")["known"]}],
     ("setup", "upright_load"): [{"actuator_length": 2.0, "setup": {"type": "matrix", "matrix": [[1, 0], [1, 1]]}}],
     ("setup", "rigid_coupler"): [

@@ -16,5 +16,6 @@ TABLE = {
     "adaptive": ".adaptive:Adaptive",
     "model_based": ".model_based:ModelBased",
     "identified_inverse": ".identified_inverse:IdentifiedInverse",
+    "linear": ".linear:Linear",
     "pi_lead": ".pi_lead:ProportionalIntegralLead",
 }

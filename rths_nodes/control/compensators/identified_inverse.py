@@ -27,7 +27,6 @@ from rths_nodes.control.compensators.ahead import acceleration_cautions, lead_pa
 from rths_nodes.control.compensators.instrument import law_of
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel, bare
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
@@ -174,16 +173,6 @@ class IdentifiedInverse(Coupled):
     def reset(self) -> None:
         super().reset()
         self._shown: tuple[int | None, list[float]] = None, []
-
-    def commands(
-        self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
-    ) -> list[float]:
-        if self._n_axes > 1:
-            return super().commands(x, v, a, measured, force, rests, preparing)
-        self.current, command = self._step(
-            self._constants, self.current, x[0], v[0], a[0], measured[0], force[0], rests, preparing
-        )
-        return [command]
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the identified coefficients, for exact derivatives.

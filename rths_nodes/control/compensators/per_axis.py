@@ -124,13 +124,14 @@ class CoupledKernel(NamedTuple):
 
 
 class Coupled(OnNumbers):
-    """A compensator that calls a coupled kernel with its state, which is ``current``."""
+    """A compensator that calls a coupled kernel, or one of its only axis, with its state, which is ``current``."""
 
     def _hold(self, params: Any, dt: float, n_axes: int) -> None:
         """The kernel with these parameters, at rest."""
         self._n_axes = n_axes
-        constants, self._rest, self._step = self.kernel_of(params)
-        self._constants = constants(params, dt)
+        kernel = self.kernel_of(params)
+        constants, self._rest, self._step = kernel
+        self._constants, self._of_one = constants(params, dt), isinstance(kernel, Kernel)
         self.reset()
 
     def reset(self) -> None:
@@ -139,6 +140,11 @@ class Coupled(OnNumbers):
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
+        if self._of_one:
+            self.current, command = self._step(
+                self._constants, self.current, x[0], v[0], a[0], measured[0], force[0], rests, preparing
+            )
+            return [command]
         given = map(tuple, (x, v, a, measured, force))
         self.current, commands = self._step(self._constants, self.current, *given, rests, preparing)
         return list(commands)

@@ -1,0 +1,289 @@
+"""A law of one's own, linear and fixed: by its state space or its transfer function, as MATLAB exports them.
+
+    z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
+
+with the ``inputs`` u of all axes, one input after the other. A continuous law, Ts = 0, is made discrete by
+Tustin's rule. A feedforward reads the target of the sample of the command. Where the law was made in a simulation
+in which target and measurement of an instant act at once, as that of the RTHS benchmark (Silva et al. 2020),
+``target_of: measurement`` gives it both of the same sample, the last one measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import signal
+
+from rths_nodes.control.compensators.ahead import acceleration_cautions
+from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
+from rths_nodes.core import mat_files
+from rths_nodes.core.arithmetic import along, times
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ConfigError, join, show
+from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.parameters import declared, matrix, number, params, path, section, text, texts, vector
+from rths_nodes.core.rounding import ROUNDING
+from rths_nodes.core.samples import Array
+from rths_nodes.core.strict import build
+from rths_nodes.core.text_files import read_text
+from rths_nodes.core.yaml_text import parse
+
+INPUTS = ("target", "velocity", "acceleration", "error", "measured", "force")
+OF_TARGET = INPUTS[:3]
+WHOLE_PERIOD = 1e-6
+"""Share of a servo period by which Ts may differ from it: written numbers are rounded."""
+
+Rows = tuple[tuple[float, ...], ...]
+
+
+class System(NamedTuple):
+    """A law: A ``(n, n)``, B ``(n, inputs)``, C ``(n_axes, n)``, D ``(n_axes, inputs)``."""
+
+    a: Array
+    b: Array
+    c: Array
+    d: Array
+
+
+@params
+class Law:
+    """State space, D alone, or numerator and denominator of a law with one input and one axis."""
+
+    A: Rows | None = matrix("A, a row and a column for each state", default=None)
+    B: Rows | None = matrix("B, a row for each state, a column for each input", default=None)
+    C: Rows | None = matrix("C, a row for each axis, a column for each state", default=None)
+    D: Rows | None = matrix("D, a row for each axis, a column for each input; 0 if left out", default=None)
+    numerator: tuple[float, ...] | None = vector("its coefficients, the highest power first", default=None)
+    denominator: tuple[float, ...] | None = vector("its coefficients, the highest power first", default=None)
+    Ts: float = number("sample time, that of the rig; 0: continuous, in s or rad/s", "s", 0.0, at_least=0.0)
+
+    def validate(self, path: str) -> None:
+        """Refuses what is no law, or two of them."""
+        told = f"{path}: " if path else ""
+        whole = (self.A is None) == (self.B is None) == (self.C is None)
+        of_states = any(each is not None for each in (self.A, self.B, self.C, self.D))
+        if of_states == (self.denominator is not None) or (self.numerator is None) != (self.denominator is None):
+            raise ConfigError(f"{told}exactly one of A, B, C, D, and numerator with denominator, is needed")
+        if self.denominator is None and (not whole or (self.A is None and self.D is None)):
+            raise ConfigError(f"{told}A, B and C are needed together; D alone is a law without states")
+        above, below = self.numerator or (), self.denominator or (1.0,)
+        if len(above) > len(below) or not below[0]:
+            raise ConfigError(
+                f"{join(path, 'numerator')} = {show(list(above))}: must have no more coefficients than the "
+                "denominator, the first of which is not 0: a law cannot look ahead"
+            )
+        self.system(path)
+
+    def system(self, path: str) -> System:
+        """The law in arrays, as it stands. Raises ConfigError for sizes that do not fit to each other."""
+        if self.denominator is not None:
+            return System(*map(np.atleast_2d, signal.tf2ss(self.numerator, self.denominator)))
+        d = np.array(self.D or ())
+        if self.A is None:
+            return System(np.zeros((0, 0)), np.zeros((0, d.shape[1])), np.zeros((len(d), 0)), d)
+        a, b, c = np.array(self.A), np.array(self.B), np.array(self.C)
+        d = d if self.D is not None else np.zeros((len(c), b.shape[1]))
+        n, (outputs, inputs) = len(a), d.shape
+        if (a.shape, b.shape, c.shape) != ((n, n), (n, inputs), (outputs, n)):
+            sizes = zip("ABCD", (a, b, c, d), strict=True)
+            told = ", ".join(f"{name} is {' x '.join(map(str, each.shape))}" for name, each in sizes)
+            raise ConfigError(
+                f"{path}{': ' if path else ''}{told}: must be n x n, n x inputs, axes x n, axes x inputs"
+            )
+        return System(a, b, c, d)
+
+    def sampled(self, dt: float, path: str) -> System:
+        """The law at the servo period ``dt`` (s). Raises ConfigError for one of another period."""
+        system = self.system(path)
+        if self.Ts and abs(self.Ts - dt) > WHOLE_PERIOD * dt:
+            raise ConfigError(
+                f"{path}: Ts = {self.Ts:.9g} s: must be the servo period, {dt:.9g} s, or 0: continuous"
+            )
+        if self.Ts or not len(system.a):
+            return system
+        return System(*signal.cont2discrete(system, dt, "bilinear")[:4])
+
+
+def law_of(params: Any, path: str = "compensator") -> tuple[Law, str]:
+    """The law of the parameters, and its place in words. Raises ConfigError for a file that has none."""
+    if params.law is not None:
+        return params.law, join(path, "law")
+    file, place = Path(params.file).expanduser(), join(path, "file")
+    known = declared(Law)
+    if file.suffix.lower() == ".mat":
+        values = {name: value for name, value in mat_files.read(file, place).items() if name in known}
+        given: Any = {name: _as_written(known[name].kind, value) for name, value in values.items()}
+    else:
+        try:
+            given = parse(read_text(file), str(file))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{place}: {file} cannot be read ({error})") from None
+    if not isinstance(given, Mapping) or not given:
+        raise ConfigError(f"{place}: {file} has none of {', '.join(known)}")
+    try:
+        return build(Law, given), f"{place}: {file}"
+    except ConfigError as error:
+        raise error.within(f"{place}: {file}") from None
+
+
+def _as_written(kind: str, value: Array) -> Any:
+    """A variable of MATLAB, where everything is a matrix, as it stands in YAML."""
+    if kind == "number":
+        return value.item() if value.size == 1 else value.tolist()
+    return value.ravel().tolist() if kind == "vector" else np.atleast_2d(value).tolist()
+
+
+class Constants(NamedTuple):
+    """Rows of C and D, and of A and B, onto z and all inputs, ``n + 6 n_axes`` numbers each."""
+
+    commands: Rows
+    onward: Rows
+    waits: bool
+    """The target is that of the last sample measured."""
+
+
+class State(NamedTuple):
+    """z, and displacement (m), velocity (m/s) and acceleration (m/s^2) of the last target."""
+
+    z: tuple[float, ...]
+    x: tuple[float, ...]
+    v: tuple[float, ...]
+    a: tuple[float, ...]
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """The law at the servo period ``dt`` (s). Raises ConfigError."""
+    law, place = law_of(params)
+    a, b, c, d = law.sampled(dt, place)
+    n, per_axis = len(d), len(params.given)
+    if d.shape[1] != n * per_axis:
+        raise ConfigError(
+            f"{place}: {d.shape[1]} inputs and {n} outputs; must be {n * per_axis} inputs, those of "
+            f"compensator.inputs ({', '.join(params.given)}) of each axis"
+        )
+    columns = [INPUTS.index(name) * n + axis for name in params.given for axis in range(n)]
+    onto = np.zeros((n + len(a), len(INPUTS) * n))
+    onto[:, columns] = np.vstack((d, b))
+    rows = tuple(map(tuple, np.hstack((np.vstack((c, a)), onto)).tolist()))
+    return Constants(rows[:n], rows[n:], params.target_of == "measurement")
+
+
+def rest(k: Constants) -> State:
+    """At rest at zero."""
+    still = (0.0,) * len(k.commands)
+    return State((0.0,) * len(k.onward), still, still, still)
+
+
+def step(
+    k: Constants, s: State, x: Any, v: Any, a: Any, m: Any, f: Any, rests: bool, preparing: bool
+) -> tuple[Any, Any]:
+    """The command, and z of the next sample."""
+    commands, onward, waits = k
+    z, x_before, v_before, a_before = s
+    target = (x_before, v_before, a_before) if waits else (x, v, a)
+    of_x, of_v, of_a = target
+    seen = z + of_x + of_v + of_a + along(x_before, -1.0, m) + m + f
+    return (times(onward, seen), x, v, a), times(commands, seen)
+
+
+def step_of_one(
+    k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+) -> tuple[Any, float]:
+    """The same of one axis, in numbers."""
+    s, (command,) = step(k, s, (x,), (v,), (a,), (m,), (f,), rests, preparing)
+    return s, command
+
+
+class Linear(Coupled):
+    """A fixed linear law of one's own, from target and measurement to command, of one axis or of several."""
+
+    @params
+    class Params:
+        """Parameters; exactly one of ``file`` and ``law``."""
+
+        file: str | None = path(
+            "YAML or MATLAB file (.mat) with A, B, C, D, or numerator and denominator, and Ts", None
+        )
+        law: Law | None = section(
+            Law, "A, B, C, D, or numerator and denominator, and Ts, in place of a file", None
+        )
+        inputs: tuple[str, ...] = texts(
+            "what it gets, each of all axes, in the order of its inputs; error: target less measurement, of one "
+            "sample; the target if left out",
+            INPUTS,
+        )
+        target_of: str = text(
+            "the sample of which it gets the target: that of the command, or that of the measurement, one before",
+            "command",
+            ("command", "measurement"),
+        )
+
+        def validate(self, path: str) -> None:
+            """Refuses both or none of file and law, and an input that comes twice."""
+            if (self.file is None) == (self.law is None):
+                given = "both are given" if self.file else "none is given"
+                raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, {given}")
+            if twice := [name for name in self.inputs if self.inputs.count(name) > 1]:
+                raise ConfigError(f"{path}.inputs: {twice[0]} comes twice")
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses a law of another number of axes, or of another servo period."""
+            law, place = law_of(self, "")
+            outputs = len(law.sampled(test.dt, place).d)
+            if outputs != len(test.axes):
+                raise ConfigError(f"{place}: {outputs} outputs; must be {len(test.axes)}, one for each axis")
+
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of a law that is not stable by itself, and of derivatives that the ramp does not have."""
+            law, place = law_of(self, "")
+            fastest = np.abs(np.linalg.eigvals(law.sampled(test.dt, place).a)).max(initial=0.0)
+            found = acceleration_cautions(test) if "acceleration" in self.given else []
+            if fastest > 1.0 + ROUNDING:
+                found.append(f"{place}: not stable by itself: its state grows {fastest:.6g} times in a sample")
+            return found
+
+        @property
+        def given(self) -> tuple[str, ...]:
+            """The inputs, in their order."""
+            return self.inputs or INPUTS[:1]
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        self._p, self._dt = params, dt
+        self.state_names = ()
+        self._hold(params, dt, n_axes)
+
+    @classmethod
+    def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
+        """That of one axis in numbers, that of several in tuples."""
+        law, place = law_of(params)
+        if len(law.system(place).d) == 1:
+            return Kernel(constants, rest, step_of_one)
+        return CoupledKernel(constants, rest, step)
+
+    def state(self) -> list[float]:
+        return []
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        """Command over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``, or ``(n, n_axes, n_axes)``.
+
+        Raises ConfigError for a law that feeds back: that depends on the rig.
+        """
+        if fed_back := [name for name in self._p.given if name not in OF_TARGET]:
+            raise ConfigError(
+                f"compensator.inputs: {fed_back[0]} is fed back, and the response depends on the rig"
+            )
+        law, place = law_of(self._p)
+        a, b, c, d = law.sampled(self._dt, place)
+        n, s = len(d), 1j * np.asarray(omega)
+        z = np.exp(s * self._dt)[:, None, None]
+        over = np.concatenate(
+            [s[:, None, None] ** OF_TARGET.index(name) * np.eye(n) for name in self._p.given], axis=1
+        )
+        found = (c @ np.linalg.solve(z * np.eye(len(a)) - a, b.astype(complex)[None]) + d) @ over
+        if self._p.target_of == "measurement":
+            found = found / z
+        return np.asarray(found[:, 0, 0] if n == 1 else found)

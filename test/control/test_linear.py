@@ -1,0 +1,163 @@
+"""A law of one's own: the benchmark's controller by its matrices, Tustin's rule, files, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import io, signal
+
+import rths_nodes
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Motion
+
+DT = 1.0 / 4096.0
+T_1, T_2, K_P, K_I = 50.83163360273612 / 8570.397339444286, 1.0 / 8570.397339444286, 2.0, 95.0
+KIT: dict[str, Any] = {
+    "A": [[-1.0 / T_2, 0.0], [1.0 - T_1 / T_2, 0.0]],
+    "B": [[1.0 / T_2, 0.0], [T_1 / T_2, -1.0]],
+    "C": [[K_P * (1.0 - T_1 / T_2), K_I]],
+    "D": [[K_P * T_1 / T_2, -K_P]],
+}
+"""Controller of the RTHS benchmark's kit: a phase lead q' = (y - q) / T_2, w = q + T_1 q', then PI on w - m."""
+OF_KIT = {"inputs": ["target", "measured"], "target_of": "measurement"}
+
+
+def commands(law: Any, targets: np.ndarray, measured: np.ndarray, force: np.ndarray | None = None) -> np.ndarray:
+    """Commands ``(samples, n_axes)`` of targets ``(samples, 3, n_axes)`` and what is measured, as the commands."""
+    forces = measured * 0.0 if force is None else force
+    rows = zip(targets, measured, forces, strict=True)
+    return np.array([law.step(Motion(x, v, a, force=f), m) for (x, v, a), m, f in rows])
+
+
+@pytest.fixture
+def motion() -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(5)
+    return generator.normal(size=(400, 3, 1)) * 1e-3, generator.normal(size=(400, 1)) * 1e-3
+
+
+def test_the_controller_of_the_benchmark_is_that_law(make: Callable[..., Any], motion: Any) -> None:
+    given = make("compensator", "linear", DT, 1, law=KIT, **OF_KIT)
+    published = make("compensator", "pi_lead", DT, 1)
+    np.testing.assert_allclose(commands(given, *motion), commands(published, *motion), atol=1e-14)
+
+
+def test_a_test_with_it_has_the_digits_of_the_published_law() -> None:
+    """The benchmark's case 1 with its sample controller."""
+    published, given = (
+        rths_nodes.run("rths_benchmark_2020", ["duration=8", f"compensator={law}"], case="pi_1")
+        for law in ({"type": "pi_lead"}, {"type": "linear", "law": KIT, **OF_KIT})
+    )
+    assert np.abs(published.displacement).max() > 1e-3
+    np.testing.assert_allclose(given.true_displacement, published.true_displacement, rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(given.displacement, published.displacement, rtol=0.0, atol=1e-12)
+
+
+def test_a_transfer_function_is_that_of_scipy_by_tustin(make: Callable[..., Any], motion: Any) -> None:
+    numerator, denominator = [T_1 * T_1, 2.0 * T_1, 1.0], [T_2 * T_2, 2.0 * T_2, 1.0]
+    b, a, _ = signal.cont2discrete((numerator, denominator), DT, "bilinear")
+    law = {"numerator": numerator, "denominator": denominator}
+    targets, measured = motion
+    found = commands(make("compensator", "linear", DT, 1, law=law), targets, measured)
+    expected = signal.lfilter(b.ravel(), a, targets[:, 0, 0])
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-9, atol=1e-12)
+    sampled = law | {"numerator": b.ravel().tolist(), "denominator": a.tolist(), "Ts": DT}
+    again = commands(make("compensator", "linear", DT, 1, law=sampled), targets, measured)
+    np.testing.assert_allclose(again, found, rtol=1e-9, atol=1e-12)
+
+
+def test_inputs_come_in_the_order_of_the_parameters_each_of_all_axes(make: Callable[..., Any]) -> None:
+    """Two axes, each input with a gain of its own, no states."""
+    names = ["force", "target", "error", "velocity", "acceleration", "measured"]
+    gains = np.arange(24.0).reshape(2, 12) + 1.0
+    law = make("compensator", "linear", DT, 2, law={"D": gains.tolist()}, inputs=names)
+    generator = np.random.default_rng(6)
+    targets, measured, force = (generator.normal(size=(9, 3, 2)), *generator.normal(size=(2, 9, 2)))
+    found = commands(law, targets, measured, force)
+    before = np.vstack((np.zeros((1, 2)), targets[:-1, 0]))
+    given = np.hstack((force, targets[:, 0], before - measured, targets[:, 1], targets[:, 2], measured))
+    np.testing.assert_allclose(found, given @ gains.T, rtol=1e-12)
+
+
+def test_its_frequency_response_is_that_of_a_sine(make: Callable[..., Any]) -> None:
+    """Feedforward of second order behind a low pass: the response of the law that runs, at 3 Hz."""
+    omega = 2.0 * np.pi * 3.0
+    continuous = {"A": [[-200.0]], "B": [[200.0, 4.0, 0.02]], "C": [[1.0]]}
+    law = make("compensator", "linear", DT, 1, law=continuous, inputs=["target", "velocity", "acceleration"])
+    phase = np.exp(1j * omega * DT * np.arange(20_000))
+    targets = np.stack([(phase * (1j * omega) ** power).real for power in range(3)], axis=1)[:, :, None]
+    found = commands(law, targets, np.zeros((20_000, 1)))[-4096:, 0]
+    expected = (law.frequency_response(np.array([omega]))[0] * phase[-4096:]).real
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    with pytest.raises(ConfigError, match=r"measured is fed back, and the response depends on the rig"):
+        make("compensator", "linear", DT, 1, law=KIT, **OF_KIT).frequency_response(np.array([omega]))
+
+
+def written(path: Path, version: str) -> Path:
+    values = {name: np.array(rows) for name, rows in KIT.items()} | {"Ts": 0.0, "note": "of the kit"}
+    if version == "yaml":
+        path.write_text("\n".join(f"{name}: {rows}" for name, rows in KIT.items()))
+    elif version == "5":
+        io.savemat(path, values)
+    else:
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(path, "w", userblock_size=512) as file:
+            for name, value in values.items():
+                stored = np.frombuffer(value.encode("utf-16-le"), np.uint16) if isinstance(value, str) else value
+                item = file.create_dataset(name, data=np.atleast_2d(stored).T)
+                item.attrs["MATLAB_class"] = np.bytes_("char" if isinstance(value, str) else "double")
+    return path
+
+
+@pytest.mark.parametrize(("name", "version"), [("law.yaml", "yaml"), ("law.mat", "5"), ("law.mat", "7.3")])
+def test_a_file_has_the_law(
+    name: str, version: str, tmp_path: Path, make: Callable[..., Any], motion: Any
+) -> None:
+    path = written(tmp_path / name, version)
+    found = make("compensator", "linear", DT, 1, file=str(path), **OF_KIT)
+    np.testing.assert_array_equal(
+        commands(found, *motion), commands(make("compensator", "linear", DT, 1, law=KIT, **OF_KIT), *motion)
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({}, "exactly one of compensator.file and compensator.law is needed, none is given"),
+        ({"law": {"A": [[0.5]]}}, "A, B and C are needed together"),
+        ({"law": KIT | {"numerator": [1.0], "denominator": [1.0]}}, "exactly one of A, B, C, D, and numerator"),
+        ({"law": {"numerator": [1.0, 1.0], "denominator": [1.0]}}, "a law cannot look ahead"),
+        ({"law": KIT | {"D": [[1.0]]}}, "A is 2 x 2, B is 2 x 2, C is 1 x 2, D is 1 x 1: must be n x n"),
+        ({"law": KIT | {"Ts": 1e-3}, **OF_KIT}, "law: Ts = 0.001 s: must be the servo period, 0.000244140625 s"),
+        ({"law": KIT}, "2 inputs and 1 outputs; must be 1 inputs, those of compensator.inputs (target)"),
+        ({"law": {"D": [[1.0, 1.0]]}, "inputs": ["target", "target"]}, "compensator.inputs: target comes twice"),
+        ({"file": "missing.mat"}, "missing.mat cannot be read"),
+        ({"file": "missing.yaml"}, "missing.yaml cannot be read"),
+    ],
+)
+def test_what_is_no_law_is_refused(make: Callable[..., Any], data: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        make("compensator", "linear", DT, 1, **data)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("law.mat", b"not one", "is not a file of MATLAB"),
+        ("law.yaml", b"gain: 2\n", "gain: unknown key 'gain'; known: A"),
+        ("law.yaml", b"", "has none of A, B, C, D"),
+    ],
+)
+def test_a_file_without_a_law_is_refused_by_its_path(
+    name: str, content: bytes, words: str, make: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as error:
+        make("compensator", "linear", DT, 1, file=str(path))
+    assert str(path) in str(error.value)
+    assert words in str(error.value)
