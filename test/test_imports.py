@@ -75,6 +75,7 @@ LAYERS = {
         ("recovery",),
         ("bag",),
         ("sink", "reading"),
+        ("elsewhere",),
     ),
     "analysis": (
         (

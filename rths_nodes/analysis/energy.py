@@ -7,6 +7,9 @@ import numpy as np
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.samples import Array
 
+FEWEST = 2
+"""Steps of a history."""
+
 
 def experimental_force(of: Evaluation) -> Array:
     """Force of the experimental substructure at the interface, steps 0, 1, ...: ``(m, n_interface)`` N."""
@@ -25,7 +28,7 @@ def energies(of: Evaluation) -> dict[str, Array]:
 
     M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement, from the
     end of a soft start on. Without a structure only the work that the specimen absorbed. Those of a model that
-    does not travel whole were recorded.
+    does not travel whole were recorded. What the recording does not tell is left out.
     """
     run = of.run
     specimen = experimental_force(of)
@@ -42,13 +45,14 @@ def energies(of: Evaluation) -> dict[str, Array]:
         return {"input": of.running.input_energy[:m], **rest, **absorbed}
     velocity = of.scenario.time_ratio * run.dof_velocity[:m]
     velocity[: of.first_step] = 0.0
-    return {
+    parts = {
         "input": of.running.input_energy[:m],
         "kinetic": 0.5 * np.einsum("si,ij,sj->s", velocity, structure.mass, velocity),
         "viscous damping": _work(velocity @ structure.damping.T, moves),
         "numerical substructure": _work(run.restoring_force[:m], moves),
         **absorbed,
     }
+    return {name: part for name, part in parts.items() if m < FEWEST or np.isfinite(part[1:]).any()}
 
 
 def _work(force: Array, moves: Array) -> Array:

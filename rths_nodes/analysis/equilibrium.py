@@ -41,5 +41,7 @@ def residual(of: Evaluation) -> Residual:
     # a soft start prescribes the motion: there is no equilibrium before the test
     found, time = found[of.first_step :], run.step_time[:m][of.first_step :]
     terms = (inertia, damping, run.restoring_force[:m], tested[:m], run.external_force[:m])
+    if any(len(term) and not np.isfinite(term).any() for term in terms):
+        raise ConfigError("equation of motion: not all of its terms were recorded")
     scale = max((float(np.nanmax(np.abs(term))) for term in terms if term.size), default=0.0)
     return Residual(time, found, scale)

@@ -203,7 +203,7 @@ def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunR
     recording = None
     if options.record:
         writer = open_writer(options.record, recorded_topics(options.namespace), about)
-        recording = RecordingSink(writer, loop.assembly, options.namespace, about)
+        recording = RecordingSink(writer, scenario, loop.assembly.names, options.namespace, about)
     try:
         outcome = loop.run(
             [sink for sink in (collector, recording) if sink is not None], watch.progress, watch.interrupted

@@ -22,6 +22,8 @@ Flags = np.ndarray[Any, np.dtype[np.uint32]]
 
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
 """Fields of a Target that a model has which does not travel whole."""
+ELSEWHERE = "elsewhere"
+"""The host of a test whose record was imported, and the type of what is not known of it."""
 _ROWS = 1 << 16
 """Rows that a table has room for at first; it doubles as they come, since a long test may stop soon."""
 
@@ -88,6 +90,11 @@ class Run:
     def in_lockstep(self) -> bool:
         """No clock has driven the test: how long a sample took says nothing about a servo period."""
         return self.information.get("pace") == LOCKSTEP
+
+    @property
+    def made_elsewhere(self) -> bool:
+        """No program of ours has made the test: its record was imported."""
+        return self.information.get("host") == ELSEWHERE
 
     @property
     def bridged(self) -> int:

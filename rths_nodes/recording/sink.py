@@ -11,7 +11,8 @@ from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.loop.embedded import Outcome
-from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.assembly import Names
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.bag import Writer
 
@@ -19,12 +20,14 @@ from rths_nodes.recording.bag import Writer
 class RecordingSink:
     """A sink of the embedded loop that writes what the nodes would have sent, stamped in test time."""
 
-    def __init__(self, writer: Writer, assembly: Assembly, namespace: str, information: dict[str, str]) -> None:
+    def __init__(
+        self, writer: Writer, scenario: Scenario, names: Names, namespace: str, information: dict[str, str]
+    ) -> None:
         self._writer, self._information = writer, information
-        self._scenario = assembly.scenario
-        self._constants = assembly.test_constants()
+        self._scenario = scenario
+        self._constants = names.test_constants(scenario)
         self._run = RunMark(frame_of(information["run_id"]))
-        self._codec = assembly.codec(self._run)
+        self._codec = names.codec(scenario, self._run)
         self._topic = f"/{namespace}/"
         self._start = time.time_ns()
         self._sample = 0
@@ -33,7 +36,7 @@ class RecordingSink:
             "ready": True,
             "scenario_hash": information["scenario_hash"],
             "parameters": information["scenario"],
-            "state_names": assembly.names.state,
+            "state_names": names.state,
             "version": information["version"],
         }
         self._tell("node_status", "NodeStatus", status)

@@ -40,7 +40,7 @@ _ENOUGH = 0.05
 def hysteresis(view: View) -> Plan:
     """Fig. 8: restoring force over displacement of both substructures."""
     run = view.run
-    numerical = run.scenario.structure is not None and len(run.restoring_force) > 1
+    numerical = run.scenario.structure is not None and bool(np.isfinite(run.restoring_force[1:]).any())
     dofs = styled(run.dof_names)
     loops = _loops(view, view.samples[0], (run.displacement, run.force), view.axes, "measured")
     row = [Panel(DISPLACEMENT, FORCE, loops, "experimental substructure (measured)")]

@@ -30,11 +30,18 @@ _TOLD = (
 """What of the information of a run has a name of its own on the page."""
 
 
+def across(simulation: str, made_elsewhere: bool = False) -> str:
+    """Words across the head of the page; empty where a rig of ours has moved."""
+    if made_elsewhere:
+        return "MADE ELSEWHERE: the histories are as they were imported"
+    return f"{simulation.upper()}: nothing of steel has moved" if simulation else ""
+
+
 def facts(of: Evaluation) -> dict[str, str]:
     """What stands above the first figure, in order."""
     known = of.run.information
     return {
-        "Started": moment(known.get("started", "–")),
+        "Imported" if of.run.made_elsewhere else "Started": moment(known.get("started", "–")),
         "Run": known.get("run_id", "–"),
         "Excitation": _excitation(of),
         "Compensator": type(of.scenario.compensator).type_name,
@@ -86,6 +93,8 @@ def _excitation(of: Evaluation) -> str:
     scenario = of.scenario
     prescribed = scenario.structure is None
     moving = getattr(scenario.integrator, "displacement", None) if prescribed else scenario.ground_motion
+    if prescribed and moving is None and of.run.made_elsewhere:
+        return "not known here: there is no input energy, and no HSEM in percent"
     if prescribed and moving is None:
         return "that of the client, which is not known here: there is no input energy, and no HSEM in percent"
     data = as_data(moving) or {}

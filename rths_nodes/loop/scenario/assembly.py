@@ -51,6 +51,25 @@ class Names:
     inputs: tuple[str, ...]
     """Auxiliary channels of a Command, with their units."""
 
+    def codec(self, scenario: Scenario, run: RunMark | None = None) -> Codec:
+        """Packs and unpacks messages about these in one ``run``. Raises ConfigError where they do not fit in."""
+        sizes = (len(self.observed), len(self.axes), len(self.state), len(self.auxiliary), len(self.inputs))
+        return Codec(*sizes, run, len(scenario.force_axes))
+
+    def test_constants(self, scenario: Scenario) -> dict[str, Any]:
+        """The fields of TestState that do not change during a test of ``scenario``."""
+        return {
+            "scenario": scenario.name,
+            "servo_rate": scenario.servo_rate,
+            "substeps": scenario.samples_per_step,
+            "samples": scenario.samples,
+            "transport_samples": scenario.port.transport_samples,
+            "axis_names": list(self.axes),
+            "degree_of_freedom_names": list(self.observed),
+            "auxiliary_names": list(self.auxiliary),
+            "input_names": list(self.inputs),
+        }
+
 
 class Assembly:
     """The components of a scenario, each built once, on first use, and handed on to all that need it.
@@ -293,21 +312,8 @@ class Assembly:
 
         Raises ConfigError when the rig does not fit into them.
         """
-        names = self.names
-        sizes = (len(names.observed), len(names.axes), len(names.state), len(names.auxiliary), len(names.inputs))
-        return Codec(*sizes, run, len(self.scenario.force_axes))
+        return self.names.codec(self.scenario, run)
 
     def test_constants(self) -> dict[str, Any]:
         """The fields of TestState that do not change during a test."""
-        scenario, names = self.scenario, self.names
-        return {
-            "scenario": scenario.name,
-            "servo_rate": scenario.servo_rate,
-            "substeps": scenario.samples_per_step,
-            "samples": scenario.samples,
-            "transport_samples": scenario.port.transport_samples,
-            "axis_names": list(names.axes),
-            "degree_of_freedom_names": list(names.observed),
-            "auxiliary_names": list(names.auxiliary),
-            "input_names": list(names.inputs),
-        }
+        return self.names.test_constants(self.scenario)
