@@ -239,10 +239,10 @@ VARIANTS: dict[tuple[str, str], list[dict[str, Any]]] = {
         TWO_AXES | {"lead": 0.01, "decimation": 1},
     ],
     ("compensator", "chain"): [
-        {"first": {"type": "discrete_model", "update_after": 0.0}, "second": {"type": "pi_lead"}},
+        {"first": {"type": "discrete_model", "update_after": 0.0}, "second": {"type": "pi_lead"}, "lead": 0.01},
     ],
     ("compensator", "linear"): [
-        {"law": {"D": [[0.5, 0.1, 2.0, 1.0], [0.0, 1.0, -1.0, 0.0]]}, "inputs": ["target", "error"]},
+        {"law": {"D": [[0.5, 0.1, 2.0, 1.0], [0.0, 1.0, -1.0, 0.0]]}, "inputs": ["target", "error"], "lead": 0.01},
         {"law": {"numerator": [0.1, 1.0], "denominator": [1e-4, 0.02, 1.0]}, "target_of": "measurement"},
     ],
     ("compensator", "model_based"): [{"known": data_of("compensator", "model_based")["known"]}],

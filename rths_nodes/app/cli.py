@@ -64,6 +64,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "look things up": {
         "list": ("listing", "list scenarios and components, each with what it is"),
         "params": ("parameters", "show the parameters of a component or a section, or all of them as Markdown"),
+        "cite": ("cite", "print BibTeX of every method in a scenario"),
         "completion": ("completion", "print the code with which bash or zsh completes the words of rths"),
     },
 }

@@ -128,6 +128,8 @@ class LinearRamp(OfKernel):
     Its slope jumps at each target; an inverse compensator turns that into a sawtooth at the step rate.
     """
 
+    SOURCES = ("chen_ricles_2010",)
+
     @params
     class Params:
         pass
@@ -162,6 +164,8 @@ class QuadraticRamp(OfKernel):
     The recommended ramp behind an inverse compensator. Before the first target the motion is continued
     backwards with the velocity and acceleration of the start.
     """
+
+    SOURCES = ("chen_ricles_2010",)
 
     @params
     class Params:

@@ -87,6 +87,8 @@ class Modal:
 class CraigBampton:
     """The degrees of freedom of the interface themselves, and the lowest modes of the rest with these held."""
 
+    SOURCES = ("craig_bampton_1968",)
+
     @params
     class Params(Kept):
         pass

@@ -137,6 +137,10 @@ COMPENSATORS: dict[str, dict[str, Any]] = {
         "first": {"type": "derivative_feedforward", "delay": 0.01, "order": 1},
         "second": {"type": "derivative_feedforward", "delay": 0.01, "order": 2},
     },
+    "linear": {
+        "law": {"A": [[-400.0]], "B": [[400.0, 0.0]], "C": [[1.0 - DELAY / 0.0025]], "D": [[DELAY / 0.0025, 0.0]]},
+        "inputs": ["target", "velocity"],
+    },
     "identified_inverse": {
         "inverse": {
             "displacement": [[1.0]],

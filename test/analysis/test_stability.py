@@ -499,6 +499,7 @@ COMPENSATORS = {
         "first": {"type": "inverse", "alpha": 3.0},
         "second": {"type": "polynomial", "delay": 0.007, "order": 2},
     },
+    "linear": {"law": {"numerator": [0.02, 1.0], "denominator": [0.002, 1.0]}},
     "identified_inverse": {
         "inverse": {
             "displacement": [[0.99]],

@@ -96,6 +96,22 @@ def test_its_frequency_response_is_that_of_a_sine(make: Callable[..., Any]) -> N
         make("compensator", "linear", DT, 1, law=KIT, **OF_KIT).frequency_response(np.array([omega]))
 
 
+def test_a_lead_is_the_target_later(make: Callable[..., Any]) -> None:
+    """Of a motion of third degree, from the second sample on; the first has no jerk yet."""
+    lead, times = 0.01, DT * np.arange(50)
+    data = {"law": {"D": [[2.0, 0.5, 0.1]]}, "inputs": ["target", "velocity", "acceleration"]}
+
+    def targets(t: np.ndarray) -> np.ndarray:
+        return np.stack([0.1 * t**3 + 0.02 * t, 0.3 * t**2 + 0.02, 0.6 * t], axis=1)[:, :, None]
+
+    plain, led = (make("compensator", "linear", DT, 1, lead=each, **data) for each in (0.0, lead))
+    none = np.zeros((50, 1))
+    expected = commands(plain, targets(times + lead), none)
+    np.testing.assert_allclose(commands(led, targets(times), none)[1:], expected[1:], rtol=1e-9)
+    turned = [law.frequency_response(np.array([5.0]))[0] for law in (led, plain)]
+    assert turned[0] / turned[1] == pytest.approx(np.exp(5.0j * lead), abs=1e-6)
+
+
 def written(path: Path, version: str) -> Path:
     values = {name: np.array(rows) for name, rows in KIT.items()} | {"Ts": 0.0, "note": "of the kit"}
     if version == "yaml":

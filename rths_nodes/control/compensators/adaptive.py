@@ -166,6 +166,8 @@ UNITS = {
 class Adaptive(PerAxis):
     """The adaptive law of Chen & Ricles (2010) around another compensator, whose own delay is the estimate."""
 
+    SOURCES = ("chen_ricles_2010",)
+
     @params
     class Params(LawParams):
         indicator: str = text("what tells a lag from a lead", "tracking", choices=("tracking", "energy"))

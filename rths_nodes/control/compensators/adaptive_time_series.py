@@ -208,6 +208,8 @@ def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
 class AdaptiveTimeSeries(PerAxis):
     """Inverse of second order whose coefficients follow from a moving window of commands and measurements."""
 
+    SOURCES = ("chae_2013",)
+
     @params
     class Params:
         delay: float = number(

@@ -43,14 +43,17 @@ def ahead(step: Callable[..., Any]) -> Callable[..., Any]:
     ) -> tuple[Any, float]:
         lead, dt, own = k
         before, inner = s
-        jerk = (a - before) / dt
-        half = 0.5 * lead
-        later = a + lead * jerk
-        x, v = x + lead * (v + half * (a + lead / 3.0 * jerk)), v + lead * (a + half * jerk)
-        inner, command = step(own, inner, x, v, later, m, f, rests, preparing)
+        inner, command = step(own, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)
         return (a, inner), command
 
     return led
+
+
+def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: float) -> tuple[float, float, float]:
+    """x (m), v (m/s), a (m/s^2) of the target ``lead`` (s) later; ``before``: a one ``dt`` (s) ago."""
+    jerk = (a - before) / dt
+    half = 0.5 * lead
+    return x + lead * (v + half * (a + lead / 3.0 * jerk)), v + lead * (a + half * jerk), a + lead * jerk
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
+from rths_nodes.control.compensators.ahead import lead_parameter, read_ahead, response, with_lead
 from rths_nodes.control.compensators.per_axis import OnNumbers, bare
 from rths_nodes.core import registry
 from rths_nodes.core.control import Floats
@@ -53,9 +54,10 @@ class Chain(OnNumbers):
     class Params:
         first: Any = component("compensator", "sees the target")
         second: Any = component("compensator", "sees the output of the first as its target", after="first")
+        lead: float = lead_parameter()
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._dt = dt
+        self._dt, self._lead = dt, params.lead
         stages = {"first": params.first, "second": params.second}
         built = {name: registry.build("compensator", own, dt, n_axes) for name, own in stages.items()}
         self._first, self._second = built["first"], built["second"]
@@ -80,17 +82,22 @@ class Chain(OnNumbers):
             _, of_first, of_second = k
             return first.rest(of_first), (0.0, 0.0), second.rest(of_second)
 
-        return Kernel(constants, rest, chained(first.step, second.step))
+        return with_lead(Kernel(constants, rest, chained(first.step, second.step)), params.lead)
 
     def reset(self) -> None:
         """The first one's output was zero before the test."""
         self._first.reset()
         self._second.reset()
         self._between = [(0.0, 0.0)] * self._n_axes
+        self._acceleration: Floats = [0.0] * self._n_axes
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
+        if self._lead:
+            rows = zip(self._acceleration, x, v, a, strict=True)
+            self._acceleration = a
+            x, v, a = zip(*[read_ahead(self._lead, self._dt, *row) for row in rows], strict=True)
         output = self._first.commands(x, v, a, measured, force, rests, preparing)
         found = [between(self._dt, s, now) for s, now in zip(self._between, output, strict=True)]
         self._between = [s for s, _, _ in found]
@@ -103,7 +110,9 @@ class Chain(OnNumbers):
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), the derivatives between the two taken as exact."""
         first, second = (stage.frequency_response(omega) for stage in (self._first, self._second))
-        return in_series(first, second)
+        found = in_series(first, second)
+        led = response(self._lead, omega)
+        return found * (led if found.ndim == 1 else led[:, None, None])
 
     def state(self) -> list[float]:
         return list(chain(self._first.state(), self._second.state()))

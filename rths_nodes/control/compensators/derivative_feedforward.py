@@ -30,6 +30,8 @@ def led(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float
 class DerivativeFeedforward(PerAxis):
     """Adds the delay times the target's velocity, and half its square times the acceleration."""
 
+    SOURCES = ("jung_shing_2006", "mercan_2007")
+
     @params
     class Params:
         delay: float = number(

@@ -221,6 +221,8 @@ def moves(m: float, before: float, earlier: float, quiet: float) -> bool:
 class DiscreteModel(PerAxis):
     """Compensation by an adaptive discrete model with three parameters (SADC), per axis."""
 
+    SOURCES = ("wang_2019",)
+
     @params
     class Params:
         spacing: int = integer("distance of the samples of the model", "samples", 5, at_least=1, at_most=100_000)

@@ -17,6 +17,8 @@ def led(k: tuple[()], s: tuple[float], alpha: float, x: float, v: float, a: floa
 class Inverse(PerAxis):
     """d^p_k = alpha d^c_k - (alpha - 1) d^c_{k-1}: the inverse of the first-order actuator of Eq. (3)."""
 
+    SOURCES = ("chen_2007", "chen_ricles_2010")
+
     @params
     class Params:
         alpha: float = number("delay constant alpha", "samples", 29.0, at_least=1.0)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import signal
 
-from rths_nodes.control.compensators.ahead import acceleration_cautions
+from rths_nodes.control.compensators.ahead import acceleration_cautions, lead_parameter, response
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
 from rths_nodes.core import mat_files
 from rths_nodes.core.arithmetic import along, times
@@ -144,15 +144,18 @@ class Constants(NamedTuple):
     onward: Rows
     waits: bool
     """The target is that of the last sample measured."""
+    lead: tuple[float, float, float, float, float]
+    """L, L / 2, L / (3 dt), L / (2 dt), L / dt, by which the target is read ahead (``ahead.py``)."""
 
 
 class State(NamedTuple):
-    """z, and displacement (m), velocity (m/s) and acceleration (m/s^2) of the last target."""
+    """z; displacement (m), velocity (m/s), acceleration (m/s^2) of the last target; the last one as given."""
 
     z: tuple[float, ...]
     x: tuple[float, ...]
     v: tuple[float, ...]
     a: tuple[float, ...]
+    given: tuple[float, ...]
 
 
 def constants(params: Any, dt: float) -> Constants:
@@ -169,25 +172,33 @@ def constants(params: Any, dt: float) -> Constants:
     onto = np.zeros((n + len(a), len(INPUTS) * n))
     onto[:, columns] = np.vstack((d, b))
     rows = tuple(map(tuple, np.hstack((np.vstack((c, a)), onto)).tolist()))
-    return Constants(rows[:n], rows[n:], params.target_of == "measurement")
+    lead = params.lead
+    ahead = (lead, 0.5 * lead, lead / (3.0 * dt), lead / (2.0 * dt), lead / dt)
+    return Constants(rows[:n], rows[n:], params.target_of == "measurement", ahead)
 
 
 def rest(k: Constants) -> State:
     """At rest at zero."""
     still = (0.0,) * len(k.commands)
-    return State((0.0,) * len(k.onward), still, still, still)
+    return State((0.0,) * len(k.onward), still, still, still, still)
 
 
 def step(
     k: Constants, s: State, x: Any, v: Any, a: Any, m: Any, f: Any, rests: bool, preparing: bool
 ) -> tuple[Any, Any]:
     """The command, and z of the next sample."""
-    commands, onward, waits = k
-    z, x_before, v_before, a_before = s
+    commands, onward, waits, lead = k
+    z, x_before, v_before, a_before, given_before = s
+    whole, half, of_x, of_v, of_a = lead
+    given = a
+    if whole > 0.0:
+        change = along(a, -1.0, given_before)
+        x = along(x, whole, along(v, half, along(a, of_x, change)))
+        v, a = along(v, whole, along(a, of_v, change)), along(a, of_a, change)
     target = (x_before, v_before, a_before) if waits else (x, v, a)
-    of_x, of_v, of_a = target
-    seen = z + of_x + of_v + of_a + along(x_before, -1.0, m) + m + f
-    return (times(onward, seen), x, v, a), times(commands, seen)
+    displacement, velocity, acceleration = target
+    seen = z + displacement + velocity + acceleration + along(x_before, -1.0, m) + m + f
+    return (times(onward, seen), x, v, a, given), times(commands, seen)
 
 
 def step_of_one(
@@ -221,6 +232,7 @@ class Linear(Coupled):
             "command",
             ("command", "measurement"),
         )
+        lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
             """Refuses both or none of file and law, and an input that comes twice."""
@@ -286,4 +298,5 @@ class Linear(Coupled):
         found = (c @ np.linalg.solve(z * np.eye(len(a)) - a, b.astype(complex)[None]) + d) @ over
         if self._p.target_of == "measurement":
             found = found / z
+        found = found * response(self._p.lead, omega)[:, None, None]
         return np.asarray(found[:, 0, 0] if n == 1 else found)

@@ -56,6 +56,8 @@ def constants(params: Any, dt: float) -> tuple[float, int]:
 class LinearAcceleration(PerAxis):
     """Taylor series of the target to the third order, with the acceleration going on as before."""
 
+    SOURCES = ("horiuchi_konno_2001",)
+
     @params
     class Params:
         delay: float = number(

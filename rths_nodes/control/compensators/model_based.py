@@ -116,6 +116,8 @@ def no_feedback(k: Any, observer: Array, deviation: Array, feedback: Array) -> N
 class ModelBased(Coupled):
     """Feedforward by the inverse of a model that couples the axes, and LQG feedback on the deviation."""
 
+    SOURCES = ("phillips_spencer_2012",)
+
     @params
     class Params:
         """Parameters; exactly one of ``model`` and ``known``."""

@@ -63,6 +63,8 @@ class ProportionalIntegralLead(PerAxis):
     It has no response from target to command alone: that depends on the rig, whose measurement it feeds back.
     """
 
+    SOURCES = ("silva_2020",)
+
     @params
     class Params:
         """Parameters; the defaults are those of the benchmark."""

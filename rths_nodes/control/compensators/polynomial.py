@@ -111,6 +111,8 @@ def step(
 class Polynomial(PerAxis):
     """Polynomial extrapolation of the target by a constant delay (Horiuchi et al. 1996)."""
 
+    SOURCES = ("horiuchi_1996",)
+
     @params
     class Params:
         delay: float = number(

@@ -105,6 +105,8 @@ class ClippedOptimal(SemiActiveOfKernel):
     it is solved exactly between samples, its inputs straight.
     """
 
+    SOURCES = ("dyke_1996",)
+
     @params
     class Params:
         """Parameters of the controller; the defaults are those of the paper."""

@@ -22,6 +22,8 @@ class FirstOrder(Unloaded):
     alpha counts samples from the previous one: alpha = 1 is no delay, a ramp lags by alpha - 1 samples.
     """
 
+    SOURCES = ("chen_ricles_2010",)
+
     @params
     class Params:
         alpha: float = number("delay constant alpha", "samples", 29.0, at_least=1.0)

@@ -188,6 +188,8 @@ class ServoHydraulicLinear(Actuator):
     could not move.
     """
 
+    SOURCES = ("silva_2020",)
+
     @params
     class Params:
         """Parameters of the plant; force, dead band and limit of the valve are left out unless given."""

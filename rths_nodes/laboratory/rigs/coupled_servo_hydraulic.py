@@ -36,6 +36,8 @@ class CoupledServoHydraulic(Rig):
     constants are not published; the defaults reproduce row (c) of Table 3.1.
     """
 
+    SOURCES = ("phillips_spencer_2012",)
+
     @params
     class Params(RigConstants):
         """Parameters of the specimen, the damper and the actuators; a list of one number holds for all axes."""

@@ -159,6 +159,8 @@ class CoupledTransferFunctions(Rig):
     The force of an axis is its share of what moves the specimen, by virtual work in every pose.
     """
 
+    SOURCES = ("condori_uribe_2023",)
+
     @params
     class Params:
         """The transfer functions by the axis whose command they answer, the coupler and the specimen behind it."""

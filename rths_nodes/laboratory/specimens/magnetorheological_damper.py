@@ -67,6 +67,8 @@ class MagnetorheologicalDamper(Specimen):
     ``max_voltage``). The defaults are the damper of Dyke, Spencer, Sain & Carlson (1996).
     """
 
+    SOURCES = ("spencer_1997",)
+
     @params
     class Params:
         """Parameters of the damper."""

@@ -23,6 +23,8 @@ class ChenRicles(Dynamics):
     Its velocity is the backward difference of its displacements, (x' - x) / dt, as published: half a step late.
     """
 
+    SOURCES = ("chen_ricles_2008",)
+
     late_velocity = True
 
     @params

@@ -60,6 +60,8 @@ class ExplicitNewmark(Dynamics):
     ConfigError when dt is not below the stability limit, 2/w_max for springs.
     """
 
+    SOURCES = ("newmark_1959",)
+
     memory = ("displacement", "predicted_velocity", "experimental_force")
 
     @params

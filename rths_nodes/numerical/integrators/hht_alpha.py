@@ -133,6 +133,8 @@ class HilberHughesTaylor(Dynamics):
     steps and the newest iterate, so that all are reached in order and evenly; the last iterate ends the step.
     """
 
+    SOURCES = ("hilber_1977", "jung_shing_2006")
+
     memory = (*Dynamics.memory, *Own._fields)
 
     @params

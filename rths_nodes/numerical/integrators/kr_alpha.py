@@ -36,6 +36,8 @@ class KolayRicles(Dynamics):
     (x' - x) / dt = v + dt (1/2 + gamma) c.
     """
 
+    SOURCES = ("kolay_ricles_2014",)
+
     late_velocity = True
     memory = (*Dynamics.memory, "acceleration_before", "change")
 

@@ -155,6 +155,8 @@ class Newmark(Dynamics):
     that of the displacement. Raises ConfigError for a nonlinear restoring force.
     """
 
+    SOURCES = ("newmark_1959",)
+
     takes_massless = True
     memory = ("displacement", "velocity", "acceleration")
     force_age = 1.0

@@ -113,6 +113,8 @@ class BoucWen(OfComponent):
     that limit.
     """
 
+    SOURCES = ("wen_1980",)
+
     @params
     class Params:
         stiffness: float | None = elastic_stiffness()

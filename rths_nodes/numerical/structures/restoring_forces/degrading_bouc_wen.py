@@ -110,6 +110,8 @@ class DegradingBoucWen(OfComponent):
     ten parts or in as many as the slope of z needs.
     """
 
+    SOURCES = ("baber_wen_1981",)
+
     @params
     class Params:
         stiffness: float | None = elastic_stiffness()

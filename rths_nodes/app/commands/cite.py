@@ -1,0 +1,69 @@
+"""``rths cite``: BibTeX of every method in a scenario."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from rths_nodes.app.commands import arguments
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.resources import resource
+from rths_nodes.core.strict import walk_declared
+from rths_nodes.core.version import __version__
+
+PUBLICATIONS = "references.bib"
+EVALUATION = {
+    "tracking indicator": ("mercan_2007",),
+    "hybrid simulation energy monitor": ("mosqueda_2007",),
+    "frequency evaluation index": ("guo_2014",),
+}
+"""What every test is judged by."""
+OWN = (
+    "@software{rths_nodes,\n  title = {rths_nodes: real-time hybrid simulation with ROS 2},\n"
+    f"  version = {{{__version__}}},\n}}"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_scenario(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print an entry for each publication, after the places in which it is used."""
+    scenario = arguments.scenario(options)
+    known, used = publications(), dict[str, list[str]]()
+    for place, source in [*_of_components(scenario), *_of_evaluation()]:
+        if not source.lstrip().startswith("@") and source not in known:
+            raise unknown(place, "publication", source, known)
+        used.setdefault(source, []).append(place)
+    blocks = [f"% {scenario.name}\n{OWN}"]
+    blocks += [f"% {', '.join(places)}\n{known.get(source, source.strip())}" for source, places in used.items()]
+    print("\n\n".join(blocks))
+    return 0
+
+
+def publications() -> dict[str, str]:
+    """The entries that come with the package, by their keys. Raises ConfigError where they are not installed."""
+    try:
+        text = resource("config", PUBLICATIONS).read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{PUBLICATIONS}: {error.strerror or error}") from None
+    return {found[1]: found[0] for found in re.finditer(r"^@\w+\{(\w+),.*?^\}", text, re.S | re.M)}
+
+
+def _of_components(scenario: Any) -> Iterator[tuple[str, str]]:
+    """Places of components, each with a source of its method."""
+    for place, part, declared in walk_declared(scenario):
+        if declared and declared[-1].family:
+            cls = registry.class_of(declared[-1].family, part)
+            name = f"{place}.type = {type(part).type_name}"
+            yield from ((name, source) for source in getattr(cls, "SOURCES", ()))
+
+
+def _of_evaluation() -> Iterator[tuple[str, str]]:
+    for what, sources in EVALUATION.items():
+        yield from ((what, source) for source in sources)
