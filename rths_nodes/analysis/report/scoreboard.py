@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import Any
 from rths_nodes.analysis.figures import scoreboard as figures
 from rths_nodes.analysis.published_indices import heading, legend
 from rths_nodes.analysis.report.document import template
-from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.analysis.study_table import HIGH, StudyTable
 from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.errors import show
 from rths_nodes.core.version import __version__
@@ -19,9 +20,11 @@ from rths_nodes.core.version import __version__
 
 @dataclass(frozen=True)
 class Score:
-    """A compensator in a block over all its runs: ``median`` and ``worst`` magnitude of each index.
+    """A compensator in a block over all its runs: ``median``, ``high`` and ``worst`` magnitude of each index.
 
-    ``failures`` of ``runs`` did not finish; ``what`` says what happened then, or why it did not take part at all.
+    ``high`` is not exceeded in HIGH % of the runs: the worst where these are few. ``failures`` of ``runs`` did not
+    finish; ``what`` says what happened then, or why it did not take part at all. ``place`` is that among all, with
+    an = where the seeds do not tell it from the one before or behind; empty where it did not take part.
     """
 
     law: str
@@ -30,7 +33,14 @@ class Score:
     failures: int
     what: str
     median: Mapping[str, float]
+    high: Mapping[str, float]
     worst: Mapping[str, float]
+    place: str = ""
+
+    @property
+    def unstable(self) -> float:
+        """Share of the runs that did not finish; nan where there are none."""
+        return self.failures / self.runs if self.runs else math.nan
 
     @property
     def kind(self) -> str:
@@ -72,16 +82,17 @@ class Scoreboard:
         return [heading(self.which, index) for index in self.table.indices]
 
     @property
-    def rows(self) -> list[tuple[str, str, Mapping[str, float], str, str]]:
-        """Name, block, worst of each index, outcome in words and its kind, then those of what was published."""
-        found = [(each.law, each.block, each.worst, each.outcome(), each.kind) for each in self.scores]
+    def rows(self) -> list[tuple[str, str, str, Mapping[str, float], str, str]]:
+        """Place, name, block, high value of each index, outcome in words, its kind; then what was published."""
+        found = [(each.place, each.law, each.block, each.high, each.outcome(), each.kind) for each in self.scores]
         notes = [(of, f"published{': ' if of.note else ''}{of.note}") for of in self.published]
-        return found + [(show(of.case).strip("'"), "", of.values, words, "published") for of, words in notes]
+        return found + [("", show(of.case).strip("'"), "", of.values, words, "published") for of, words in notes]
 
     def columns(self) -> dict[str, list[Any]]:
         """The scores as columns of equal length, by name; None: there is no value."""
         of = self.scores
         found: dict[str, list[Any]] = {
+            "place": [score.place for score in of],
             "compensator": [score.law for score in of],
             "block": [score.block for score in of],
             "runs": [score.runs for score in of],
@@ -90,6 +101,7 @@ class Scoreboard:
         }
         for index in self.table.indices:
             found[f"{index}_median"] = [score.median.get(index) for score in of]
+            found[f"{index}_{HIGH:g}_percent"] = [score.high.get(index) for score in of]
             found[f"{index}_worst"] = [score.worst.get(index) for score in of]
         return found
 
@@ -115,6 +127,7 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
         "legend": legend(board.which, table.indices),
         "blocks": len({score.block for score in scores if score.runs}) > 1,
         "scores": [_row(score, table.indices) for score in scores],
+        "high": f"{HIGH:g}",
         "published": [(of.case, of.note, [rounded(of.values.get(index)) for index in told]) for of in published],
         "published_indices": [heading(board.which, index) for index in told],
         "figures": figures.drawn(table, labels, *board.axes),
@@ -125,19 +138,20 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
 
 
 def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:
-    """The table for a text: the worst of each index, what was published below; with version and date."""
+    """The table for a text: the high value of each index, what was published below; with version and date."""
     table = board.table
     words = [f"rths_nodes {__version__}", f"{datetime.now(UTC):%Y-%m-%d}", f"{len(table)} runs"]
     words += [f"{name.lower()}: {value}" for name, value in facts.items() if name != "Scenario"]
     cells = [
-        [name, block, *(rounded(values.get(index)) for index in table.indices), outcome]
-        for name, block, values, outcome, _ in board.rows
+        [place, name, block, *(rounded(values.get(index)) for index in table.indices), outcome]
+        for place, name, block, values, outcome, _ in board.rows
     ]
     lines = [
-        f"Scoreboard of `{table.scenario}`, the worst of each index ({'; '.join(words)}):",
+        f"Scoreboard of `{table.scenario}`, of each index what {HIGH:g} % of the runs do not exceed "
+        f"({'; '.join(words)}):",
         "",
-        f"| compensator | block | {' | '.join(board.headings)} | outcome |",
-        f"|---|---|{'---|' * len(table.indices)}---|",
+        f"| place | compensator | block | {' | '.join(board.headings)} | outcome |",
+        f"|---|---|---|{'---|' * len(table.indices)}---|",
         *(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells),
         "",
     ]
@@ -153,6 +167,7 @@ def _label(table: StudyTable, score: Score) -> str:
 
 def _row(score: Score, indices: Sequence[str]) -> dict[str, Any]:
     return {
+        "place": score.place,
         "law": score.law,
         "block": score.block,
         "outcome": score.kind,
@@ -162,7 +177,7 @@ def _row(score: Score, indices: Sequence[str]) -> dict[str, Any]:
 
 
 def _cell(score: Score, index: str) -> tuple[str, str]:
-    """The worst, and the median where that is another one."""
-    median, worst = score.median.get(index), score.worst.get(index)
-    alike = not score.runs or rounded(median) == rounded(worst)
-    return rounded(worst), "" if alike else rounded(median)
+    """The high value, and the median where that is another one."""
+    median, high = score.median.get(index), score.high.get(index)
+    alike = not score.runs or rounded(median) == rounded(high)
+    return rounded(high), "" if alike else rounded(median)

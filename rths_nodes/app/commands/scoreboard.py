@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_laws(parser)
     _add_scoring(parser)
     parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<scenario>_scoreboard")
+    parser.add_argument(
+        "--entry",
+        metavar="FILE",
+        help="also write what was scored as an entry, which another group can run again: scenario, settings, "
+        "seeds, scores, code, with a digest",
+    )
+    others = parser.add_mutually_exclusive_group()
+    others.add_argument(
+        "--verify", metavar="ENTRY", help="run an entry again, and compare; exit code 3 where it is another"
+    )
+    others.add_argument(
+        "--merge", nargs="+", metavar="ENTRY", help="one table of several entries, without running anything"
+    )
     arguments.add_where(parser)
     arguments.add_json(parser)
 
@@ -106,11 +120,15 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Identify, tune if asked for, run all, and print one table; exit code 0 also where one is unstable."""
     from rths_nodes.analysis.report import scoreboard as page
-    from rths_nodes.app.studies import laws, runs, scoreboard, study
+    from rths_nodes.app.studies import entries, laws, runs, scoreboard, study
     from rths_nodes.app.studies.identification import Stopped
     from rths_nodes.app.studies.journal import Journal
 
+    if options.merge:
+        return _merged([Path(each) for each in options.merge])
     where = arguments.where(options)
+    if options.verify:
+        return _verified(Path(options.verify), where)
     _check(options)
     loaded = files.load(options.benchmark, options.set)
     options.rank = options.rank or runs.ranking_index(loaded)
@@ -147,10 +165,46 @@ def run(options: argparse.Namespace) -> int:
     board = page.Scoreboard(table, scores, scoreboard.published(loaded), axes, loaded.indices)
     settings = {law.name: _beside(folder, law.settings) for law in chosen if not law.reason}
     _write(board, folder, settings, searches, _facts(options, table.scenario, identified))
+    if options.entry:
+        of_entry = entries.Scored(
+            tuple(chosen_cases), options.noise_seeds, options.plants, options.seed, tuple(indices)
+        )
+        with terminal.writing(Path(options.entry)):
+            entries.write(entries.written(loaded, of_entry, chosen, folder, scores), Path(options.entry))
     if options.json:
         terminal.print_json(_data(loaded.name, board, identified))
     else:
         _print(board, identified, folder)
+    return ExitCode.FINISHED
+
+
+def _verified(path: Path, where: Any) -> int:
+    """Run an entry again, and say of each row whether it is as it was told."""
+    from rths_nodes.app.studies import entries
+
+    content = entries.read(path)
+    with tempfile.TemporaryDirectory(prefix="rths_entry_") as folder:
+        verdicts, differs = entries.verify(content, Path(folder), where, terminal.progress)
+    for words in differs:
+        print(f"code: {words}")
+    wrong = [verdict for verdict in verdicts if verdict.problems]
+    for verdict in verdicts:
+        print(f"{verdict.law} {verdict.block}: {'; '.join(verdict.problems) or 'as told'}")
+    print(f"{path}: {f'{len(wrong)} of {len(verdicts)} rows are not as told' if wrong else 'verified'}")
+    return ExitCode.TRIPPED if wrong else ExitCode.FINISHED
+
+
+def _merged(paths: Sequence[Path]) -> int:
+    """Print one table of entries that were scored on the same."""
+    from rths_nodes.app.studies import entries
+
+    rows, indices = entries.merged({path.stem: entries.read(path) for path in paths})
+    grid = terminal.grid("entry", "compensator", "block", numbers=indices, last=["outcome"])
+    for name, score in rows:
+        grid.add_row(
+            name, score.law, score.block, *(plain(score.high.get(index)) for index in indices), score.outcome()
+        )
+    terminal.show(terminal.console(), grid)
     return ExitCode.FINISHED
 
 
@@ -246,17 +300,22 @@ def _print(board: Any, identified: Any, folder: Path) -> None:
     from rich.text import Text
 
     from rths_nodes.analysis.published_indices import legend
+    from rths_nodes.analysis.study_table import HIGH
 
     console, table = terminal.console(), board.table
     terminal.tell(identified.notes)
-    console.print(f"{table.scenario}: {len(table)} runs, worst of each index", markup=False)
+    console.print(
+        f"{table.scenario}: {len(table)} runs, of each index what {HIGH:g} % do not exceed", markup=False
+    )
     several = len({score.block for score in board.scores if score.runs}) > 1
-    grid = terminal.grid("compensator", *(["block"] if several else []), numbers=board.headings, last=["outcome"])
+    grid = terminal.grid(
+        "place", "compensator", *(["block"] if several else []), numbers=board.headings, last=["outcome"]
+    )
     colours = {"stable": "green", "published": "dim"}
-    for law, block, values, words, kind in board.rows:
+    for place, law, block, values, words, kind in board.rows:
         cells = [plain(values.get(index)) for index in table.indices]
         name = Text(law, "dim" if kind == "published" else "")
-        grid.add_row(name, *([block] if several else []), *cells, Text(words, colours.get(kind, "red")))
+        grid.add_row(place, name, *([block] if several else []), *cells, Text(words, colours.get(kind, "red")))
     terminal.show(console, grid)
     if about := legend(board.which, table.indices):
         console.print(about, markup=False)

@@ -8,8 +8,10 @@ scenario's ``force_lead``. A scenario without one has a single block.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replace_fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.analysis.report.scoreboard import Published, Score
-from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.analysis.study_table import HIGH, StudyTable
 from rths_nodes.app.studies import engine, tuning
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
 from rths_nodes.app.studies.ensembles import plants
@@ -156,31 +158,53 @@ def design(
 
 
 def scores(table: StudyTable, chosen: Sequence[Law], index: str) -> list[Score]:
-    """The rows of the scoreboard, the best first: no failures before some, then by the worst case of ``index``."""
+    """The rows of the scoreboard, the best first: by the share that did not finish, then by the high of ``index``.
+
+    Two rows with equal shares are not told apart where the ranges overlap in which the seeds put that value.
+    """
     labels = table.columns[LAW]
-    found = []
+    found: list[tuple[Score, tuple[float, float]]] = []
     for label in dict.fromkeys(labels):
-        rows = [row for row, other in enumerate(labels) if other == label]
+        rows = np.flatnonzero([other == label for other in labels])
         name, _, block = str(label).partition(" ")
         size = {each: np.abs(table.values(each)[rows]) for each in table.indices}
-        failed = [row for row in rows if not table.finished[row]]
-        found.append(
-            Score(
-                name,
-                block or WITHOUT,
-                len(rows),
-                len(failed),
-                _what(table, failed),
-                {each: _or_nan(np.nanmedian, values) for each, values in size.items()},
-                {each: _or_nan(np.nanmax, values) for each, values in size.items()},
-            )
+        failed = [int(row) for row in rows if not table.finished[row]]
+        median, high, worst = (
+            {each: _percentile(of, percent) for each, of in size.items()} for percent in (50.0, HIGH, 100.0)
         )
-    found.sort(key=lambda score: (score.failures, np.nan_to_num(score.worst[index], nan=np.inf)))
-    return found + [Score(law.name, "", 0, 0, law.reason, {}, {}) for law in chosen if law.reason]
+        score = Score(name, block or WITHOUT, len(rows), len(failed), _what(table, failed), median, high, worst)
+        found.append((score, _range(table, rows, size[index])))
+    found.sort(key=lambda pair: (pair[0].unstable, np.nan_to_num(pair[0].high[index], nan=np.inf)))
+    return [*_placed(found), *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
 
 
-def _or_nan(reduce: Callable[[Any], Any], values: Any) -> float:
-    return float(reduce(values)) if np.isfinite(values).any() else float("nan")
+def _range(table: StudyTable, rows: Any, size: Any) -> tuple[float, float]:
+    """Least and largest high value of ``size`` over the seeds; nan with a single one: nothing is known of it."""
+    seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
+    each = [_percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
+    return (min(each), max(each)) if len(each) > 1 else (math.nan, math.nan)
+
+
+def _placed(found: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score]:
+    """The scores, in their order, with places; those that are not told from the first of a place share it."""
+    places: list[int] = []
+    for number, (score, (least, _)) in enumerate(found):
+        first = places[-1] if places else 0
+        leader, (_, largest) = found[first]
+        equal = number > 0 and score.unstable == leader.unstable and least <= largest
+        places.append(first if equal else number)
+    shared = Counter(places)
+    return [
+        replace_fields(score, place=f"{place + 1}{'='[: shared[place] - 1]}")
+        for (score, _), place in zip(found, places, strict=True)
+    ]
+
+
+def _percentile(values: Any, percent: float) -> float:
+    """The median, or above it a value that is there; nan for none."""
+    finite = values[np.isfinite(values)]
+    method: Any = "linear" if percent == 50.0 else "higher"
+    return float(np.percentile(finite, percent, method=method)) if len(finite) else math.nan
 
 
 def _what(table: StudyTable, failed: Sequence[int]) -> str:

@@ -1,0 +1,237 @@
+"""Entries of a scoreboard: what a group hands in, complete enough for another one to run it again.
+
+An entry is a YAML file with the scenario, what was scored, the settings of each law with the files that they name,
+what they came to, and with which code. Its digest (SHA-256 of all of it) shows that it is as it was written; that
+its numbers are right shows only who runs it again: :func:`verify`. Bits of constants differ between processors
+and versions of LAPACK, so numbers count as equal within ``TOLERANCE``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.analysis.report.scoreboard import Score
+from rths_nodes.app.studies import engine, scoreboard, study
+from rths_nodes.app.studies.journal import Journal
+from rths_nodes.app.studies.laws import Law
+from rths_nodes.core import yaml_text
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.inputs import Named, make_absolute, replace_files
+from rths_nodes.core.registry import load
+from rths_nodes.core.text_files import read_text
+from rths_nodes.loop.provenance import Code, combined, hashes, package_files, version
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+
+VERSION = 1
+TOLERANCE = 1e-6
+"""Of a number, relative."""
+COMPUTES = ("numpy", "scipy")
+"""What numbers depend on, beside this package and Python."""
+PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
+VALUES = ("median", "high", "worst")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What laws are scored on: cases, plants beside the nominal one, their seed, seeds of the noise; indices."""
+
+    cases: tuple[str, ...]
+    noise_seeds: int
+    plants: int
+    seed: int
+    indices: tuple[str, ...]
+    """The first one ranks."""
+
+
+def written(
+    scenario: Scenario, scored: Scored, laws: Sequence[Law], folder: Path, scores: Sequence[Score]
+) -> dict[str, Any]:
+    """The entry of what was scored; ``folder`` is that of the files which settings name.
+
+    Raises ConfigError for a file that is no text.
+    """
+    given = {law.name: deepcopy(dict(law.settings)) for law in laws if not law.reason}
+    carried: dict[str, str] = {}
+    for name, settings in given.items():
+        replace_files(_params_of(settings), settings, partial(_carry, carried, name, folder))
+    data = scenario.data()
+    replace_files(Scenario, data, partial(_carry, carried, "scenario", folder))
+    content: dict[str, Any] = {
+        "version": VERSION,
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "code": _code(scenario),
+        "scenario": yaml_text.dump(data),
+        "scored": {name: list(of) if isinstance(of, tuple) else of for name, of in vars(scored).items()},
+        "laws": given,
+        "files": carried,
+        "scores": [_plain(score) for score in scores if score.runs],
+    }
+    return content | {"digest": digest(content)}
+
+
+def _params_of(settings: Mapping[str, Any]) -> type:
+    found: type = load("compensator", settings["type"]).Params
+    return found
+
+
+def _carry(carried: dict[str, str], law: str, folder: Path, named: Named) -> str:
+    """Keep what is in a file that ``law`` names; returns its name in the entry."""
+    file = Path(named.absolute(folder))
+    try:
+        carried[f"{law}_{file.name}"] = read_text(file)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{law}.{named.place} = {file}: an entry carries texts only ({error})") from None
+    return f"{law}_{file.name}"
+
+
+def _code(scenario: Scenario) -> dict[str, str]:
+    others = {name: known for name, known in Code.of(scenario).names.items() if not name.startswith("rths_nodes")}
+    found = {
+        "rths_nodes": version(),
+        "files": combined(hashes(package_files())),
+        "python": platform.python_version(),
+    }
+    return found | {name: version_of(name) for name in COMPUTES} | others
+
+
+def _plain(score: Score) -> dict[str, Any]:
+    told = {name: dict(getattr(score, name)) for name in VALUES}
+    return {"law": score.law, "block": score.block, "runs": score.runs, "failures": score.failures} | told
+
+
+def digest(content: Mapping[str, Any]) -> str:
+    """Of everything in an entry but its digest."""
+    body = {name: value for name, value in content.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The entry in a file. Raises ConfigError for one that is none, or is not as it was written."""
+    try:
+        content = yaml_text.parse(read_text(path), str(path))
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if not isinstance(content, dict) or set(content) != set(PARTS) or content["version"] != VERSION:
+        raise ConfigError(f"{path}: is no entry of a scoreboard (version {VERSION})")
+    if content["digest"] != digest(content):
+        raise ConfigError(f"{path}: was altered after it was written: its digest is another")
+    return content
+
+
+def write(content: Mapping[str, Any], path: Path) -> None:
+    """Write an entry. Raises OSError."""
+    path.write_text(yaml_text.dump(dict(content)), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a law came to when it was run again: ``problems`` in words, none where it is as it was told."""
+
+    law: str
+    block: str
+    problems: tuple[str, ...]
+
+
+def verify(
+    content: Mapping[str, Any], folder: Path, where: engine.Where, progress: Callable[[str], Any]
+) -> tuple[list[Verdict], list[str]]:
+    """Run all of an entry again, in ``folder``: a verdict for each row, and how the code here differs, in words.
+
+    Raises ConfigError where it cannot be run here.
+    """
+    for name, text in content["files"].items():
+        (folder / name).write_text(text, encoding="utf-8")
+    scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
+    laws = []
+    for name, settings in deepcopy(dict(content["laws"])).items():
+        make_absolute(_params_of(settings), settings, folder)
+        laws.append(Law(name, settings))
+    given: dict[str, Any] = dict(content["scored"])
+    scored = Scored(**given | {name: tuple(given[name]) for name in ("cases", "indices")})
+    found = run(scenario, scored, laws, folder, where, progress)
+    known = {(score.law, score.block): score for score in found}
+    verdicts = [_verdict(told, known) for told in content["scores"]]
+    here = _code(scenario)
+    differs = [
+        f"{name}: {told} there, {here.get(name, 'none')} here"
+        for name, told in content["code"].items()
+        if here.get(name) != told
+    ]
+    return verdicts, differs
+
+
+def run(
+    scenario: Scenario,
+    scored: Scored,
+    laws: Sequence[Law],
+    folder: Path,
+    where: engine.Where,
+    progress: Callable[[str], Any],
+) -> list[Score]:
+    """The scores of ``laws`` with their settings as they are."""
+    of = scoreboard.design(
+        scenario, laws, scored.cases, scored.noise_seeds, scored.plants, scored.seed, scored.indices
+    )
+    with Journal(folder) as journal, progress(of.name) as told:
+        lost = study.run(of, journal, where, study.weighed(study.undone(of, journal), told, where))
+        table = study.table(of, journal.results | lost)
+    return scoreboard.scores(table, laws, scored.indices[0])
+
+
+def _verdict(told: Mapping[str, Any], known: Mapping[tuple[str, str], Score]) -> Verdict:
+    law, block = told["law"], told["block"]
+    score = known.get((law, block))
+    if score is None:
+        return Verdict(law, block, ("was not run: the entry has no settings of it",))
+    problems = [
+        f"{name}: {told[name]} told, {getattr(score, name)} found"
+        for name in ("runs", "failures")
+        if told[name] != getattr(score, name)
+    ]
+    for kind in VALUES:
+        found = getattr(score, kind)
+        for index, value in told[kind].items():
+            if not _equal(value, found.get(index, math.nan)):
+                problems.append(f"{kind} of {index}: {value:.6g} told, {found.get(index, math.nan):.6g} found")
+    return Verdict(law, block, tuple(problems))
+
+
+def _equal(told: Any, found: float) -> bool:
+    return bool(math.isclose(told, found, rel_tol=TOLERANCE) or (math.isnan(told) and math.isnan(found)))
+
+
+def merged(contents: Mapping[str, Mapping[str, Any]]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
+    """Rows of several entries by their names, the best first, and the indices, of which the first one ranks.
+
+    Raises ConfigError for entries that were not scored on the same.
+    """
+    (first_name, first), *others = contents.items()
+    for name, content in others:
+        for part in ("scenario", "scored"):
+            if content[part] != first[part]:
+                raise ConfigError(f"{name}: another {part} than in {first_name}: they cannot stand in one table")
+    indices = tuple(first["scored"]["indices"])
+    rows = [
+        (name, Score(**{key: value for key, value in row.items() if key in _FIELDS}, what=""))
+        for name, content in contents.items()
+        for row in content["scores"]
+    ]
+    rows.sort(key=lambda row: (row[1].unstable, row[1].high.get(indices[0], math.inf)))
+    return rows, indices
+
+
+_FIELDS = {"law", "block", "runs", "failures", *VALUES}

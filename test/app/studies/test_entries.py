@@ -1,0 +1,122 @@
+"""Entries of a scoreboard: what one group writes another one verifies; what was altered is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rths_nodes.app.cli import main
+from rths_nodes.app.studies import entries
+from rths_nodes.core import yaml_text
+
+BRIEF = ["chen_ricles_2010", "--set", "duration=1", "--set", "servo_rate=512", "--jobs", "1"]
+SETTINGS = """\
+mine: {type: linear, file: law.yaml}
+inverse: {alpha: 14.0}
+"""
+LAW = "numerator: [0.027, 1]\ndenominator: [0.004, 1]\n"
+
+
+@pytest.fixture(scope="module")
+def entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("group")
+    (folder / "settings.yaml").write_text(SETTINGS)
+    (folder / "law.yaml").write_text(LAW)
+    (folder / "shaking.txt").write_text("".join(f"{0.5 * (-1) ** (n // 9)}\n" for n in range(120)))
+    motion = {"type": "record", "file": str(folder / "shaking.txt"), "step": 0.01, "unit": "m/s^2"}
+    words = [
+        "--set",
+        f"ground_motion={motion}",
+        "--laws",
+        "mine,inverse",
+        "--settings",
+        str(folder / "settings.yaml"),
+        "--noise-seeds",
+        "2",
+    ]
+    words += ["--out", str(folder / "out"), "--entry", str(folder / "entry.yaml")]
+    assert main(["scoreboard", *BRIEF, *words]) == 0
+    return folder / "entry.yaml"
+
+
+def content_of(entry: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml_text.parse(entry.read_text(), "entry")
+    return found
+
+
+def test_an_entry_is_verified_elsewhere(
+    entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In another folder, without the files of the group."""
+    moved = tmp_path / "theirs.yaml"
+    moved.write_text(entry.read_text())
+    assert str(entry.parent) not in moved.read_text()
+    monkeypatch.chdir(tmp_path)
+    assert main(["scoreboard", "--verify", "theirs.yaml", "--jobs", "1"]) == 0
+    told = capsys.readouterr().out
+    assert "mine A: as told" in told
+    assert "inverse A: as told" in told
+    assert "theirs.yaml: verified" in told
+    assert "code: " not in told
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["theirs.yaml"]
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda content: content["scores"][0]["high"].update({"J2": 0.1}),
+        lambda content: content["laws"]["inverse"].update({"alpha": 15.0}),
+        lambda content: content["scored"].update({"seed": 2}),
+        lambda content: content.update({"made": "2020-01-01 00:00 UTC"}),
+    ],
+)
+def test_an_entry_that_was_altered_is_refused(
+    alter: Any, entry: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = content_of(entry)
+    alter(content)
+    altered = tmp_path / "altered.yaml"
+    entries.write(content, altered)
+    assert main(["scoreboard", "--verify", str(altered)]) == 2
+    assert "altered.yaml: was altered after it was written: its digest is another" in capsys.readouterr().err
+
+
+def test_numbers_that_do_not_come_out_are_told_though_the_digest_is_right(
+    entry: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = content_of(entry)
+    content["laws"]["inverse"]["alpha"] = 15.0
+    content["code"]["files"] = "0123456789abcdef"
+    forged = tmp_path / "forged.yaml"
+    entries.write(content | {"digest": entries.digest(content)}, forged)
+    assert main(["scoreboard", "--verify", str(forged), "--jobs", "1"]) == 3
+    told = capsys.readouterr().out
+    assert "mine A: as told" in told
+    assert "inverse A: median of " in told
+    assert "forged.yaml: 1 of 2 rows are not as told" in told
+    assert "code: files: 0123456789abcdef there, " in told
+
+
+def test_entries_of_several_groups_stand_in_one_table(
+    entry: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, another = tmp_path / "other.yaml", tmp_path / "another.yaml"
+    content = content_of(entry)
+    content["scores"] = [row for row in content["scores"] if row["law"] == "inverse"]
+    entries.write(content | {"digest": entries.digest(content)}, other)
+    assert main(["scoreboard", "--merge", str(entry), str(other)]) == 0
+    rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines() if " A " in line]
+    assert sorted(rows) == [["entry", "inverse"], ["entry", "mine"], ["other", "inverse"]]
+    content["scored"]["seed"] = 7
+    entries.write(content | {"digest": entries.digest(content)}, another)
+    assert main(["scoreboard", "--merge", str(entry), str(another)]) == 2
+    assert "another: another scored than in entry: they cannot stand in one table" in capsys.readouterr().err
+
+
+def test_what_is_no_entry_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "none.yaml").write_text("version: 1\n")
+    for name, words in (("none.yaml", "is no entry of a scoreboard"), ("nowhere.yaml", "cannot be read")):
+        assert main(["scoreboard", "--verify", str(tmp_path / name)]) == 2
+        assert words in capsys.readouterr().err
