@@ -102,6 +102,12 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(name, type=int, default=default, metavar="N", help=f"{words}; default: %(default)s")
     parser.add_argument(
+        "--records",
+        default="",
+        metavar="NAME,...",
+        help="published records of the ground, each of which is scored; by default that of the scenario",
+    )
+    parser.add_argument(
         "--indices",
         default="",
         metavar="NAME,...",
@@ -141,7 +147,10 @@ def run(options: argparse.Namespace) -> int:
     scored = chosen_cases, options.noise_seeds, options.plants, options.seed
     # refused before the rig is driven; the range of an inner number is known where its compensator is
     own = laws.Law(type(loaded.compensator).type_name, as_data(loaded.compensator))
-    scoreboard.design(loaded, [own], *scored, [index for index in indices if not index.endswith(runs.RANGE)])
+    records = tuple(_names(options.records))
+    scoreboard.design(
+        loaded, [own], *scored, [index for index in indices if not index.endswith(runs.RANGE)], records
+    )
     names = _names(options.laws) or [*registry.names(FAMILY), *given]
     for name in names:
         if name not in given:
@@ -156,7 +165,7 @@ def run(options: argparse.Namespace) -> int:
     searches: dict[str, Any] = {}
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
-    of = scoreboard.design(loaded, chosen, *scored, indices)
+    of = scoreboard.design(loaded, chosen, *scored, indices, records)
     with Journal(folder) as journal, terminal.progress(of.name) as progress:
         lost = study.run(of, journal, where, study.weighed(study.undone(of, journal), progress, where))
         table = study.table(of, journal.results | lost)
@@ -167,7 +176,7 @@ def run(options: argparse.Namespace) -> int:
     _write(board, folder, settings, searches, _facts(options, table.scenario, identified))
     if options.entry:
         of_entry = entries.Scored(
-            tuple(chosen_cases), options.noise_seeds, options.plants, options.seed, tuple(indices)
+            tuple(chosen_cases), options.noise_seeds, options.plants, options.seed, tuple(indices), records
         )
         with terminal.writing(Path(options.entry)):
             entries.write(entries.written(loaded, of_entry, chosen, folder, scores), Path(options.entry))
@@ -247,6 +256,7 @@ def _facts(options: argparse.Namespace, scenario: str, identified: Any) -> dict[
     return {
         "Scenario": scenario,
         "Plants": f"nominal and {options.plants} of seed {options.seed}" if options.plants else "nominal",
+        **({"Records": options.records} if options.records else {}),
         "Noise": f"{options.noise_seeds} seeds",
         "Settings": f"{begin}, then {options.tune} candidates each" if options.tune else begin,
         "Identified delay": f"{1e3 * identified.delay:.4g} ms at {1e3 * identified.rms:.3g} mm rms",

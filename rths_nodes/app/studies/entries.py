@@ -45,7 +45,7 @@ VALUES = ("median", "high", "worst")
 
 @dataclass(frozen=True)
 class Scored:
-    """What laws are scored on: cases, plants beside the nominal one, their seed, seeds of the noise; indices."""
+    """What laws are scored on: cases, plants beside the nominal one, their seed, seeds of the noise, records."""
 
     cases: tuple[str, ...]
     noise_seeds: int
@@ -53,6 +53,7 @@ class Scored:
     seed: int
     indices: tuple[str, ...]
     """The first one ranks."""
+    records: tuple[str, ...] = ()
 
 
 def written(
@@ -161,7 +162,7 @@ def verify(
         make_absolute(_params_of(settings), settings, folder)
         laws.append(Law(name, settings))
     given: dict[str, Any] = dict(content["scored"])
-    scored = Scored(**given | {name: tuple(given[name]) for name in ("cases", "indices")})
+    scored = Scored(**given | {name: tuple(given[name]) for name in ("cases", "indices", "records")})
     found = run(scenario, scored, laws, folder, where, progress)
     known = {(score.law, score.block): score for score in found}
     verdicts = [_verdict(told, known) for told in content["scores"]]
@@ -184,7 +185,14 @@ def run(
 ) -> list[Score]:
     """The scores of ``laws`` with their settings as they are."""
     of = scoreboard.design(
-        scenario, laws, scored.cases, scored.noise_seeds, scored.plants, scored.seed, scored.indices
+        scenario,
+        laws,
+        scored.cases,
+        scored.noise_seeds,
+        scored.plants,
+        scored.seed,
+        scored.indices,
+        scored.records,
     )
     with Journal(folder) as journal, progress(of.name) as told:
         lost = study.run(of, journal, where, study.weighed(study.undone(of, journal), told, where))

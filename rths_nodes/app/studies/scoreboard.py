@@ -30,7 +30,7 @@ from rths_nodes.core.strict import as_data
 from rths_nodes.loop.scenario.overrides import replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
-LAW, BLOCK, SEED = "law", "block", "seed"
+LAW, BLOCK, SEED, RECORD = "law", "block", "seed", "ground_motion.record"
 TRAINING = 1_000_000
 """Added to the seeds of plants and noise in training: those that are scored are others."""
 WITHOUT, WITH = "A", "B"
@@ -128,8 +128,12 @@ def design(
     plant_count: int,
     seed: int,
     indices: Sequence[str],
+    records: Sequence[str] = (),
 ) -> Design:
-    """The study of all laws that can take part. Raises ConfigError where none can, and for unknown indices."""
+    """The study of all laws that can take part, with each of the published ``records``, or the scenario's own.
+
+    Raises ConfigError where none can take part, for unknown indices, and for records that are not known.
+    """
     able = [law for law in chosen if not law.reason]
     if not able:
         raise ConfigError(*(f"{law.name}: {law.reason}" for law in chosen))
@@ -142,6 +146,8 @@ def design(
     factors: dict[str, Any] = {LAW: {"settings": levels}}
     if wanted:
         factors[CASE] = {"list": list(wanted)}
+    if records:
+        factors[RECORD] = {"list": list(records)}
     factors[SEED] = {"list": [scenario.seed + number for number in range(noise_seeds)]}
     file = StudyFile(
         version=1,

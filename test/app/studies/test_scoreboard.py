@@ -236,6 +236,15 @@ def test_the_high_value_is_that_of_a_run_which_19_of_20_do_not_exceed() -> None:
     assert (score.median["J2"], score.high["J2"], score.worst["J2"]) == (50.5, 96.0, 100.0)
 
 
+def test_each_record_is_scored() -> None:
+    law, records = Law("inverse", {"type": "inverse", "alpha": 29.0}), ("elcentro_1940_ns", "benchmark_kobe_1995")
+    of = scoreboard.design(load(PAPER, ["duration=2"]), [law], [], 2, 0, 1, ["J2"], records)
+    told = [parse(row.scenario, "scenario") for row in of.rows()]
+    assert [(each["ground_motion"]["record"], each["seed"]) for each in told] == [
+        (record, seed) for record in records for seed in (1, 2)
+    ]
+
+
 def test_cases_that_name_a_compensator_are_published_rows_and_no_cases() -> None:
     cases = {
         "soft": {"set": {"structure.mass": 6e5}},
@@ -342,6 +351,7 @@ def test_an_unstable_law_is_told_with_what_happened(tmp_path: Path, capsys: pyte
         (["--tune", "3"], "--tune = 3: must be 0 or >= 8"),
         (["--settings", "nowhere.yaml"], "settings 'nowhere.yaml': no such file"),
         (["--rank", "J99"], "indices: unknown index 'J99'"),
+        (["--records", "elcentro_1940_ns,nowhere"], "ground_motion.record: unknown"),
         (["--plants", "2"], "has no scatter to draw 2 plants from"),
         (["--laws", "model_based"], "model_based: needs a model, which the identification does not give: no mod"),
     ],
