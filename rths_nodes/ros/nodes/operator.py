@@ -3,6 +3,7 @@
     service  ~/act             rths_nodes/srv/Act            an act; answered once it is over
     topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
     topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, by its own counter
+    topic    emergency_stop    std_msgs/msg/Empty            heard: the act stop, whoever says so
 
 A page, a robot or a script is an operator by these as well as somebody at a terminal: the acts are the same. The
 node lives outside of every run: runs have their own nodes and topics. Anybody on the domain can call it; who may
@@ -21,6 +22,7 @@ import rclpy
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
 from rclpy.node import Node
+from std_msgs.msg import Empty
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
@@ -28,11 +30,14 @@ from rths_nodes.core.wire.acts import Answer, Request, of_message
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Measurement as MeasurementMessage
 from rths_nodes.msg import TestState
-from rths_nodes.ros.names import OPERATOR, OPERATOR_TOPICS
+from rths_nodes.ros.names import OPERATOR, OPERATOR_TOPICS, TOPICS
 from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.endpoints import quality
 from rths_nodes.ros.transport.hello import address
 from rths_nodes.srv import Act
+
+EMERGENCY = Request("stop", ("reason",), ("emergency stop",))
+"""In the motions of the procedure, and in runs in lockstep, no node of a run hears the topic."""
 
 RIG_STATE_HZ = 10.0
 """How often rig_state is published."""
@@ -89,6 +94,13 @@ class OperatorNode:
             for name, kind in (("procedure_state", TestState), ("rig_state", MeasurementMessage))
         }
         self._node.create_service(Act, "~/act", self._serve, callback_group=ReentrantCallbackGroup())
+        self._node.create_subscription(
+            Empty,
+            "emergency_stop",
+            lambda _: self._conducted.answer(EMERGENCY),
+            quality(TOPICS["emergency_stop"]),
+            callback_group=ReentrantCallbackGroup(),
+        )
         self._node.create_timer(
             1.0 / RIG_STATE_HZ, self._tell_rig, callback_group=MutuallyExclusiveCallbackGroup()
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -78,8 +80,8 @@ def arguments_of(act: str, told: Answer) -> dict[str, str]:
     }.get(act, {})
 
 
-def conductor_of(folder: Path, number: int) -> Conductor:
-    scenario = files.load("chen_ricles_2010", ["duration=0.1"], rig="bench_simulated")
+def conductor_of(folder: Path, number: int, duration: float = 0.1) -> Conductor:
+    scenario = files.load("chen_ricles_2010", [f"duration={duration}"], rig="bench_simulated")
     record = ProcedureRecord(
         f"test {number}", scenario.name, rehearsal.hash_of(scenario), operator="A. Tester", planned=["g"]
     )
@@ -87,8 +89,8 @@ def conductor_of(folder: Path, number: int) -> Conductor:
 
 
 @contextmanager
-def by_service(folder: Path, number: int = 0) -> Iterator[Session]:
-    """A session whose requests go through the middleware."""
+def by_service(folder: Path, number: int = 0, duration: float = 0.1) -> Iterator[Session]:
+    """A session of a test of ``duration`` (s) whose requests go through the middleware."""
     import rclpy
     from rclpy.context import Context
     from rclpy.executors import SingleThreadedExecutor
@@ -97,7 +99,7 @@ def by_service(folder: Path, number: int = 0) -> Iterator[Session]:
     from rths_nodes.ros.nodes.operator import OperatorNode
     from rths_nodes.srv import Act
 
-    conductor = conductor_of(folder, number)
+    conductor = conductor_of(folder, number, duration)
     said: list[str] = []
     node = OperatorNode(Served(conductor, SECRET, said.append), f"rths_{number}")
     node.start()
@@ -130,6 +132,39 @@ def by_service(folder: Path, number: int = 0) -> Iterator[Session]:
         conductor.session.close()
         asking.destroy_node()
         rclpy.shutdown(context=context)
+
+
+def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path) -> None:
+    """No node of the run hears it, for there is none; before, where nothing moves, it leaves no trace."""
+    import rclpy
+    from rclpy.context import Context
+    from rclpy.node import Node
+    from std_msgs.msg import Empty
+
+    context = Context()
+    rclpy.init(args=[], context=context)
+    somebody = Node("somebody", namespace="rths_0", context=context)
+    asks = somebody.create_publisher(Empty, "emergency_stop", 10)
+    with by_service(tmp_path, 0, 30.0) as session:
+        operator, conductor = Operator(session), session.conductor
+        while not asks.get_subscription_count():
+            time.sleep(0.01)
+        asks.publish(Empty())
+        for act in MOVES[: MOVES.index("run")]:
+            assert operator.act(act).done, act
+        running = threading.Thread(target=operator.act, args=("run",))
+        running.start()
+        while conductor.state is not State.RUNNING:
+            time.sleep(0.001)
+        asks.publish(Empty())
+        running.join(60.0)
+        assert conductor.state is State.HELD
+        stops = [act for act in conductor.record.acts if act.act == "stop"]
+        assert [(act.way, act.refused) for act in stops] == [(STRANGER, "")]
+        assert "asked for by anybody: emergency stop" in conductor.session.reason
+        assert conductor.record.rungs[-1].samples < 30 * 1024
+    somebody.destroy_node()
+    rclpy.shutdown(context=context)
 
 
 @pytest.fixture
