@@ -45,6 +45,7 @@ EXTERNAL = {
     "numerical/ground_motions/readers/waveforms.py": NUMBERS | {"obspy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
+    "recording/exporting.py": NUMBERS | {"h5py"},
     "recording/": NUMBERS | {"mcap", "attrs"},
     "analysis/figures/": NUMBERS | {"matplotlib"},
     "analysis/report/": NUMBERS | {"jinja2"},
@@ -75,7 +76,8 @@ LAYERS = {
         ("recovery",),
         ("bag",),
         ("sink", "reading"),
-        ("elsewhere",),
+        ("elsewhere", "exporting"),
+        ("archive",),
     ),
     "analysis": (
         (

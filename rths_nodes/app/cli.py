@@ -45,6 +45,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "what_if",
             "run a recorded test again with other settings, on the rig as the recording tells it",
         ),
+        "export": ("exporting", "write recordings as text, for MATLAB, as HDF5, or as an archive keeps them"),
         "import": ("importing", "make a recording of the record of a test that was made elsewhere"),
         "estimate": ("estimate", "estimate delay and amplitude of a loading system from a recording"),
     },

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +127,8 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Identify, tune if asked for, run all, and print one table; exit code 0 also where one is unstable."""
     from rths_nodes.analysis.report import scoreboard as page
-    from rths_nodes.app.studies import entries, laws, runs, scoreboard, study
+    from rths_nodes.app.studies import entries, laws, runs, scoreboard
     from rths_nodes.app.studies.identification import Stopped
-    from rths_nodes.app.studies.journal import Journal
 
     if options.merge:
         return _merged([Path(each) for each in options.merge])
@@ -138,19 +138,23 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     loaded = files.load(options.benchmark, options.set)
     options.rank = options.rank or runs.ranking_index(loaded)
-    chosen_cases = _names(options.cases) or scoreboard.cases(loaded)
     folder = Path(options.out or Path(terminal.RUNS) / f"{loaded.name}_scoreboard")
     terminal.check_makable(folder / SCORES)
     given = files.load_settings(options.settings) if options.settings else {}
     shown = _names(options.indices) or runs.shown_indices(loaded)
     indices = list(dict.fromkeys([options.rank, *shown, options.response or options.rank]))
-    scored = chosen_cases, options.noise_seeds, options.plants, options.seed
+    scored = scoreboard.Scored(
+        tuple(_names(options.cases) or scoreboard.cases(loaded)),
+        options.noise_seeds,
+        options.plants,
+        options.seed,
+        tuple(indices),
+        tuple(_names(options.records)),
+    )
     # refused before the rig is driven; the range of an inner number is known where its compensator is
     own = laws.Law(type(loaded.compensator).type_name, as_data(loaded.compensator))
-    records = tuple(_names(options.records))
-    scoreboard.design(
-        loaded, [own], *scored, [index for index in indices if not index.endswith(runs.RANGE)], records
-    )
+    known = tuple(index for index in indices if not index.endswith(runs.RANGE))
+    scoreboard.design(loaded, [own], replace(scored, indices=known))
     names = _names(options.laws) or [*registry.names(FAMILY), *given]
     for name in names:
         if name not in given:
@@ -165,21 +169,16 @@ def run(options: argparse.Namespace) -> int:
     searches: dict[str, Any] = {}
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
-    of = scoreboard.design(loaded, chosen, *scored, indices, records)
-    with Journal(folder) as journal, terminal.progress(of.name) as progress:
-        lost = study.run(of, journal, where, study.weighed(study.undone(of, journal), progress, where))
-        table = study.table(of, journal.results | lost)
+    of = scoreboard.design(loaded, chosen, scored)
+    table = scoreboard.run(of, folder, where, terminal.progress)
     axes = options.rank, options.response or options.rank
     scores = scoreboard.scores(table, chosen, options.rank)
     board = page.Scoreboard(table, scores, scoreboard.published(loaded), axes, loaded.indices)
     settings = {law.name: _beside(folder, law.settings) for law in chosen if not law.reason}
     _write(board, folder, settings, searches, _facts(options, table.scenario, identified))
     if options.entry:
-        of_entry = entries.Scored(
-            tuple(chosen_cases), options.noise_seeds, options.plants, options.seed, tuple(indices), records
-        )
         with terminal.writing(Path(options.entry)):
-            entries.write(entries.written(loaded, of_entry, chosen, folder, scores), Path(options.entry))
+            entries.write(entries.written(loaded, scored, chosen, folder, scores), Path(options.entry))
     if options.json:
         terminal.print_json(_data(loaded.name, board, identified))
     else:

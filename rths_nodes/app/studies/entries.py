@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.analysis.report.scoreboard import Score
-from rths_nodes.app.studies import engine, scoreboard, study
-from rths_nodes.app.studies.journal import Journal
+from rths_nodes.app.studies import engine, scoreboard
 from rths_nodes.app.studies.laws import Law
+from rths_nodes.app.studies.scoreboard import Scored
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.inputs import Named, make_absolute, replace_files
@@ -41,19 +41,6 @@ COMPUTES = ("numpy", "scipy")
 """What numbers depend on, beside this package and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
 VALUES = ("median", "high", "worst")
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What laws are scored on: cases, plants beside the nominal one, their seed, seeds of the noise, records."""
-
-    cases: tuple[str, ...]
-    noise_seeds: int
-    plants: int
-    seed: int
-    indices: tuple[str, ...]
-    """The first one ranks."""
-    records: tuple[str, ...] = ()
 
 
 def written(
@@ -163,7 +150,8 @@ def verify(
         laws.append(Law(name, settings))
     given: dict[str, Any] = dict(content["scored"])
     scored = Scored(**given | {name: tuple(given[name]) for name in ("cases", "indices", "records")})
-    found = run(scenario, scored, laws, folder, where, progress)
+    table = scoreboard.run(scoreboard.design(scenario, laws, scored), folder, where, progress)
+    found = scoreboard.scores(table, laws, scored.indices[0])
     known = {(score.law, score.block): score for score in found}
     verdicts = [_verdict(told, known) for told in content["scores"]]
     here = _code(scenario)
@@ -173,31 +161,6 @@ def verify(
         if here.get(name) != told
     ]
     return verdicts, differs
-
-
-def run(
-    scenario: Scenario,
-    scored: Scored,
-    laws: Sequence[Law],
-    folder: Path,
-    where: engine.Where,
-    progress: Callable[[str], Any],
-) -> list[Score]:
-    """The scores of ``laws`` with their settings as they are."""
-    of = scoreboard.design(
-        scenario,
-        laws,
-        scored.cases,
-        scored.noise_seeds,
-        scored.plants,
-        scored.seed,
-        scored.indices,
-        scored.records,
-    )
-    with Journal(folder) as journal, progress(of.name) as told:
-        lost = study.run(of, journal, where, study.weighed(study.undone(of, journal), told, where))
-        table = study.table(of, journal.results | lost)
-    return scoreboard.scores(table, laws, scored.indices[0])
 
 
 def _verdict(told: Mapping[str, Any], known: Mapping[tuple[str, str], Score]) -> Verdict:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from functools import partial
 from pathlib import Path
@@ -20,9 +22,10 @@ import numpy as np
 
 from rths_nodes.analysis.report.scoreboard import Published, Score
 from rths_nodes.analysis.study_table import HIGH, StudyTable
-from rths_nodes.app.studies import engine, tuning
+from rths_nodes.app.studies import engine, study, tuning
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
 from rths_nodes.app.studies.ensembles import plants
+from rths_nodes.app.studies.journal import Journal
 from rths_nodes.app.studies.laws import Law
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
@@ -120,19 +123,23 @@ def _with(scenario: Scenario, law: Law, values: Mapping[str, Any]) -> Law:
     return Law(law.name, as_data(best.compensator))
 
 
-def design(
-    scenario: Scenario,
-    chosen: Sequence[Law],
-    wanted: Sequence[str],
-    noise_seeds: int,
-    plant_count: int,
-    seed: int,
-    indices: Sequence[str],
-    records: Sequence[str] = (),
-) -> Design:
-    """The study of all laws that can take part, with each of the published ``records``, or the scenario's own.
+@dataclass(frozen=True)
+class Scored:
+    """What laws are scored on: cases, plants beside the nominal one, their seed, seeds of the noise, records."""
 
-    Raises ConfigError where none can take part, for unknown indices, and for records that are not known.
+    cases: tuple[str, ...]
+    noise_seeds: int
+    plants: int
+    seed: int
+    indices: tuple[str, ...]
+    """The first one ranks."""
+    records: tuple[str, ...] = ()
+
+
+def design(scenario: Scenario, chosen: Sequence[Law], scored: Scored) -> Design:
+    """The study of all laws that can take part.
+
+    Raises ConfigError where none can, for unknown indices, and for records that are not known.
     """
     able = [law for law in chosen if not law.reason]
     if not able:
@@ -144,23 +151,34 @@ def design(
         for name, block in both.items()
     }
     factors: dict[str, Any] = {LAW: {"settings": levels}}
-    if wanted:
-        factors[CASE] = {"list": list(wanted)}
-    if records:
-        factors[RECORD] = {"list": list(records)}
-    factors[SEED] = {"list": [scenario.seed + number for number in range(noise_seeds)]}
+    if scored.cases:
+        factors[CASE] = {"list": list(scored.cases)}
+    if scored.records:
+        factors[RECORD] = {"list": list(scored.records)}
+    factors[SEED] = {"list": [scenario.seed + number for number in range(scored.noise_seeds)]}
     file = StudyFile(
         version=1,
         name=f"{scenario.name}_scoreboard",
         description=f"every compensator in {scenario.name}",
         scenario=scenario.name,
         factors=factors,
-        plants=plant_count,
+        plants=scored.plants,
         nominal=True,
-        seed=seed,
-        indices=tuple(indices),
+        seed=scored.seed,
+        indices=scored.indices,
     )
     return Design(file, Path(), scenario)
+
+
+Shown = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
+"""Name of a study -> what shows how far it is."""
+
+
+def run(of: Design, folder: Path, where: engine.Where, progress: Shown) -> StudyTable:
+    """The table of all runs of a scoreboard, of which ``folder`` keeps those that are done."""
+    with Journal(folder) as journal, progress(of.name) as told:
+        lost = study.run(of, journal, where, study.weighed(study.undone(of, journal), told, where))
+        return study.table(of, journal.results | lost)
 
 
 def scores(table: StudyTable, chosen: Sequence[Law], index: str) -> list[Score]:

@@ -238,7 +238,7 @@ def test_the_high_value_is_that_of_a_run_which_19_of_20_do_not_exceed() -> None:
 
 def test_each_record_is_scored() -> None:
     law, records = Law("inverse", {"type": "inverse", "alpha": 29.0}), ("elcentro_1940_ns", "benchmark_kobe_1995")
-    of = scoreboard.design(load(PAPER, ["duration=2"]), [law], [], 2, 0, 1, ["J2"], records)
+    of = scoreboard.design(load(PAPER, ["duration=2"]), [law], scoreboard.Scored((), 2, 0, 1, ("J2",), records))
     told = [parse(row.scenario, "scenario") for row in of.rows()]
     assert [(each["ground_motion"]["record"], each["seed"]) for each in told] == [
         (record, seed) for record in records for seed in (1, 2)
@@ -290,7 +290,7 @@ def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.
     assert chosen[1] == Law("none", {"type": "none"})
     trained = {each.axes["story_1"].actuator.alpha for each in seen}
     assert {each.seed for each in seen} == {scenario.seed + scoreboard.TRAINING}
-    of = scoreboard.design(scenario, chosen, [], 2, 2, 1, ["J2"])
+    of = scoreboard.design(scenario, chosen, scoreboard.Scored((), 2, 2, 1, ("J2",)))
     scored = {plant.values["axes.story_1.actuator.alpha"] for plant in of.plants[1:]}
     assert len(trained) == 3
     assert not trained & scored

@@ -1,0 +1,148 @@
+"""A recording -> files that other programs read: text in columns, MATLAB's, HDF5. SI units, told in the files.
+
+samples    time, and by axis target, command, displacement, force, and the true ones of a simulator; flags;
+           the compensator's inner numbers
+steps      step_time, and by degree of freedom displacement, velocity, acceleration; of the steps before the
+           last exact acceleration, external and restoring force
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rths_nodes.core import yaml_text
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
+from rths_nodes.recording.run import Run
+
+FORMS = ("csv", "mat", "hdf5")
+ENDINGS = {"mat": ".mat", "hdf5": ".h5"}
+OF_AXES = {
+    "target": "m",
+    "command": "m",
+    "displacement": "m",
+    "force": "N",
+    "true_displacement": "m",
+    "true_force": "N",
+}
+OF_DOF = {
+    "dof_displacement": "m",
+    "dof_velocity": "m/s",
+    "dof_acceleration": "m/s^2",
+    "exact_acceleration": "m/s^2",
+    "external_force": "N",
+    "restoring_force": "N",
+}
+
+OF_LOADS = {"target": "N", "command": "N", "held": "m"} | {
+    name: unit for name, unit in OF_AXES.items() if name not in ("target", "command")
+}
+LONGEST_FIELD = 31
+"""Characters of the name of a field in a file of MATLAB."""
+
+
+class History(NamedTuple):
+    """``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``; what the columns are of."""
+
+    name: str
+    values: Array
+    unit: str
+    columns: tuple[str, ...] = ()
+
+
+def samples_of(run: Run) -> list[History]:
+    """Histories with a value for each sample; those that are not known at all are left out."""
+    found = [History("time", run.time, "s")]
+    found += [History(name, getattr(run, name), unit, run.axes) for name, unit in OF_AXES.items()]
+    found += [History("flags", run.flags.astype(float), "1")]
+    found += [History("compensator", run.compensator, "", run.compensator_names)]
+    if run.loads is not None:
+        of = run.loads
+        found += [History(f"load_{name}", getattr(of, name), unit, of.names) for name, unit in OF_LOADS.items()]
+    return [each for each in found if each.values.size and np.isfinite(each.values).any()]
+
+
+def steps_of(run: Run) -> list[History]:
+    """Histories with a value for each integration step, or for each but the last one."""
+    found = [History("step_time", run.step_time, "s")]
+    found += [History(name, getattr(run, name), unit, run.dof_names) for name, unit in OF_DOF.items()]
+    return [each for each in found if each.values.size and np.isfinite(each.values).any()]
+
+
+def facts_of(run: Run) -> dict[str, str]:
+    """Words about the test: what the recording says of it, and its scenario in YAML."""
+    return dict(run.information) | {"scenario": yaml_text.dump(run.scenario.data())}
+
+
+def write_csv(histories: list[History], path: Path) -> None:
+    """Columns under a line of names with units, ``floor_1.force (N)``; shorter ones end with empty cells.
+
+    Raises OSError.
+    """
+    names, columns = [], []
+    for each in histories:
+        rows = each.values.reshape(len(each.values), -1).T
+        of = each.columns or ("",)
+        names += [
+            f"{f'{name}.' if name else ''}{each.name}{f' ({each.unit})' if each.unit else ''}" for name in of
+        ]
+        columns += list(rows)
+    length = max(map(len, columns))
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.write(",".join(f'"{name}"' if "," in name else name for name in names) + "\n")
+        for row in range(length):
+            cells = (repr(float(each[row])) if row < len(each) else "" for each in columns)
+            stream.write(",".join("" if cell == "nan" else cell for cell in cells) + "\n")
+
+
+def write_mat(run: Run, path: Path) -> None:
+    """All histories by their names; ``axes``, ``degrees_of_freedom``, ``units`` and ``test`` beside them."""
+    from scipy.io import savemat
+
+    histories = [*samples_of(run), *steps_of(run)]
+    values = {each.name: each.values for each in histories}
+    told = {
+        "axes": np.array(run.axes, dtype=object),
+        "degrees_of_freedom": np.array(run.dof_names, dtype=object),
+        "compensator_names": np.array(run.compensator_names, dtype=object),
+        "units": {each.name: each.unit for each in histories},
+        "test": {name[:LONGEST_FIELD]: words for name, words in facts_of(run).items()},
+    }
+    savemat(path, values | told, oned_as="column", do_compression=True)
+
+
+def write_hdf5(run: Run, path: Path) -> None:
+    """Datasets in the groups ``samples`` and ``steps``, with ``unit`` and ``columns``; words about the test.
+
+    Raises ConfigError without h5py.
+    """
+    try:
+        import h5py
+    except ImportError:
+        raise ConfigError(
+            "HDF5 needs h5py: install it (pip install 'rths_nodes[hdf5]', Debian python3-h5py)"
+        ) from None
+    with h5py.File(path, "w") as file:
+        file.attrs.update(facts_of(run))
+        for group, histories in (("samples", samples_of(run)), ("steps", steps_of(run))):
+            for each in histories:
+                item = file.create_dataset(f"{group}/{each.name}", data=each.values, compression="gzip")
+                item.attrs["unit"] = each.unit
+                item.attrs["columns"] = list(each.columns)
+
+
+def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
+    """Write a test in ``form``, into files that are called ``stem`` and an ending. Raises OSError, ConfigError."""
+    if form == "csv":
+        for name, histories in (("samples", samples_of(run)), ("steps", steps_of(run))):
+            path = stem.with_name(f"{stem.name}_{name}.csv")
+            write_csv(histories, path)
+            yield path
+        return
+    path = stem.with_name(stem.name + ENDINGS[form])
+    (write_mat if form == "mat" else write_hdf5)(run, path)
+    yield path
