@@ -63,6 +63,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "scoreboard": ("scoreboard", "compare every compensator on the same cases, plants and noise"),
     },
     "look things up": {
+        "new": ("new", "write a component in a package of its own, or a scenario, to start from"),
         "list": ("listing", "list scenarios and components, each with what it is"),
         "params": ("parameters", "show the parameters of a component or a section, or all of them as Markdown"),
         "cite": ("cite", "print BibTeX of every method in a scenario"),

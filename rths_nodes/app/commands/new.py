@@ -1,0 +1,83 @@
+"""``rths new``: a component in a package of its own, or a scenario, that works at once and is then changed."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+import re
+from pathlib import Path
+from string import Template
+
+from rths_nodes.app.commands import terminal
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.resources import resource
+from rths_nodes.loop.outcomes import ExitCode
+
+TRIED = {
+    "compensator": "rths run chen_ricles_2010 --set compensator.type={}",
+    "specimen": "rths run chen_ricles_2010 --set 'axes.story_1.specimen={{type: {}}}'",
+    "actuator": "rths run chen_ricles_2010 --set 'axes.story_1.actuator={{type: {}}}'",
+}
+"""Components of which there is a template, and how one is tried."""
+SCENARIO = "scenario"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("kind", choices=(*TRIED, SCENARIO), help="what is made")
+    parser.add_argument("name", help="of the component or scenario: small letters, digits, underscores")
+    parser.add_argument("folder", nargs="?", help="a new folder for the package; default: NAME")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the files, and say what can be done with them."""
+    kind, name = options.kind, options.name
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        raise ConfigError(f"name = {name!r}: must be small letters, digits and underscores, a letter first")
+    if kind == SCENARIO:
+        return _scenario(name, Path(options.folder or "."))
+    if name in registry.names(kind):
+        raise ConfigError(f"name = {name!r}: there is a {kind} of that name: {', '.join(registry.names(kind))}")
+    folder = Path(options.folder or name)
+    _check_free(folder)
+    files = {
+        folder / "pyproject.toml": "package/pyproject.toml",
+        folder / "README.md": "package/README.md",
+        folder / name / "__init__.py": "package/__init__.py",
+        folder / name / "component.py": f"{kind}/component.py",
+        folder / "test" / f"test_{name}.py": f"{kind}/test_component.py",
+    }
+    words = {
+        "kind": kind,
+        "name": name,
+        "class_name": "".join(part.capitalize() for part in name.split("_")),
+        "try_it": TRIED[kind].format(name),
+    }
+    with terminal.writing(folder):
+        for path, template in files.items():
+            _write(path, template, words)
+    print(f"{folder}: a {kind}; install it (pip install -e {str(folder)!r}), then: {words['try_it']}")
+    return ExitCode.FINISHED
+
+
+def _scenario(name: str, folder: Path) -> int:
+    path = folder / f"{name}.yaml"
+    _check_free(path)
+    with terminal.writing(path):
+        _write(path, "scenario/scenario.yaml", {"name": name})
+    print(f"{path}: a scenario; try it: rths run {path}")
+    return ExitCode.FINISHED
+
+
+def _check_free(path: Path) -> None:
+    if path.exists():
+        raise ConfigError(f"{path}: is there already")
+
+
+def _write(path: Path, template: str, words: dict[str, str]) -> None:
+    """Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = resource("config", "templates", f"{template}.tmpl").read_text(encoding="utf-8")
+    path.write_text(Template(source).substitute(words), encoding="utf-8")

@@ -1,0 +1,86 @@
+"""`rths new`: what it writes works at once, in a folder with spaces; what would replace something is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rths_nodes.app import cli
+from rths_nodes.app.commands.new import TRIED
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", TRIED)
+def test_a_package_is_installed_passes_its_test_and_takes_part(kind: str, tmp_path: Path) -> None:
+    folder, site = tmp_path / "a folder", tmp_path / "site"
+    assert cli.main(["new", kind, "of_mine", str(folder)]) == 0
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(site), str(ROOT), *filter(None, sys.path)])}
+
+    def done(*words: str) -> str:
+        told = subprocess.run(
+            [sys.executable, "-m", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            cwd=folder,
+        )
+        assert told.returncode == 0, told.stdout + told.stderr
+        return told.stdout
+
+    done("pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(site), ".")
+    assert "2 passed" in done("pytest", "-q", "-p", "no:cacheprovider", "test")
+    assert "of_mine" in done("rths_nodes.app.cli", "list", kind)
+    if kind == "compensator":
+        short = ["chen_ricles_2010", "--set", "duration=1", "--set", "servo_rate=512", "--laws", "of_mine"]
+        assert "of_mine" in done("rths_nodes.app.cli", "scoreboard", *short, "--out", "board", "--jobs", "1")
+
+
+@pytest.mark.parametrize("kind", TRIED)
+def test_a_package_has_what_it_needs(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["new", kind, "of_mine", str(tmp_path / "made")]) == 0
+    told = capsys.readouterr().out
+    assert TRIED[kind].format("of_mine") in told
+    files = {path.relative_to(tmp_path / "made").as_posix() for path in (tmp_path / "made").rglob("*.*")}
+    assert files == {
+        "pyproject.toml",
+        "README.md",
+        "of_mine/__init__.py",
+        "of_mine/component.py",
+        "test/test_of_mine.py",
+    }
+    assert (
+        f'[project.entry-points."rths_nodes.{kind}"]\nof_mine = "of_mine.component:OfMine"\n'
+        in (tmp_path / "made" / "pyproject.toml").read_text()
+    )
+    assert cli.main(["new", kind, "of_mine", str(tmp_path / "made")]) == 2
+    assert "made: is there already" in capsys.readouterr().err
+
+
+def test_a_scenario_runs_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["new", "scenario", "mine", str(tmp_path)]) == 0
+    assert cli.main(["run", str(tmp_path / "mine.yaml"), "--host", "embedded"]) == 0
+    assert "mine: finished after 10240 samples" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["compensator", "inverse"], "there is a compensator of that name"),
+        (["specimen", "My-Law"], "must be small letters, digits and underscores"),
+        (["specimen", "class"], "must be small letters, digits and underscores"),
+    ],
+)
+def test_what_is_no_name_is_refused(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["new", *words, str(tmp_path / "made")]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
