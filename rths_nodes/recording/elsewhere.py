@@ -338,7 +338,7 @@ def _own(wanted: Columns, histories: _Histories) -> Scenario:
 
 
 def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scenario:
-    """``scenario``, as long as the test."""
+    """``scenario``, as long as the test, and without a soft start, of which the record has nothing."""
     problems = Problems()
     if tuple(wanted.axes) != scenario.moved_axes:
         known, found = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)
@@ -350,4 +350,4 @@ def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scen
         problems.append(f"{histories.rate:.9g} Hz; must be {scenario.servo_rate:.9g} Hz, that of {scenario.name}")
     problems.refuse()
     steps = (histories.samples - 1) // scenario.samples_per_step
-    return replace(scenario, [(["duration"], steps * scenario.step)])
+    return replace(scenario, [(["soft_start"], None), (["duration"], steps * scenario.step)])

@@ -191,6 +191,13 @@ def test_what_does_not_fit_is_refused_by_its_place(
     assert words in str(error.value)
 
 
+def test_the_record_is_of_the_test_without_the_soft_start_of_the_scenario(matlab: Path, tmp_path: Path) -> None:
+    scenario = files.load(NAME, ["soft_start={amplitude: 0.001}"])
+    found = elsewhere.read(matlab, written(tmp_path, columns()), scenario)
+    assert found.scenario.soft_start is None
+    assert found.scenario.samples + 1 == len(found.target)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
