@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rths_nodes.app.cli import main
+from rths_nodes.core.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "doc").glob("*.md"), ROOT / "benchmarks" / "README.md"])
@@ -151,3 +153,16 @@ def anchors(document: Path) -> set[str]:
     """The anchors of the headings of a Markdown document, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_the_files_that_say_how_something_is_defended_are_there() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    named = [name for name in re.findall(r"`([\w/.]+)`", text) if "/" in name or name.endswith(".py")]
+    assert len(named) >= 8
+    for name in named:
+        assert (ROOT / name).exists() or (ROOT / "test/app/procedure" / name).exists(), name
+
+
+def test_the_version_to_cite_is_that_of_the_package() -> None:
+    told = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (told["version"], told["license"]) == (__version__, "Apache-2.0")
