@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,7 +33,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording import bag
 from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS
 
-ROOT = str(Path(__file__).resolve().parents[1])
+FORKING = multiprocessing.get_context("forkserver")
 MEASURED = ("limit", "pressure", "interlock")
 TRIES = 3
 """A run that has ended before its cause, as on a busy machine, is tried again so often."""
@@ -232,10 +232,10 @@ def _udp_once(scenario: Scenario, cause: str, stop: Asker, sample: int, axis: st
         "pressure": [Misbehaviour("hydraulics", sample, 0)],
         "interlock": [Misbehaviour("interlock", sample, 0)],
     }
-    computer: list[subprocess.Popen[str]] = []
+    computer: list[Computer] = []
     strikes: dict[str, Callable[[], None]] = {
-        "kill": lambda: os.kill(computer[0].pid, signal.SIGKILL),
-        "silence": lambda: os.kill(computer[0].pid, signal.SIGSTOP),
+        "kill": lambda: computer[0].send(signal.SIGKILL),
+        "silence": lambda: computer[0].send(signal.SIGSTOP),
         "stop": stop,
     }
     far = Far(scenario, plans.get(cause, []), sample, strikes.get(cause, lambda: None))
@@ -247,32 +247,67 @@ def _udp_once(scenario: Scenario, cause: str, stop: Asker, sample: int, axis: st
 
         def ended() -> bool:
             stop.ready()
-            return time.monotonic() > end or (not far.path and computer[0].poll() is not None)
+            return time.monotonic() > end or (not far.path and computer[0].ended)
 
         try:
             far.serve(ended)
         finally:
             far.close()
-            with suppress(ProcessLookupError):
-                computer[0].send_signal(signal.SIGKILL if cause in ("kill", "silence") else signal.SIGCONT)
-            said = _last_words(computer[0])
+            computer[0].send(signal.SIGKILL if cause in ("kill", "silence") else signal.SIGCONT)
+            said = computer[0].last_words()
         if stop.lost:
             return None
         return _of_rig(far, scenario, cause, sample, record, said)
 
 
-def _last_words(computer: subprocess.Popen[str]) -> str:
-    """The output of the process; one that does not end, as on a machine without time for it, is killed."""
-    try:
-        return computer.communicate(timeout=LONGEST_S)[0]
-    except subprocess.TimeoutExpired:
-        computer.kill()
-        return computer.communicate()[0]
+class Computer:
+    """A test computer: ``rths`` with these ``words`` in a process of its own, in the folder ``place``.
+
+    It is forked from a process that has loaded everything: a thousand starts would take an hour for that alone.
+    """
+
+    def __init__(self, words: list[str], place: Path) -> None:
+        FORKING.set_forkserver_preload(["rths_nodes.app.commands.run", "rths_nodes.ros.hosting.composed"])
+        self._output = place / "output"
+        self._process = FORKING.Process(target=_rths, args=(words, str(place), str(self._output)))
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """True when the process is gone."""
+        return self._process.exitcode is not None
+
+    def send(self, number: int) -> None:
+        """Send a signal to the process, if it is there."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def last_words(self) -> str:
+        """The output of the process; one that does not end, as on a machine without time for it, is killed."""
+        self._process.join(LONGEST_S)
+        if not self.ended:
+            self._process.kill()
+            self._process.join()
+        return self._output.read_text("utf-8", "replace") if self._output.exists() else ""
 
 
-def _computer(
-    scenario: Scenario, port: int, cause: str, sample: int, axis: str, record: Path
-) -> subprocess.Popen[str]:
+def _rths(words: list[str], place: str, output: str) -> None:
+    from rths_nodes.app import cli
+
+    os.chdir(place)
+    with open(output, "w") as told:
+        os.dup2(told.fileno(), 1)
+        os.dup2(told.fileno(), 2)
+    sys.exit(cli.main(words))
+
+
+def _computer(scenario: Scenario, port: int, cause: str, sample: int, axis: str, record: Path) -> Computer:
     words = ["run", scenario.name, "--host", "composed", "--pace", "realtime", "--record", str(record)]
     for value in (
         f"port={{type: udp, emulator: true, port: {port}, transport_samples: {TRANSPORT}}}",
@@ -281,11 +316,7 @@ def _computer(
         words += ["--set", value]
     if cause == "limit":
         words += ["--fault", FAULTS[cause].format(sample * scenario.dt, axis, 3.0 * scenario.limits[axis].force)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([ROOT, *filter(None, sys.path)])}
-    program = [sys.executable, "-m", "rths_nodes.app.cli", *words]
-    return subprocess.Popen(
-        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=record.parent, env=environment
-    )
+    return Computer(words, record.parent)
 
 
 def _of_rig(far: Far, scenario: Scenario, cause: str, sample: int, record: Path, said: str) -> Found | str | None:
