@@ -84,7 +84,7 @@ def test_nothing_is_imported_while_the_rig_moves(tmp_path):
 import sys
 from rths_nodes.app import hosts
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.ros.nodes.end_of_test import EndOfTest
+from rths_nodes.ros.nodes.completion import Completion
 
 seen = []
 def noting(method):
@@ -93,7 +93,7 @@ def noting(method):
         return method(self)
     return noted
 
-RigStage.begin, EndOfTest.work = noting(RigStage.begin), noting(EndOfTest.work)
+RigStage.begin, Completion.work = noting(RigStage.begin), noting(Completion.work)
 hosts.run(
     "chen_ricles_2010", ["duration=2.2"], host="composed", pace="realtime", record=sys.argv[1], keep=False
 )

@@ -172,7 +172,7 @@ def activate(nodes: list[RthsNode]) -> None:
     for node in nodes:
         node.trigger_activate()
         if isinstance(node, ActuatorNode):
-            node._announcer.announce()
+            node._after.announce()
 
 
 def test_a_node_is_ready_once_its_partners_hear_it_by_socket(loop: list[RthsNode]) -> None:

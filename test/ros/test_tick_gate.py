@@ -17,6 +17,7 @@ from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
 from rths_nodes.ros.nodes.rig_clock import RigClock
+from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS, TickGate
 
 SECOND = 1_000_000_000
@@ -62,13 +63,14 @@ class Bench:
         self.warnings: list[str] = []
         peers = ("monitor", "recorder")
         self.times = RigClock(DT, 5, Pacer(DT, 5, clock) if realtime else None, clock)
+        context = RigContext(rig, self.times, topics, topics, topics, clock)
         self.observers: Any
         if realtime:
             heartbeat = Heartbeat(HeartbeatParams(), peers, DT)
-            self.observers = SignsOfLife(rig, heartbeat, topics, DT, optional, self.warnings.append)
+            self.observers = SignsOfLife(context, heartbeat, DT, optional, self.warnings.append)
         else:
-            self.observers = LockstepWindow(rig, peers, topics, self.times, PATIENCE)
-        self.gate = TickGate(rig, self.times, self.observers, topics, self.hear_stops, PATIENCE, clock)
+            self.observers = LockstepWindow(context, peers, PATIENCE)
+        self.gate = TickGate(context, self.observers, self.hear_stops, PATIENCE)
         if self.times.pacer:
             self.times.pacer.start()
         self.observers.begin(clock.now)

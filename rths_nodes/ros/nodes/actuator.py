@@ -5,7 +5,6 @@ When the axes have a node each (``axis.py``), it leads them: there is still one 
 
 from __future__ import annotations
 
-import math
 import secrets
 from functools import partial
 from typing import Any
@@ -23,17 +22,17 @@ from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.levels import level_numbers
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
-from rths_nodes.ros.names import ACTUATOR, CONSOLE, MONITOR, RECORDER
-from rths_nodes.ros.nodes import parameters
-from rths_nodes.ros.nodes.accompaniment import Accompaniment, StateAnnouncer, TrueStates
+from rths_nodes.ros.names import ACTUATOR, MONITOR, RECORDER
+from rths_nodes.ros.nodes.after_measurement import PERIOD_S, AfterMeasurement
+from rths_nodes.ros.nodes.arming import Arming
 from rths_nodes.ros.nodes.axis_links import TopicLinks, port_of_axes
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
-from rths_nodes.ros.nodes.end_of_test import EndOfTest
+from rths_nodes.ros.nodes.completion import Completion
 from rths_nodes.ros.nodes.observers import watch_observers
 from rths_nodes.ros.nodes.outside import OutsideNode
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
-from rths_nodes.ros.nodes.start_of_test import StartGate, StartOfTest
+from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.stop_requests import StopRequests
 from rths_nodes.ros.nodes.tick_gate import TickGate
 from rths_nodes.ros.transport import peers
@@ -84,37 +83,20 @@ class ActuatorNode(OutsideNode):
         """True while a tick has begun whose Measurement has not come yet."""
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
         warn = partial(_warn, self.phase, self.get_logger())
-        self._watch = watch_observers(rig, scenario, observers, self._times, topics, warn)
-        self._gate = TickGate(
-            rig,
-            self._times,
-            self._watch,
-            topics,
-            lambda: self._stops.hear() if self._stops else None,
-            patience,
-            clock,
-        )
-        self._true_states = TrueStates(rig, bool(axes), topics, self.deferred)
+        self._around = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
+        self._watch = watch_observers(context, scenario, observers, warn)
+        self._gate = TickGate(context, self._watch, lambda: self._stops.hear() if self._stops else None, patience)
         # now, not when a state is told: that is in real time, where a library's threads may wait for each other
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
-        self._announcer = StateAnnouncer(rig, topics, self.phase, assembly.test_constants() | run)
-        self._accompaniment = Accompaniment(
-            self._true_states, self._announcer, topics, scenario.dt, self.settings.tells_clock
+        self._after = AfterMeasurement(
+            context,
+            self.deferred,
+            assembly.test_constants() | run,
+            gathered=bool(axes),
+            clock_every=max(1, round(PERIOD_S / scenario.dt)) if self.settings.tells_clock else 0,
         )
         self._questions = ClockQuestions(self.identity, self.settings.elsewhere, topics, clock)
-        self._end = EndOfTest(
-            rig,
-            self._times,
-            self._gate,
-            self._true_states,
-            self._announcer,
-            topics,
-            self.shutdown,
-            self.phase,
-            observers,
-            self._questions,
-            clock,
-        )
+        self._end = Completion(context, self._gate, self._after, observers, self._questions)
         self.clocks = self._times.durations()
 
     def on_configure(self, state: Any) -> Any:
@@ -123,33 +105,12 @@ class ActuatorNode(OutsideNode):
         if done == TransitionCallbackReturn.SUCCESS:
             inbox = self.topics.inboxes["emergency_stop"]
             self._stops = StopRequests(self, self.topics.group, inbox, self.rig.hold, self.rig.trip)
-            gate = StartGate(
-                self.role,
-                [peer for peer in self.settings.peers if peer not in (self.role, CONSOLE)],
-                self.settings.hash,
-                self.scenario.name,
-                self.settings.value("peer_timeout"),
-                self.phase,
-                self.topics,
-                self.handshake,
-                parameters.told,
-                self.clock,
-            )
-            self._start = StartOfTest(
-                gate,
-                self.rig,
-                self._announcer,
-                self.topics,
-                self.shutdown,
-                self.phase,
-                self._questions,
-                math.inf if self.settings.lockstep else self.scenario.dt,
-            )
+            self._start = Arming(self._around, self.settings, self.handshake, self._after, self._questions)
         return done
 
     def on_activate(self, state: Any) -> Any:
         """From now on the peers are waited for."""
-        self._start.gate.activate()
+        self._start.activate()
         return super().on_activate(state)
 
     def on_deactivate(self, state: Any) -> Any:
@@ -175,8 +136,8 @@ class ActuatorNode(OutsideNode):
         Not for the console: it stays as long as any node is there.
         """
         if self.own_process and self._start and self._start.farewell:
-            others = [peer for peer in self.settings.peers if peer not in (self.role, CONSOLE)]
-            peers.wait_until_gone(self, self.place.full_names(others), self._start.farewell, self.clock)
+            others = self.place.full_names(self._start.peers)
+            peers.wait_until_gone(self, others, self._start.farewell, self.clock)
         super().flush()
 
     # -- the loop -----------------------------------------------------------------------------------------
@@ -237,7 +198,7 @@ class ActuatorNode(OutsideNode):
         gate = self._gate
         if not self.running:
             if self.rig.ended:
-                self._accompaniment.send()
+                self._after.send()
                 self._end.work()
                 return False
             if not self.armed:
@@ -251,7 +212,7 @@ class ActuatorNode(OutsideNode):
             return self._complete()
         if gate.command is None and not self.rig.stopping:
             gate.take_command()
-        self._accompaniment.send()
+        self._after.send()
         if (self.pacer is not None and not self._follows) or not gate.may_tick(self.shutdown.interrupted):
             return False
         self.tick()
@@ -267,7 +228,7 @@ class ActuatorNode(OutsideNode):
             self.rig.port.wait(LOOK_S)
             self._complete()
             return
-        self._accompaniment.send()
+        self._after.send()
         self.deferred.collect()
         self._times.tick()
         command = self._gate.hand_over()
@@ -290,13 +251,13 @@ class ActuatorNode(OutsideNode):
         else:
             times.begin()
             self._watch.begin(times.began_at)
-            self._announcer.announce()
+            self._after.announce()
             if self.pacer:
                 self.pacer.start()
         stamp = times.stamp(measured.sample)
         times.measured()
         topics.send("measurement", topics.codec.pack_measurement(measured, stamp))
-        self._accompaniment.measured(measured.sample, stamp)
+        self._after.measured(measured.sample, stamp)
         return True
 
     def counters(self) -> dict[str, int]:
@@ -332,7 +293,7 @@ class ActuatorNode(OutsideNode):
             if rig.machine.state == State.RUNNING:
                 rig.machine.to(State.STOPPING, reason)
             rig.machine.to(State.TRIPPED, reason)
-            self._announcer.announce()
+            self._after.announce()
 
 
 def _pacer(scenario: Any, follows: bool, clock: Clock) -> Pacer:

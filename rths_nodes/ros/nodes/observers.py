@@ -10,30 +10,20 @@ from collections.abc import Callable, Sequence
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.heartbeat import Heartbeat
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros.names import RECORDER
-from rths_nodes.ros.nodes.rig_clock import RigClock
-from rths_nodes.ros.transport.topics import NodeTopics
+from rths_nodes.ros.nodes.rig_context import RigContext
 
 
 class LockstepWindow:
-    """Lets ``rig`` run at most ``LOCKSTEP_WINDOW`` samples ahead of the slowest of ``observers``.
+    """Lets the rig run at most ``LOCKSTEP_WINDOW`` samples ahead of the slowest of ``observers``.
 
-    Progress is heard on ``topics``. The rig trips when it has waited for it longer than ``patience``, ns.
+    It trips when it has waited for Progress longer than ``patience``, ns.
     """
 
-    def __init__(
-        self,
-        rig: RigStage,
-        observers: Sequence[str],
-        topics: NodeTopics,
-        times: RigClock,
-        patience: int,
-    ) -> None:
-        self._rig, self._times = rig, times
-        self._topics = topics
+    def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
+        self._rig, self._times, self._topics = context.rig, context.times, context.topics
         self._patience = patience
         self.done: set[str] = set()
         """The observers that have nothing more to do in this test."""
@@ -70,22 +60,20 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips ``rig`` when ``heartbeat`` counts an observer as lost; for one of ``optional`` ``warn`` is called.
+    """Trips the rig when ``heartbeat`` counts an observer as lost; for one of ``optional`` ``warn`` is called.
 
-    Progress is heard on ``topics``; ``dt`` is the servo period, s.
+    ``dt`` is the servo period, s.
     """
 
     def __init__(
         self,
-        rig: RigStage,
+        context: RigContext,
         heartbeat: Heartbeat,
-        topics: NodeTopics,
         dt: float,
         optional: Sequence[str] = (),
         warn: Callable[[str], None] = lambda words: None,
     ) -> None:
-        self._rig, self._heartbeat = rig, heartbeat
-        self._topics = topics
+        self._rig, self._topics, self._heartbeat = context.rig, context.topics, heartbeat
         self._dt = dt
         self._optional = frozenset(optional)
         self.done: set[str] = set()
@@ -119,18 +107,13 @@ class SignsOfLife:
 
 
 def watch_observers(
-    rig: RigStage,
-    scenario: Scenario,
-    observers: Sequence[str],
-    times: RigClock,
-    topics: NodeTopics,
-    warn: Callable[[str], None],
+    context: RigContext, scenario: Scenario, observers: Sequence[str], warn: Callable[[str], None]
 ) -> LockstepWindow | SignsOfLife:
-    """How ``rig`` takes care of its ``observers``; in real time if ``times`` has a pacer."""
-    if times.pacer is None:
-        return LockstepWindow(rig, observers, topics, times, round(scenario.port.longest_wait * SECOND))
+    """How the rig takes care of its ``observers``; in real time if its clock has a pacer."""
+    if context.times.pacer is None:
+        return LockstepWindow(context, observers, round(scenario.port.longest_wait * SECOND))
     # the monitor waits for a Target: bridged, or with best effort lost for a step
     missing = scenario.bridge.max_bridge + scenario.samples_per_step * scenario.dt
     heartbeat = Heartbeat(scenario.heartbeat, observers, scenario.dt, missing)
     optional = [RECORDER] if scenario.heartbeat.recorder_lost == "warn" else []
-    return SignsOfLife(rig, heartbeat, topics, scenario.dt, optional, warn)
+    return SignsOfLife(context, heartbeat, scenario.dt, optional, warn)

@@ -24,7 +24,7 @@ LEADER_LOST_NS = 1_000_000_000
 """How long after the actuator node has left its last messages may still come."""
 
 OVERDUE_NS = 6_000_000_000
-"""How long after the end of the test the actuator node can still be there: it stays 5 s at most (``EndOfTest``).
+"""How long after the end of the test the actuator node can still be there: it stays 5 s at most (``Completion``).
 
 A participant says once, without being acknowledged, that it leaves. Where that datagram is lost, the middleware
 counts the participant as present for another 20 s.

@@ -6,12 +6,9 @@ from collections.abc import Callable
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.ros.names import COMPENSATOR, MONITOR
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
-from rths_nodes.ros.nodes.rig_clock import RigClock
-from rths_nodes.ros.transport.topics import NodeTopics
+from rths_nodes.ros.nodes.rig_context import RigContext
 
 LOOK_EVERY_NS = 4_000_000
 """Between two looks at requests to stop and at the observers: a few in the time of a bridge."""
@@ -20,26 +17,22 @@ LOOK_EVERY_NS = 4_000_000
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without it.
 
-    Commands and Trips are heard on ``topics``; ``hear_stops`` carries out requests to stop. After ``patience`` ns
-    without a Command the rig trips.
+    ``hear_stops`` carries out requests to stop. After ``patience`` ns without a Command the rig trips.
     """
 
     def __init__(
         self,
-        rig: RigStage,
-        times: RigClock,
+        context: RigContext,
         observers: LockstepWindow | SignsOfLife,
-        topics: NodeTopics,
         hear_stops: Callable[[], None],
         patience: int,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.command: Command | None = None
         """The Command of the next tick, once it is here."""
-        self._rig, self._times, self._observers = rig, times, observers
-        self._topics, self._hear_stops = topics, hear_stops
+        self._rig, self._times, self._topics = context.rig, context.times, context.topics
+        self._observers, self._hear_stops = observers, hear_stops
         self._patience = patience
-        self._now = clock.monotonic_ns
+        self._now = context.clock.monotonic_ns
         self._next_look = 0
 
     def take_command(self) -> None:

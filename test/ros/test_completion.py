@@ -11,9 +11,10 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
-from rths_nodes.ros.nodes.end_of_test import JUDGED_NS, LINGER_NS, TRUTH_NS, EndOfTest
+from rths_nodes.ros.nodes.completion import JUDGED_NS, LINGER_NS, TRUTH_NS, Completion
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
+from rths_nodes.ros.nodes.rig_context import RigContext
 
 
 class Rig:
@@ -60,9 +61,8 @@ class Bench:
         rig: Any = self.rig
         shutdown: Any = self.shutdown
         clocks = ClockQuestions("actuator", (), parts)
-        self.end = EndOfTest(
-            rig, self.times, parts, parts, parts, parts, shutdown, self.phase, observers, clocks, clock
-        )
+        context = RigContext(rig, self.times, parts, shutdown, self.phase, clock)
+        self.end = Completion(context, parts, parts, observers, clocks)
 
     def hear_trips(self) -> None:
         self.rig.tripped = bool(self.trips)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rths_nodes.loop.outcomes import ExitCode, of_state
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.names import MONITOR
-from rths_nodes.ros.nodes.accompaniment import StateAnnouncer, TrueStates
+from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
-from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
-from rths_nodes.ros.nodes.rig_clock import RigClock
-from rths_nodes.ros.nodes.shutdown import Shutdown
+from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.tick_gate import TickGate
-from rths_nodes.ros.transport.topics import NodeTopics
 
 LINGER_NS = 5_000_000_000
 """How long the monitor and the recorder have, after the test, to say that they have everything."""
@@ -27,33 +23,26 @@ TRUTH_NS = 200_000_000
 """How long the true states of axes with a node each may take, after the test."""
 
 
-class EndOfTest:
-    """Leads the actuator node from the last sample of ``rig`` to its end.
+class Completion:
+    """Leads the actuator node from the last sample of its rig to its end.
 
     The monitor may still trip a finished test, by the trips that ``gate`` hears. Once that is judged and no true
     state is missing, the Summary is told; the node leaves when all ``observers`` (monitor, recorder) are done.
+    ``announcer`` publishes the states, ``questions`` asks the clocks of other machines again.
     """
 
     def __init__(
         self,
-        rig: RigStage,
-        times: RigClock,
+        context: RigContext,
         gate: TickGate,
-        true_states: TrueStates,
-        announcer: StateAnnouncer,
-        topics: NodeTopics,
-        shutdown: Shutdown,
-        phase: PhaseMachine,
+        announcer: AfterMeasurement,
         observers: Sequence[str],
-        clocks: ClockQuestions,
-        clock: Clock = SYSTEM_CLOCK,
+        questions: ClockQuestions,
     ) -> None:
-        self._rig, self._times, self._gate, self._true_states = rig, times, gate, true_states
-        self._announcer, self._topics = announcer, topics
-        self._shutdown, self._phase = shutdown, phase
+        self._rig, self._times, self._topics = context.rig, context.times, context.topics
+        self._shutdown, self._phase, self._now = context.shutdown, context.phase, context.clock.monotonic_ns
+        self._gate, self._announcer, self._questions = gate, announcer, questions
         self._waiting = set(observers)
-        self._clocks = clocks
-        self._now = clock.monotonic_ns
 
     def work(self) -> None:
         """Go on towards the end, as far as nothing has to be waited for."""
@@ -94,10 +83,10 @@ class EndOfTest:
         """True while the clocks of other machines are asked again."""
         if not self._times.began_at or self._shutdown.exit_now or elapsed > JUDGED_NS:
             return False
-        return not self._clocks.done_after()
+        return not self._questions.done_after()
 
     def _truth_missing(self, elapsed: int) -> bool:
         """True while true states of the axes are still under way."""
         if not self._times.began_at:
             return False
-        return not self._true_states.pass_on() and elapsed < TRUTH_NS
+        return not self._announcer.pass_on() and elapsed < TRUTH_NS

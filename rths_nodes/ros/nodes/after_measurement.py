@@ -1,0 +1,85 @@
+"""Messages of the actuator node beside its Measurements: true states, the time and the state of the test."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from rths_nodes.core.wire.layout import ENCAPSULATION, stamp_of
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.names import CLOCK
+from rths_nodes.ros.nodes.phase import StateOfTest
+from rths_nodes.ros.nodes.rig_context import RigContext
+from rths_nodes.ros.transport.deferred import DeferredSends
+
+PERIOD_S = 0.01
+"""Between two messages on ``/clock``, in the time of the test."""
+_TIME = struct.Struct("<iI")
+
+
+class AfterMeasurement:
+    """Sends what goes with each Measurement when the loop does not wait for it, and publishes TestState.
+
+    TestState has the ``constants`` of the test; ``announced`` is the state that was published last, None before
+    the first. True states are ``deferred``; where they are ``gathered``, the axes have a node each, and they come
+    later than their Measurements. In lockstep the time of the test may stand on ``/clock``, for tools that
+    use_sim_time: once in ``clock_every`` samples, 0 for never.
+    """
+
+    def __init__(
+        self,
+        context: RigContext,
+        deferred: DeferredSends,
+        constants: Mapping[str, Any],
+        gathered: bool = False,
+        clock_every: int = 0,
+    ) -> None:
+        self._rig, self._topics, self._phase = context.rig, context.topics, context.phase
+        self._port: Any = context.rig.port
+        self._deferred, self._constants = deferred, dict(constants)
+        self._gathered, self._clock_every = gathered, clock_every
+        self.announced: State | None = None
+        self._due: tuple[int, int] | None = None
+
+    def announce(self) -> None:
+        """Publish the state as it is now."""
+        machine, sample = self._rig.machine, self._rig.sample
+        self.announced = machine.state
+        self._phase.follow(StateOfTest(machine.state, sample, machine.reason))
+        state = {"state": int(machine.state), "sample": sample, "reason": machine.reason}
+        self._topics.tell("test_state", self._constants | state)
+
+    def announce_change(self) -> None:
+        """Publish the state if it is another one than was published last."""
+        if self._rig.machine.state != self.announced:
+            self.announce()
+
+    def measured(self, sample: int, stamp: int) -> None:
+        """Measurement ``sample`` was sent, with this ``stamp``, ns."""
+        self._due = sample, stamp
+
+    def send(self) -> None:
+        """Send what goes with the last Measurement, if that has not been done."""
+        if self._due is None:
+            return
+        sample, stamp = self._due
+        self._due = None
+        if self._gathered:
+            self.pass_on()
+        else:  # a real rig does not know its true state
+            pack, truth = self._topics.codec.pack_measurement, self._rig.truth
+            self._deferred.put("true_state", pack, lambda: (true, stamp) if (true := truth()) else None)
+        if self._clock_every and sample % self._clock_every == 0:
+            self._topics.send(CLOCK.name, ENCAPSULATION + _TIME.pack(*stamp_of(stamp)))
+        self.announce_change()
+
+    def pass_on(self) -> bool:
+        """Send the true states of the axes that have come; True when none is missing."""
+        if not self._gathered:
+            return True
+        pack = self._topics.codec.pack_measurement
+        while (found := self._port.true_state()) is not None:
+            self._deferred.put("true_state", pack, partial(tuple, found))
+        return bool(self._port.true_state_complete)

@@ -1,0 +1,167 @@
+"""Before the first sample: the actuator node arms the rig, or gives the test up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rths_nodes.core.durations import SECOND
+from rths_nodes.loop.clock_offset import too_slow
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.supervision.stop_request import StopRequest
+from rths_nodes.ros import environment
+from rths_nodes.ros.names import ACTUATOR, CONSOLE, LOOP
+from rths_nodes.ros.nodes import parameters
+from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
+from rths_nodes.ros.nodes.clock_exchange import ANSWER, ClockQuestions
+from rths_nodes.ros.nodes.handshake import Handshake
+from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.rig_context import RigContext
+from rths_nodes.ros.nodes.settings import NodeSettings
+
+FOUND_S = 4.0
+"""Time after which nodes that are here have found each other: the middleware repeats names every 3 s.
+
+A rig that is not simulated waits for it before its first sample: an emergency stop of a publisher that has not
+found the node is lost. And where no test has begun, the node waits as long for its peers to leave: they do not
+listen to a node whose name they do not know yet.
+"""
+
+
+class StartRefused(Exception):
+    """The test must not begin; the message is for people, ``exit_code`` for the process."""
+
+    def __init__(self, reason: str, exit_code: int) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
+
+
+class Arming:
+    """Leads the actuator node from its activation to the moment in which its rig is armed.
+
+    It collects the NodeStatus of its ``peers``, which must all be ready and run the same as the ``settings`` say,
+    within the ``peer_timeout`` of these from :meth:`activate` on; ``handshake`` is that of the node itself. Then
+    ``questions`` asks the clocks of other machines, to which the way and back may take a sample in real time.
+    ``announcer`` publishes the states. ``farewell`` is how long the node has to wait for its peers before it
+    leaves, s.
+    """
+
+    def __init__(
+        self,
+        context: RigContext,
+        settings: NodeSettings,
+        handshake: Handshake,
+        announcer: AfterMeasurement,
+        questions: ClockQuestions,
+    ) -> None:
+        self.peers = tuple(peer for peer in settings.peers if peer not in (ACTUATOR, CONSOLE))
+        self.farewell = 0.0
+        self._settings, self._handshake, self._announcer = settings, handshake, announcer
+        self._questions = questions
+        self._rig, self._topics, self._clock = context.rig, context.topics, context.clock
+        self._shutdown, self._phase = context.shutdown, context.phase
+        self._longest_way = math.inf if settings.lockstep else settings.scenario.dt
+        self._timeout = settings.value("peer_timeout")
+        self._statuses: dict[str, Mapping[str, Any]] = {}
+        self._active_since = 0
+
+    def activate(self) -> None:
+        """From now on the peers are waited for."""
+        self._active_since = self._clock.monotonic_ns()
+
+    @property
+    def _open_s(self) -> float:
+        """Time for which the peers, and requests to stop, have been listened to, s."""
+        return (self._clock.monotonic_ns() - self._active_since) / SECOND
+
+    def work(self) -> bool:
+        """Arm the rig once the test may begin; whether it was. The next turn begins the test."""
+        announcer, machine = self._announcer, self._rig.machine
+        if announcer.announced is None:
+            announcer.announce()
+        interrupted, request = self._shutdown.interrupted, self._rig.stop_request
+        if interrupted or request is not None:
+            request = request or StopRequest("interrupted")
+            machine.to(State.HELD if interrupted else request.end, f"{request.reason} before the test began")
+            announcer.announce()
+            self.farewell = FOUND_S
+            return False
+        for status in self._topics.heard("node_status"):  # of each node the last one counts
+            # who does not know the run yet is not ready, whatever it says
+            self._statuses[status["node"]] = status if status["frame_id"] else {**status, "ready": False}
+        try:
+            if not (self._may_begin() and self._can_be_stopped() and self._questions.done_before()):
+                return False
+            self._check_ways()
+        except StartRefused as refused:
+            self.farewell = FOUND_S
+            self.refuse(str(refused), refused.exit_code)
+            return False
+        self._topics.close_guards()
+        machine.to(State.ARMED)
+        announcer.announce()
+        return True
+
+    def _may_begin(self) -> bool:
+        """True when the test may begin, False while somebody is waited for. Raises StartRefused."""
+        self._check_hashes()
+        missing = [peer for peer in self.peers if not self._statuses.get(peer, {}).get("ready")]
+        if missing or self._phase.now < Phase.READY:
+            self._check_timeout(missing)
+            return False
+        self._check_values()
+        return not self._handshake.duplicated()
+
+    def _check_hashes(self) -> None:
+        mine = self._settings.hash
+        for node, status in self._statuses.items():
+            if status["scenario_hash"] != mine:
+                raise StartRefused(
+                    f"{node} runs another scenario, or another run, than {ACTUATOR}: hash "
+                    f"{status['scenario_hash'] or 'none'}, here {mine} ({self._settings.scenario.name})",
+                    ExitCode.REFUSED,
+                )
+
+    def _check_timeout(self, missing: Sequence[str]) -> None:
+        if self._open_s <= self._timeout:
+            return
+        own = f"{ACTUATOR} (waits for {self._topics.missing()})"
+        names = ", ".join(map(self._with_problem, missing)) or own
+        given = environment.discovery_settings()
+        perhaps = f"; they look for each other as the environment says: {given}" if given else ""
+        raise StartRefused(f"not ready within {self._timeout:g} s: {names}{perhaps}", ExitCode.FAILED)
+
+    def _with_problem(self, peer: str) -> str:
+        problem = self._statuses.get(peer, {}).get("problem")
+        return f"{peer} ({problem})" if problem else peer
+
+    def _check_values(self) -> None:
+        """Two nodes may run with different values of a section, by parameters of their own: that is refused."""
+        first: dict[str, tuple[str, Any]] = {}
+        for node, status in sorted(self._statuses.items()):
+            for section, values in parameters.told(status).items():
+                other, known = first.setdefault(section, (node, values))
+                if values != known:
+                    differ = f"{section}: {other} and {node} run with different values"
+                    raise StartRefused(f"{differ}; use overrides, for all nodes", ExitCode.REFUSED)
+
+    def _can_be_stopped(self) -> bool:
+        """True once whoever may ask the rig to stop has found it; a simulated one hurts nobody."""
+        return self._rig.port.simulated or self._open_s >= FOUND_S
+
+    def _check_ways(self) -> None:
+        """Raises StartRefused where another machine does not answer, or is too far away for the loop."""
+        if silent := self._questions.silent:
+            raise StartRefused(f"{', '.join(silent)}: no answer on {ANSWER}", ExitCode.FAILED)
+        for peer in LOOP:
+            words = too_slow(peer, self._questions.before.get(peer, ()), self._longest_way)
+            if words:
+                raise StartRefused(words, ExitCode.REFUSED)
+
+    def refuse(self, reason: str, exit_code: int = ExitCode.REFUSED) -> None:
+        """The test must not begin: tell the peers, and be gone."""
+        self._rig.machine.to(State.IDLE, f"refused: {reason}")
+        self._announcer.announce()
+        self._phase.end(exit_code, reason)
