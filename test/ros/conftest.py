@@ -68,7 +68,7 @@ class NullWriter:
 
 def trays() -> Any:
     """What puts a Tray in place of each inbox of a node, and keeps what it sends in ``sent`` by topic."""
-    from rths_nodes.ros.nodes.interposer import Interposer  # not where ROS 2 is missing
+    from rths_nodes.ros.transport.topics import Interposer  # not where ROS 2 is missing
 
     class Trays(Interposer):
         def __init__(self) -> None:

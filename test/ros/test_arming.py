@@ -17,8 +17,10 @@ from rths_nodes.loop.supervision.stop_request import StopRequest
 from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
 from rths_nodes.ros.nodes.arming import FOUND_S, Arming
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
+from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.rig_context import RigContext
+from rths_nodes.ros.transport.wiring import Place
 
 SECOND = 1_000_000_000
 
@@ -50,7 +52,7 @@ class Bench:
         )
         context = RigContext(self.rig, parts, parts, self.shutdown, self.phase, clock)
         announcer = AfterMeasurement(context, parts, {"run_id": "one"})
-        self.clocks = ClockQuestions("actuator", (), parts)
+        self.clocks = ClockQuestions(NodeContext(Place("actuator", "/rths"), self.phase, parts, parts, parts), ())
         self.arming = Arming(context, settings, parts, announcer, self.clocks)
         self.arming.activate()
 

@@ -1,4 +1,4 @@
-"""Objects are ready when built: only an object itself sets its attributes, or the function that has made it."""
+"""Objects are ready when built, of few things: only an object itself sets its attributes, or who has made it."""
 
 from __future__ import annotations
 
@@ -96,3 +96,36 @@ def test_what_is_set_from_outside_is_found(line: str) -> None:
 )
 def test_what_is_ones_own_passes(line: str) -> None:
     assert foreign_assignments(f"def function(self):\n    {line}") == []
+
+
+MOST = 6
+"""Arguments of a constructor. Who needs more shows a noun that is missing, as ``RigContext`` was."""
+
+
+def wanted(source: str) -> dict[str, int]:
+    """Number of arguments of each class that takes too many; of a dataclass, of its fields without a default."""
+    found = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef):
+            count = 0
+            for entry in node.body:
+                if isinstance(entry, ast.FunctionDef) and entry.name == "__init__":
+                    given = entry.args
+                    count += len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs) - 1
+                elif isinstance(entry, ast.AnnAssign) and entry.value is None:
+                    count += any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+            if count > MOST:
+                found[node.name] = count
+    return found
+
+
+def test_no_object_is_built_of_many_things() -> None:
+    found = {str(path.relative_to(ROS)): wanted(path.read_text()) for path in ROS.rglob("*.py")}
+    assert {path: classes for path, classes in found.items() if classes} == {}
+
+
+def test_what_is_built_of_many_things_is_found() -> None:
+    assert wanted("class A:\n  def __init__(self, a, b, c, d, *, e, f, g): ...") == {"A": 7}
+    fields = "".join(f"\n  {name}: int" for name in "abcdefg")
+    assert wanted(f"@dataclass(frozen=True)\nclass A:{fields}") == {"A": 7}
+    assert wanted(f"class A:{fields}") == {}

@@ -9,6 +9,9 @@ import pytest
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.ros.nodes.clock_exchange import ANSWER, QUESTION, QUESTIONS, ClockAnswers, ClockQuestions
+from rths_nodes.ros.nodes.context import NodeContext
+from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.transport.wiring import Place
 
 AHEAD = 5 * SECOND
 THERE, BACK = 200_000, 300_000
@@ -75,6 +78,10 @@ def cable() -> Any:
     return Cable()
 
 
+def of(node: str, topics: Any, clock: Any) -> NodeContext:
+    return NodeContext(Place(node, "/rths"), PhaseMachine(), topics, topics, None, clock)
+
+
 def exchanged(cable: Any, asked: Any, answers: ClockAnswers) -> None:
     while not asked():
         answers.look()
@@ -82,8 +89,8 @@ def exchanged(cable: Any, asked: Any, answers: ClockAnswers) -> None:
 
 
 def test_offset_and_drift_do_not_depend_on_how_seldom_the_nodes_look(cable: Any) -> None:
-    questions = ClockQuestions("actuator", ["compensator"], cable, cable)
-    answers = ClockAnswers("compensator", cable, Elsewhere(cable))
+    questions = ClockQuestions(of("actuator", cable, cable), ["compensator"])
+    answers = ClockAnswers(of("compensator", cable, Elsewhere(cable)))
     exchanged(cable, questions.done_before, answers)
     assert len(questions.before["compensator"]) == QUESTIONS
     cable.ahead += 40_000
@@ -96,15 +103,15 @@ def test_offset_and_drift_do_not_depend_on_how_seldom_the_nodes_look(cable: Any)
 
 
 def test_who_does_not_answer_is_named_and_not_waited_for(cable: Any) -> None:
-    questions = ClockQuestions("actuator", ["compensator"], cable, cable)
+    questions = ClockQuestions(of("actuator", cable, cable), ["compensator"])
     cable.lost = True
-    exchanged(cable, questions.done_before, ClockAnswers("compensator", cable, Elsewhere(cable)))
+    exchanged(cable, questions.done_before, ClockAnswers(of("compensator", cable, Elsewhere(cable))))
     assert questions.silent == ["compensator"]
     assert cable.time < 1_003 * SECOND
 
 
 def test_on_one_machine_nothing_is_asked(cable: Any) -> None:
-    questions = ClockQuestions("actuator", (), cable, cable)
+    questions = ClockQuestions(of("actuator", cable, cable), ())
     assert questions.done_before()
     assert questions.done_after()
     assert questions.numbers() == {}

@@ -12,9 +12,11 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.completion import JUDGED_NS, LINGER_NS, TRUTH_NS, Completion
+from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.nodes.rig_context import RigContext
+from rths_nodes.ros.transport.wiring import Place
 
 
 class Rig:
@@ -60,7 +62,7 @@ class Bench:
         observers = ["monitor", "recorder"]
         rig: Any = self.rig
         shutdown: Any = self.shutdown
-        clocks = ClockQuestions("actuator", (), parts)
+        clocks = ClockQuestions(NodeContext(Place("actuator", "/rths"), self.phase, parts, parts, parts), ())
         context = RigContext(rig, self.times, parts, shutdown, self.phase, clock)
         self.end = Completion(context, parts, parts, observers, clocks)
 

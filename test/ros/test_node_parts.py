@@ -16,6 +16,7 @@ from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.node_processes import LEAVING_S
 from rths_nodes.ros.nodes.completion import LINGER_NS
+from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, DUPLICATE_NS, Handshake
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
@@ -38,10 +39,10 @@ class Topics:
         self.inboxes = {"test_state": None}
         self.speakers = 1
         subscription = SimpleNamespace(get_publisher_count=lambda: self.speakers)
-        self.guards = {
-            "test_state": SimpleNamespace(subscription=subscription, gone=False, certain=True, doubtful=0, count=1)
-        }
         self.run = RunMark()
+        guard = SimpleNamespace(subscription=subscription, gone=False, certain=True, doubtful=0, count=1)
+        self.guards = {"test_state": guard}
+        guard.run = self.run
         self.codec = SimpleNamespace(unpack_measurement=None)
         self.absent = self.duplicates = self.other = self.uncalled = ""
         self.lines = SimpleNamespace(call=lambda: self.uncalled, answer=lambda: None)
@@ -153,16 +154,11 @@ def handshake(topics: Any, phase: PhaseMachine, clock: Any) -> Any:
     def keep(name: str) -> Callable[..., None]:
         return lambda *words: calls[name].append(*words or [""])
 
-    made = Handshake(
-        ["/rths/monitor"],
-        topics,
-        phase,
-        {"node": "monitor", "scenario_hash": "abc"},
-        keep("prepare"),
-        keep("warn"),
-        keep("refuse"),
-        clock,
-    )
+    logger = SimpleNamespace(info=keep("warn"))
+    context = NodeContext(Place("monitor", "/rths"), phase, topics, topics, logger, clock)
+    facts = {"node": "monitor", "scenario_hash": "abc"}
+    settings: Any = SimpleNamespace(peers=["monitor"], hash="abc", patience=None, facts=lambda: facts)
+    made = Handshake(context, settings, ("gain",), keep("prepare"), keep("refuse"))
     made.begin()
     return SimpleNamespace(look=made.look, calls=calls)
 
@@ -190,7 +186,7 @@ def test_once_all_are_found_the_node_prepares_and_says_that_it_is_ready(
         handshake.look()
     assert phase.now is Phase.READY
     assert handshake.calls["prepare"] == [""]
-    status = {"node": "monitor", "scenario_hash": "abc", "ready": True, "problem": ""}
+    status = {"node": "monitor", "scenario_hash": "abc", "state_names": ("gain",), "ready": True, "problem": ""}
     assert topics.told == [("node_status", status)]
 
 
@@ -354,9 +350,8 @@ def test_the_state_of_another_run_is_not_followed(handshake: Any, topics: Any, p
 
 @pytest.fixture
 def shutdown(topics: Any, phase: PhaseMachine, clock: Any) -> Shutdown:
-    place = Place("compensator", "/rths")
-    deferred = DeferredSends(topics)
-    return Shutdown(place, phase, topics, deferred, lambda: (7, {"compensator.gain": 2.0}), clock=clock)
+    context = NodeContext(Place("compensator", "/rths"), phase, topics, DeferredSends(topics), None, clock)
+    return Shutdown(context, lambda: (7, {"compensator.gain": 2.0}))
 
 
 def test_two_signals_at_once_are_one_request_and_a_later_one_means_now(shutdown: Shutdown, clock: Any) -> None:
@@ -424,8 +419,8 @@ def test_a_summary_tells_final_numbers_and_what_was_sent(
 
 
 def test_streams_of_an_axis_are_counted_below_the_rig(topics: Any, phase: PhaseMachine) -> None:
-    place = Place("axis", "/rths/story_2")
-    shutdown = Shutdown(place, phase, topics, DeferredSends(topics), lambda: (0, {}))
+    context = NodeContext(Place("axis", "/rths/story_2"), phase, topics, DeferredSends(topics), None)
+    shutdown = Shutdown(context, lambda: (0, {}))
     shutdown.report()
     assert shutdown.summary == {"sent.story_2/command": 4}
 

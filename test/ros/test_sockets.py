@@ -17,9 +17,9 @@ from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
 from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
+from rths_nodes.ros.hosting.results import dropped_messages
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.findings import dropped
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.hello import address
@@ -130,7 +130,9 @@ def test_who_does_not_take_in_time_has_a_gap_that_is_counted(pair: Any) -> None:
 
 
 def test_what_was_lost_so_and_who_was_turned_away_is_told() -> None:
-    told = dropped({"overflow.compensator.command": 3, "foreign.monitor.its socket.process 7 of user 8": 2})
+    told = dropped_messages(
+        {"overflow.compensator.command": 3, "foreign.monitor.its socket.process 7 of user 8": 2}
+    )
     assert "2 of process 7 of user 8 on its socket" in told
     assert "messages were lost because who hears them stood still: 3 of compensator on command" in told
 

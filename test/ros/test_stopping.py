@@ -26,7 +26,10 @@ from rths_nodes.app import hosts
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.nodes.base import LOOK_NS
+from rths_nodes.ros.nodes.context import NodeContext
+from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.progress import PROGRESS_SAMPLES, ProgressReports
+from rths_nodes.ros.transport.wiring import Place
 
 SECOND = 1_000_000_000
 
@@ -234,8 +237,9 @@ def test_observers_say_that_they_live(by_hand: Any, clock: Any, role: str) -> No
 
 def test_in_lockstep_observers_say_how_far_they_have_come() -> None:
     told: list[dict[str, Any]] = []
-    topics = SimpleNamespace(tell=lambda topic, values: told.append(values))
-    reports = ProgressReports("monitor", topics, lockstep=True, period=0.1)  # type: ignore[arg-type]
+    topics: Any = SimpleNamespace(tell=lambda topic, values: told.append(values))
+    context = NodeContext(Place("monitor", "/rths"), PhaseMachine(), topics, topics, topics)
+    reports = ProgressReports(context, lockstep=True, period=0.1)
     for sample in range(200):
         reports.tell_if_due(sample)
     assert told == [{"node": "monitor", "sample": PROGRESS_SAMPLES * n - 1} for n in (1, 2, 3)]

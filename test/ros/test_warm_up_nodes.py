@@ -10,8 +10,10 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.ros.hosting.slack import SlackBudget
+from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.warm_up import WarmUp
+from rths_nodes.ros.transport.wiring import Place
 
 
 @pytest.mark.parametrize("role", ["integrator", "compensator"])
@@ -41,7 +43,8 @@ def test_a_component_that_cannot_be_warmed_up_is_not_asked_again() -> None:
 
     measurements, phase = SimpleNamespace(expected=10), PhaseMachine()
     topics: Any = SimpleNamespace(codec=None)
-    warm_up = WarmUp(fails, 10, measurements, topics, phase, "integrator")  # type: ignore[arg-type]
+    context = NodeContext(Place("integrator", "/rths"), phase, topics, topics, topics)
+    warm_up = WarmUp(context, measurements, fails, 10)  # type: ignore[arg-type]
     warm_up()
     assert not phase.gone
     assert phase.note == "integrator: no warm-up: ZeroDivisionError: by nothing"

@@ -27,6 +27,7 @@ from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.axis import AxisNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.compensator import CompensatorNode
+from rths_nodes.ros.nodes.host import Host
 from rths_nodes.ros.nodes.integrator import IntegratorNode
 from rths_nodes.ros.nodes.monitor import MonitorNode
 from rths_nodes.ros.nodes.phase import Phase
@@ -47,20 +48,19 @@ def make_node(
     open_writer: OpenWriter,
     context: Any = None,
     values: Mapping[str, Any] | None = None,
-    own_process: bool = False,
-    clock: Clock = SYSTEM_CLOCK,
-    **kwargs: Any,
+    cli_args: Sequence[str] | None = None,
+    **hosted: Any,
 ) -> RthsNode:
-    """The node ``role`` with the parameter ``values`` and the faults that they name, alone in its process or not.
+    """The node ``role`` with the parameter ``values`` and the faults that they name.
 
-    Everything else is for its class.
+    ``hosted``: what a :class:`Host` hands in, beside the faults.
     """
-    faults = FaultInjection(open_writer, own_process, clock)
-    given: dict[str, Any] = {"interpose": faults, "clock": clock, "own_process": own_process} | kwargs
+    faults = FaultInjection(open_writer, hosted.get("own_process", False), hosted.get("clock", SYSTEM_CLOCK))
+    host = Host(**{"interpose": faults} | hosted)
     with middleware.in_words():
         if role == RECORDER:
-            return RecorderNode(faults.open_writer, context=context, values=values, **given)
-        return KINDS[role](context, values, **given)
+            return RecorderNode(faults.open_writer, host=host, context=context, values=values, cli_args=cli_args)
+        return KINDS[role](host, context, values, cli_args=cli_args)
 
 
 def in_namespace(namespace: str) -> list[str]:

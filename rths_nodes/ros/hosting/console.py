@@ -37,7 +37,6 @@ class Console(Node):
         self._inboxes: dict[str, Inbox] = {}
         self._run = RunMark()
         self._joining = Joining(
-            self._run,
             None,
             self._join,
             lambda: self._inboxes[TEST_STATE].guard,

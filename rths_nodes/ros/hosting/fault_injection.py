@@ -38,10 +38,10 @@ from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, o
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER
-from rths_nodes.ros.nodes.interposer import Configured, Interposer
+from rths_nodes.ros.nodes.host import Configured
 from rths_nodes.ros.nodes.writers import OpenWriter, Writer
 from rths_nodes.ros.transport.endpoints import Inbox
-from rths_nodes.ros.transport.topics import Send
+from rths_nodes.ros.transport.topics import Interposer, Send
 
 CurrentWriter = Callable[[], Writer | None]
 

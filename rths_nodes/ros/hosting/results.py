@@ -12,7 +12,8 @@ from rths_nodes.loop.last_words import LastWords
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
-from rths_nodes.ros.nodes.findings import doubts, dropped, unseen
+from rths_nodes.ros.nodes.monitor import unjudged_samples
+from rths_nodes.ros.nodes.recorder import recording_gaps
 
 
 @dataclass
@@ -62,8 +63,8 @@ class Result:
         self.exit_code = outcomes.of_nodes(codes, self.state, self.interrupted)
         if self.exit_code is ExitCode.FAILED and not self.reason:
             self.reason = f"the test came to no end: {self.state.name} at sample {self.sample}"
-        found = (doubts(self.section("recording")), unseen(self.numbers), dropped(self.numbers))
-        self.notes += filter(None, found)
+        found = (recording_gaps(self.section("recording")), unjudged_samples(self.numbers))
+        self.notes += filter(None, (*found, dropped_messages(self.numbers)))
 
     def take_state(self, rig: ActuatorNode) -> None:
         """Where the test stands, unless the actuator node was never configured."""
@@ -84,3 +85,27 @@ def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mappi
     if test is None:
         return LastWords(exit_code, problem, indices=indices)
     return LastWords(exit_code, problem, test.exit_code, test.ending, indices)
+
+
+def dropped_messages(numbers: Mapping[str, float]) -> str:
+    """Words for messages that nodes have dropped, by the ``numbers`` of Summaries; empty: none."""
+    foreign: dict[tuple[str, str], float] = {}
+    malformed: list[str] = []
+    overflow: list[str] = []
+    for name, count in numbers.items():
+        kind, _, rest = name.partition(".")
+        if kind == "foreign":  # the nodes that listen to a topic count the same messages
+            _, topic, sender = rest.split(".")
+            foreign[topic, sender] = max(count, foreign.get((topic, sender), 0.0))
+        elif kind == "malformed":
+            malformed.append(f"{count:.0f} by {rest}")
+        elif kind == "overflow":
+            sender, _, topic = rest.partition(".")
+            overflow.append(f"{count:.0f} of {sender} on {topic}")
+    words = [f"{count:.0f} of {sender} on {topic}" for (topic, sender), count in sorted(foreign.items())]
+    found = [f"foreign messages were dropped: {', '.join(words)}"] if words else []
+    if malformed:
+        found.append(f"malformed messages were dropped: {', '.join(malformed)}")
+    if overflow:
+        found.append(f"messages were lost because who hears them stood still: {', '.join(overflow)}")
+    return "; ".join(found)

@@ -22,11 +22,10 @@ from rths_nodes.ros.hosting.composed import make_node, ros_context
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, exits_within, leave
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, tell_runner
-from rths_nodes.ros.hosting.results import Result, last_words
+from rths_nodes.ros.hosting.results import Result, dropped_messages, last_words
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, RthsNode
-from rths_nodes.ros.nodes.findings import dropped
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.nodes.writers import OpenWriter
@@ -218,5 +217,5 @@ def tell(node: RthsNode, left: bool = False) -> None:
         print(f"rths: {node.identity}: {problem}", file=sys.stderr)
     if told:
         return
-    for note in filter(None, (node.phase.note, dropped(node.shutdown.summary))):
+    for note in filter(None, (node.phase.note, dropped_messages(node.shutdown.summary))):
         print(f"rths: {node.identity}: {note}", file=sys.stderr)

@@ -26,10 +26,10 @@ from rths_nodes.ros.names import ACTUATOR, MONITOR, RECORDER
 from rths_nodes.ros.nodes.after_measurement import PERIOD_S, AfterMeasurement
 from rths_nodes.ros.nodes.arming import Arming
 from rths_nodes.ros.nodes.axis_links import TopicLinks, port_of_axes
+from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.completion import Completion
 from rths_nodes.ros.nodes.observers import watch_observers
-from rths_nodes.ros.nodes.outside import OutsideNode
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.nodes.rig_context import RigContext
@@ -41,7 +41,7 @@ LOOK_S = 0.01
 """How long a datagram of the rig is waited for in one turn, s."""
 
 
-class ActuatorNode(OutsideNode):
+class ActuatorNode(RthsNode):
     """Hosts the rig, or leads its axes; the authority on the state of the test.
 
     ``pacer`` sets the ticks in real time; None in lockstep.
@@ -83,7 +83,7 @@ class ActuatorNode(OutsideNode):
         """True while a tick has begun whose Measurement has not come yet."""
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
         warn = partial(_warn, self.phase, self.get_logger())
-        self._around = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
+        self._rig_context = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
         self._watch = watch_observers(context, scenario, observers, warn)
         self._gate = TickGate(context, self._watch, lambda: self._stops.hear() if self._stops else None, patience)
         # now, not when a state is told: that is in real time, where a library's threads may wait for each other
@@ -95,7 +95,7 @@ class ActuatorNode(OutsideNode):
             gathered=bool(axes),
             clock_every=max(1, round(PERIOD_S / scenario.dt)) if self.settings.tells_clock else 0,
         )
-        self._questions = ClockQuestions(self.identity, self.settings.elsewhere, topics, clock)
+        self._questions = ClockQuestions(self.shared, self.settings.elsewhere)
         self._end = Completion(context, self._gate, self._after, observers, self._questions)
         self.clocks = self._times.durations()
 
@@ -105,7 +105,7 @@ class ActuatorNode(OutsideNode):
         if done == TransitionCallbackReturn.SUCCESS:
             inbox = self.topics.inboxes["emergency_stop"]
             self._stops = StopRequests(self, self.topics.group, inbox, self.rig.hold, self.rig.trip)
-            self._start = Arming(self._around, self.settings, self.handshake, self._after, self._questions)
+            self._start = Arming(self._rig_context, self.settings, self.handshake, self._after, self._questions)
         return done
 
     def on_activate(self, state: Any) -> Any:

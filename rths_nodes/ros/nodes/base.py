@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
@@ -16,16 +16,15 @@ from rclpy.parameter import Parameter
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, PortError
-from rths_nodes.core.protocols import Port
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.clock_exchange import ClockAnswers
+from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.diagnostics import Diagnostics
 from rths_nodes.ros.nodes.handshake import Handshake
-from rths_nodes.ros.nodes.interposer import Configured, Interpose, Interposer, nothing
+from rths_nodes.ros.nodes.host import Configured, Host
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
 from rths_nodes.ros.nodes.settings import NodeSettings
@@ -33,7 +32,7 @@ from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.nodes.warm_up import WarmUp
 from rths_nodes.ros.transport import serialization
 from rths_nodes.ros.transport.deferred import DeferredSends
-from rths_nodes.ros.transport.topics import NodeTopics, OnHeard
+from rths_nodes.ros.transport.topics import Interposer, NodeTopics, OnHeard
 from rths_nodes.ros.transport.wiring import Place, endpoints
 
 LOOK_NS = 2_000_000
@@ -51,10 +50,10 @@ class RthsNode(LifecycleNode):
     """Base of all nodes. Subclasses set ``role`` and implement ``build`` and ``work``.
 
     ``build(assembly)`` makes the stage, or raises ConfigError; ``work(limit)`` does what there is to do, at most
-    ``limit`` samples of it, and tells whether it did anything. ``prepare`` is called when all peers are found,
-    before the node says that it is ready, ``on_ended`` when it hears that the test is over; ``interpose`` may put
-    something between the node and its parts each time it is configured. ``handshake``, ``diagnostics`` and
-    ``interposer`` are there once the node is configured.
+    ``limit`` samples of it, and tells whether it did anything. What a stage holds outside of its process is put
+    into ``outside``, and given back at the latest when the node is cleaned up or destroyed. ``handshake``,
+    ``diagnostics`` and ``interposer`` are there once the node is configured. ``on_heard`` is told of each message
+    at a low rate.
     """
 
     role: str
@@ -78,49 +77,48 @@ class RthsNode(LifecycleNode):
     """What the node needs, beside its peers, before a test may begin, in words; empty for nothing."""
     judged: tuple[ExitCode, str] | None = None
     """How the test ended and why, where this node knows more than the actuator node says."""
-    _handed: Port | None = None
-    """The port of a procedure, in place of the scenario's."""
     awaited_streams: Sequence[str] = STREAMS
     """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
 
     def __init__(
         self,
+        host: Host,
         context: Any = None,
         values: Mapping[str, Any] | None = None,
-        clock: Clock = SYSTEM_CLOCK,
-        own_process: bool = False,
-        prepare: Callable[[], None] = lambda: None,
-        interpose: Interpose = nothing,
         on_heard: OnHeard | None = None,
-        on_ended: Callable[[], None] = lambda: None,
         **kwargs: Any,
     ) -> None:
+        self.outside = ExitStack()
         overrides = [Parameter(name, value=value) for name, value in (values or {}).items()]
         super().__init__(
             self.role, context=context, namespace=names.NAMESPACE, parameter_overrides=overrides, **kwargs
         )
-        self.clock, self._now, self._on_matched, self._interpose = clock, clock.monotonic_ns, prepare, interpose
-        self.own_process = own_process
-        """True when the process has no other node."""
+        self._host, self.clock, self._now, self.own_process = (
+            host,
+            host.clock,
+            host.clock.monotonic_ns,
+            host.own_process,
+        )
         self.place = Place(self.role, self.get_namespace())
         self.identity = self.place.peer
         """The name of this node among the peers."""
-        self.phase = PhaseMachine(on_ended)
+        self.phase = PhaseMachine(host.on_ended)
         self.settings = NodeSettings(self, self.place, lambda: self.phase.now is not Phase.UNCONFIGURED)
-        self.topics = NodeTopics(self, clock, on_heard)
+        self.topics = NodeTopics(self, self.clock, on_heard)
         self.deferred = DeferredSends(self.topics)
+        self.shared = NodeContext(
+            self.place, self.phase, self.topics, self.deferred, self.get_logger(), self.clock
+        )
         self.diagnostics: Diagnostics | None = None
 
         def tell_health() -> None:
             if self.diagnostics:
                 self.diagnostics.tell()
 
-        self.shutdown = Shutdown(
-            self.place, self.phase, self.topics, self.deferred, self.final_numbers, tell_health, clock
-        )
-        self._clock_answers = ClockAnswers(self.identity, self.topics, clock)
+        self.shutdown = Shutdown(self.shared, self.final_numbers, tell_health)
+        self._clock_answers = ClockAnswers(self.shared)
         self.measurements = MeasurementSequence(self.topics, self.shutdown.be_patient, self.trip)
-        self.warm_up = WarmUp(None, 1, self.measurements, self.topics, self.phase)
+        self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
         """What the node times."""
         self.state_names: Sequence[str] = ()
@@ -155,36 +153,24 @@ class RthsNode(LifecycleNode):
     def _configure(self) -> None:
         settings, place = self.settings, self.place
         self.scenario = settings.load()
-        self.assembly = Assembly(self.scenario, self._handed)
+        self.assembly = Assembly(self.scenario, self._host.handed)
         codec = serialization.codec_of(place, self.assembly, self.topics.run)
         self.measurements.reset()
-        self.interposer = self._interpose(Configured(place, settings, codec, self.phase, self.measurements))
+        self.interposer = self._host.interpose(Configured(place, settings, codec, self.phase, self.measurements))
         self.build(self.assembly)
         wanted = endpoints(place, settings.peers, settings.tells_clock, settings.here)
         load = settings.load_of_lines(codec.largest)
         self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(
-            place,
+            self.shared,
             {"scenario": self.scenario.name, "run_id": settings.value("run_id")},
-            self.topics,
-            self.phase,
             lambda: self.last_sample,
             self.counters,
             self.clocks,
-            self.clock,
         )
         self.diagnostics.tell()  # nothing is to be made for the first time while the rig moves
         self.handshake = Handshake(
-            place.full_names(settings.peers),
-            self.topics,
-            self.phase,
-            settings.facts() | {"state_names": self.state_names},
-            self._on_matched,
-            self.get_logger().info,
-            self.refuse,
-            self.clock,
-            self.missing,
-            settings.patience,
+            self.shared, settings, self.state_names, self._host.prepare, self.refuse, self.missing
         )
         self.phase.to(Phase.CONFIGURED)
         self.handshake.tell()
@@ -210,6 +196,7 @@ class RthsNode(LifecycleNode):
         self.deferred.clear()
         self.diagnostics = None
         self.phase.clean_up()
+        self.outside.close()
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -224,6 +211,7 @@ class RthsNode(LifecycleNode):
 
     def destroy_node(self) -> None:
         """Whatever state the node is in. Who speaks to it by socket, or hears it, is told first."""
+        self.outside.close()
         self.topics.lines.close()
         super().destroy_node()
 

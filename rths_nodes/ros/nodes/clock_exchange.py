@@ -8,8 +8,8 @@ from typing import Any
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.clock_offset import Exchange, clock_numbers
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros import names
+from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.transport.topics import NodeTopics
 
 QUESTION, ANSWER = "clock_question", "clock_answer"
@@ -31,10 +31,10 @@ def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[dict[str, 
 
 
 class ClockAnswers:
-    """Answers what the actuator node on another machine asks ``node``."""
+    """Answers what the actuator node on another machine asks a node."""
 
-    def __init__(self, node: str, topics: NodeTopics, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._node, self._topics, self._now = node, topics, clock.time_ns
+    def __init__(self, context: NodeContext) -> None:
+        self._node, self._topics, self._now = context.place.peer, context.topics, context.clock.time_ns
 
     def look(self) -> None:
         """Answer the questions that have come, by when they have come."""
@@ -51,9 +51,9 @@ class ClockAnswers:
 class ClockQuestions:
     """Asks the ``peers`` on other machines for their clocks, one question at a time, to all of them."""
 
-    def __init__(self, node: str, peers: Sequence[str], topics: NodeTopics, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._node, self._peers, self._topics = node, tuple(peers), topics
-        self._now, self._elapsed = clock.time_ns, clock.monotonic_ns
+    def __init__(self, context: NodeContext, peers: Sequence[str]) -> None:
+        self._node, self._peers, self._topics = context.place.peer, tuple(peers), context.topics
+        self._now, self._elapsed = context.clock.time_ns, context.clock.monotonic_ns
         self.before: dict[str, list[Exchange]] = {peer: [] for peer in peers}
         self._after: dict[str, list[Exchange]] = {peer: [] for peer in peers}
         self._asked = self._asked_at = self._given_up_at = 0

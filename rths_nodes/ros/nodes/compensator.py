@@ -44,9 +44,7 @@ class CompensatorNode(RthsNode):
         self.state_names = self.stage.state_names
         gains = not self.settings.lockstep and scenario.samples_per_step > 1
         twin = CommandWarmUp(assembly) if gains else None
-        self.warm_up = WarmUp(
-            twin, scenario.samples_per_step, self.measurements, self.topics, self.phase, self.identity
-        )
+        self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
 
     def work(self, limit: int = 1_000_000) -> bool:
         began = self._now()

@@ -11,17 +11,14 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.nodes.phase import PhaseMachine
-from rths_nodes.ros.transport.topics import NodeTopics
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.nodes.context import NodeContext
 
 PERIOD_NS = 1_000_000_000
 
 
 class Diagnostics:
-    """The message of the node at ``place``, once a second, on its ``topics``.
+    """The message of a node, once a second.
 
     ``facts`` do not change. ``counters()`` count what should not happen, ``clocks`` are what the node times,
     ``last_sample()`` is the last one that it has worked in.
@@ -29,18 +26,16 @@ class Diagnostics:
 
     def __init__(
         self,
-        place: Place,
+        context: NodeContext,
         facts: Mapping[str, str],
-        topics: NodeTopics,
-        phase: PhaseMachine,
         last_sample: Callable[[], int],
         counters: Callable[[], Mapping[str, int]],
         clocks: Mapping[str, Durations],
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._phase, self._last_sample, self._counters, self._clocks = phase, last_sample, counters, clocks
-        self._lines = topics.lines
-        self._publish, self._clock = topics.outlets["diagnostics"].publisher.publish, clock
+        place, topics = context.place, context.topics
+        self._phase, self._clock, self._lines = context.phase, context.clock, topics.lines
+        self._last_sample, self._counters, self._clocks = last_sample, counters, clocks
+        self._publish = topics.outlets["diagnostics"].publisher.publish
         self._due = 0
         self._counted = dict(counters())
         self._seen = dict.fromkeys(clocks, 0)

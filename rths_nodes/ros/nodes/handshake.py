@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.names import TEST_STATE
-from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest
+from rths_nodes.ros.nodes.context import NodeContext
+from rths_nodes.ros.nodes.phase import Phase, StateOfTest
+from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.transport.joining import Joining
-from rths_nodes.ros.transport.topics import NodeTopics
 
 COMPLAINT_NS = 3_000_000_000
 """Time between two messages about peers that a node has not found."""
@@ -25,44 +24,39 @@ DUPLICATES_EVERY_NS = 100_000_000
 
 
 class Handshake:
-    """Finds the ``peers`` (full names), tells NodeStatus and follows TestState.
+    """Finds the peers of the ``settings``, tells NodeStatus and follows TestState.
 
-    ``facts`` are what NodeStatus says besides. ``prepare`` is called when all peers are found, before the node
-    says that it is ready; ``warn`` gets whom the node waits for, every few seconds. ``on_refused`` gets
-    the reason why a test must not begin. ``own_missing`` gives in words what the node itself needs first, beside
-    its peers. Where the actuator node is on another machine, nobody here sees that it does not come: ``patience``
-    is how long it is waited for, s; None: as long as it takes.
+    NodeStatus has the facts of the ``settings``, and the ``state_names``. ``prepare`` is called when all peers are
+    found, before the node says that it is ready; whom it waits for goes to its log, every few seconds.
+    ``on_refused`` gets the reason why a test must not begin. ``own_missing`` gives in words what the node itself
+    needs first, beside its peers. Where the actuator node is on another machine, nobody here sees that it does not
+    come: it is waited for as long as the ``settings`` say.
     """
 
     def __init__(
         self,
-        peers: Sequence[str],
-        topics: NodeTopics,
-        phase: PhaseMachine,
-        facts: Mapping[str, Any],
+        context: NodeContext,
+        settings: NodeSettings,
+        state_names: Sequence[str],
         prepare: Callable[[], None],
-        warn: Callable[[str], Any],
         on_refused: Callable[[str], None],
-        clock: Clock = SYSTEM_CLOCK,
         own_missing: Callable[[], str] = str,
-        patience: float | None = None,
     ) -> None:
-        self._peers, self._topics, self._phase, self._facts = tuple(peers), topics, phase, dict(facts)
-        self._prepare, self._warn, self._on_refused = prepare, warn, on_refused
-        self._own_missing = own_missing
-        self._now = clock.monotonic_ns
-        self._patience = patience
+        self._topics, self._phase = topics, phase = context.topics, context.phase
+        self._logger, self._now = context.logger, context.clock.monotonic_ns
+        self._peers = context.place.full_names(settings.peers)
+        self._facts, self._patience = settings.facts() | {"state_names": state_names}, settings.patience
+        self._prepare, self._on_refused, self._own_missing = prepare, on_refused, own_missing
         self._seen_at = 0
         """When this node became active, or was last waited for by the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
         self._joining = Joining(
-            topics.run,
-            facts["scenario_hash"],
+            settings.hash,
             self._join,
             lambda: topics.guards[TEST_STATE],
             lambda: phase.under_way or phase.ended,
             on_refused,
-            clock,
+            context.clock,
         )
 
     def begin(self) -> None:
@@ -94,7 +88,7 @@ class Handshake:
         if missing:
             if now > self._complain_at:
                 self._complain_at = now + COMPLAINT_NS
-                self._warn(f"waits for {missing}")
+                self._logger.info(f"waits for {missing}")
                 self.tell(f"waits for {missing}")
                 self._check_versions()
             self._give_up_after(self._patience, missing)

@@ -14,7 +14,7 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import StepWarmUp
 from rths_nodes.ros.names import INTEGRATOR
-from rths_nodes.ros.nodes.outside import OutsideNode
+from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.warm_up import WarmUp
 
 SOONER = 1.5
@@ -25,7 +25,7 @@ ASK_AGAIN_NS = 200_000
 """How soon an integrator that is answered from outside is asked again whether it is ready."""
 
 
-class IntegratorNode(OutsideNode):
+class IntegratorNode(RthsNode):
     """Hosts the numerical substructure."""
 
     role = INTEGRATOR
@@ -46,9 +46,7 @@ class IntegratorNode(OutsideNode):
         inside = not self.stage.integrator.external
         gains = inside and not self.settings.lockstep and scenario.samples_per_step > 1
         twin = StepWarmUp(assembly) if gains else None
-        self.warm_up = WarmUp(
-            twin, scenario.samples_per_step, self.measurements, self.topics, self.phase, self.identity
-        )
+        self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
 
     def missing(self) -> str:
         """A client that the integrator waits for; one that does not do what was agreed upon ends the test here."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sensor_msgs.msg import JointState
 
 from rths_nodes.core.flat_names import flatten
@@ -14,7 +16,6 @@ from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.ros.names import MONITOR
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
-from rths_nodes.ros.nodes.findings import unseen
 from rths_nodes.ros.nodes.progress import ProgressReports
 
 STATUS_RATE = 20.0
@@ -42,9 +43,7 @@ class MonitorNode(RthsNode):
         self._tripped = self._warned = self._stopped = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
         self._quiet_from = 0
-        self._progress = ProgressReports(
-            self.role, self.topics, self.settings.lockstep, scenario.heartbeat.period, self.clock
-        )
+        self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy, judged = False, self.measurements.handed_over
@@ -157,5 +156,11 @@ class MonitorNode(RthsNode):
         numbers = flatten(self.stage.metrics(), "metrics")
         if self.phase.ended and self._unseen:
             numbers["unseen.samples"] = self._unseen
-        self.phase.remark(unseen(numbers))
+        self.phase.remark(unjudged_samples(numbers))
         return self.stage.sample, numbers
+
+
+def unjudged_samples(numbers: Mapping[str, float]) -> str:
+    """Words for samples at the end that the monitor did not see, by its Summary; empty: none."""
+    count = numbers.get("unseen.samples", 0.0)
+    return f"the monitor has not seen the last {count:.0f} samples: the indices are without them" if count else ""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.ros.transport.topics import NodeTopics
+from rths_nodes.ros.nodes.context import NodeContext
 
 PROGRESS_SAMPLES = 64
 """Samples between two messages in lockstep: well within the window in which the actuator may run ahead."""
 
 
 class ProgressReports:
-    """Progress of the node ``role``: the rig waits for it, or, in real time, for a message every ``period``, s."""
+    """Progress of a node: the rig waits for it, or, in real time, for a message every ``period``, s."""
 
-    def __init__(
-        self, role: str, topics: NodeTopics, lockstep: bool, period: float, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
-        self._role, self._topics, self._lockstep, self._now = role, topics, lockstep, clock.monotonic_ns
+    def __init__(self, context: NodeContext, lockstep: bool, period: float) -> None:
+        self._node, self._topics, self._now = context.place.peer, context.topics, context.clock.monotonic_ns
+        self._lockstep = lockstep
         self._period = round(period * 1e9)
         self._told_of, self._due = -1, 0
 
@@ -29,5 +27,5 @@ class ProgressReports:
 
     def tell(self, sample: int, done: bool = False) -> None:
         """Tell it, and whether the node is ``done`` with the test."""
-        values = {"node": self._role, "sample": max(sample, 0)}
+        values = {"node": self._node, "sample": max(sample, 0)}
         self._topics.tell("progress", values | ({"done": True} if done else {}))

@@ -23,7 +23,6 @@ from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import WENT_ON, ended_early
-from rths_nodes.ros.nodes.findings import doubts
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.progress import ProgressReports
 from rths_nodes.ros.nodes.writers import OpenWriter, OptionalWriter, Writer
@@ -79,9 +78,7 @@ class RecorderNode(RthsNode):
         """Why another node has asked for a trip, last."""
         self._breach = ""
         """Why the rig has to trip, by the node that was the first to find it."""
-        self._progress = ProgressReports(
-            self.role, self.topics, self.settings.lockstep, scenario.heartbeat.period, self.clock
-        )
+        self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
         topics = [(self._full[topic.name], topic) for topic in rows]
         self.writer = self._open_writer(value("record"), topics, self.information)
         self._broken_off: dict[str, int] = {}
@@ -171,7 +168,7 @@ class RecorderNode(RthsNode):
         self.writer.flush()
         found = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
         found |= {"broken_off": self._broken_off} if self._broken_off else {}
-        self.phase.remark(doubts(found) if self.phase.begun else "")
+        self.phase.remark(recording_gaps(found) if self.phase.begun else "")
         self.shutdown.tell(sample, flatten(found, "recording"))
         self._tell_done()
         self.phase.to(Phase.GONE)
@@ -287,3 +284,14 @@ class RecorderNode(RthsNode):
 def _first(stream: str) -> int:
     """The number of a stream's first message: the first Command is that of sample 1."""
     return 1 if stream == "command" else 0
+
+
+def recording_gaps(recording: Mapping[str, Mapping[str, float]]) -> str:
+    """Words for a recording with gaps (by topic), silent nodes or an early end; empty: it is whole."""
+    gaps = [f"{count:.0f} in {name}" for name, count in recording.get("gaps", {}).items() if count]
+    silent = recording.get("silent", {})
+    broken_off = recording.get("broken_off", {})
+    words = [f"it broke off at sample {broken_off['sample']:.0f}"] if broken_off else []
+    words += [f"gaps: {', '.join(gaps)}"] if gaps else []
+    words += [f"no last words of: {', '.join(silent)}"] if silent else []
+    return f"the recording may not be complete: {'; '.join(words)}" if words else ""

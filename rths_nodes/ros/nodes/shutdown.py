@@ -8,11 +8,8 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.loop.interrupts import SAME_REQUEST_S
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.ros.nodes.phase import Cause, Phase, PhaseMachine
-from rths_nodes.ros.transport.deferred import DeferredSends
-from rths_nodes.ros.transport.topics import NodeTopics
-from rths_nodes.ros.transport.wiring import Place
+from rths_nodes.ros.nodes.context import NodeContext
+from rths_nodes.ros.nodes.phase import Cause, Phase
 
 PATIENCE_NS = 500_000_000
 """An interrupted node waits this long, from the last Measurement on, to hear that the test has ended."""
@@ -32,7 +29,7 @@ counts the participant as present for another 20 s.
 
 
 class Shutdown:
-    """Leads the node at ``place`` out of a test: from requests to stop to its Summary.
+    """Leads a node out of a test: from requests to stop to its Summary.
 
     ``final()`` gives the last sample that the node has worked in, and the numbers of its Summary; ``on_told`` is
     called when that is published.
@@ -40,17 +37,14 @@ class Shutdown:
 
     def __init__(
         self,
-        place: Place,
-        phase: PhaseMachine,
-        topics: NodeTopics,
-        deferred: DeferredSends,
+        context: NodeContext,
         final: Callable[[], tuple[int, Mapping[str, float]]],
         on_told: Callable[[], object] = lambda: None,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._place, self._phase, self._topics, self._deferred = place, phase, topics, deferred
+        self._place, self._phase = context.place, context.phase
+        self._topics, self._deferred = context.topics, context.deferred
         self._final, self._on_told = final, on_told
-        self._now = clock.monotonic_ns
+        self._now = context.clock.monotonic_ns
         self._asked_at = self._patient_from = self.exit_asked_at = self._led_until = self._ended_at = 0
         self.leader_lost = False
         """True when the actuator node has left: nobody says any more where the test stands."""

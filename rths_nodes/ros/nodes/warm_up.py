@@ -7,29 +7,26 @@ from typing import Any
 
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.realtime import Starving
-from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
-from rths_nodes.ros.transport.topics import NodeTopics
 
 
 class WarmUp:
     """Calls ``twin`` (``loop/warm_up.py``) once before every ``substeps``-th Measurement; None: there is none.
 
-    Only in real time, where not every sample begins a step, something is gained by it. The node ``peer`` takes
-    ``measurements``, and its ``topics`` have the codec that is to be warm, too.
+    Only in real time, where not every sample begins a step, something is gained by it. The codec of the node,
+    which takes ``measurements``, is to be warm, too.
     """
 
     def __init__(
         self,
-        twin: Callable[[Codec], Any] | None,
-        substeps: int,
+        context: NodeContext,
         measurements: MeasurementSequence,
-        topics: NodeTopics,
-        phase: PhaseMachine,
-        peer: str = "",
+        twin: Callable[[Codec], Any] | None = None,
+        substeps: int = 1,
     ) -> None:
-        self.twin, self._substeps, self._measurements, self._topics = twin, substeps, measurements, topics
-        self._phase, self._peer = phase, peer
+        self._context, self._measurements = context, measurements
+        self.twin, self._substeps = twin, substeps
         self._done = 0
         """Number of the last Measurement that was prepared for."""
 
@@ -45,9 +42,10 @@ class WarmUp:
         assert self.twin is not None
         self._done = self._measurements.expected
         try:
-            self.twin(self._topics.codec)
+            self.twin(self._context.topics.codec)
         except Starving:
             raise
         except Exception as error:  # it serves the speed only: no reason to stop a rig
             self.twin = None
-            self._phase.remark(f"{self._peer}: no warm-up: {type(error).__name__}: {error}")
+            peer = self._context.place.peer
+            self._context.phase.remark(f"{peer}: no warm-up: {type(error).__name__}: {error}")

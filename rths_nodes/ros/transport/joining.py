@@ -7,7 +7,6 @@ from typing import Any
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.transport.peers import PublisherGuard
@@ -21,7 +20,7 @@ _STATES = frozenset(map(int, State))
 
 
 class Joining:
-    """Judges TestStates: whether they are of ``run``; before the test, one may tell another run, to be joined.
+    """Judges TestStates: whether they are of this run; before the test, one may tell another run, to be joined.
 
     ``join`` is called with the ``frame_id`` of that run; it raises ConfigError where no run can have it, and
     ``on_refused`` gets the reason. ``scenario_hash`` is that of the test to be joined; None: whichever it is. Once
@@ -33,7 +32,6 @@ class Joining:
 
     def __init__(
         self,
-        run: RunMark,
         scenario_hash: str | None,
         join: Callable[[str], None],
         guard: Callable[[], PublisherGuard],
@@ -41,7 +39,7 @@ class Joining:
         on_refused: Callable[[str], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._run, self._hash, self._join = run, scenario_hash, join
+        self._hash, self._join = scenario_hash, join
         self._guard, self._settled, self._on_refused = guard, settled, on_refused
         self._now = clock.time_ns
         self._began = self._now()
@@ -71,15 +69,15 @@ class Joining:
         return False
 
     def _counts(self, told: Mapping[str, Any]) -> bool:
-        state, stamp = told["state"], told["stamp"]
+        state, stamp, known = told["state"], told["stamp"], self._guard().run.frame_id
         if state not in _STATES:
             return False
-        if told["frame_id"] and told["frame_id"] == self._run.frame_id:
+        if told["frame_id"] and told["frame_id"] == known:
             live = abs(self._now() - stamp) <= LIVE_NS
             return state < State.ARMED or live or self._certain(told)
         if self._settled() or stamp < self._joined_at:
             return False
-        if state == State.IDLE and not self._run.frame_id:
+        if state == State.IDLE and not known:
             return self._certain(told)  # refused, perhaps because this node is of another run
         if self._hash not in (None, told["scenario_hash"]):
             return False

@@ -29,7 +29,7 @@ OnHeard = Callable[[str, bytes, Mapping[str, Any]], None]
 
 
 class Interposer:
-    """What the host of a node may put between the node and its endpoints; this one puts nothing there."""
+    """What the host of a node may put between the node and its parts; this one puts nothing there."""
 
     def sender(self, topic: str, send: Send) -> Send:
         """What the node calls to send on ``topic``, where ``send`` publishes."""
@@ -38,6 +38,14 @@ class Interposer:
     def inbox(self, topic: str, inbox: Inbox) -> Inbox:
         """What the node takes messages of ``topic`` from, where they come into ``inbox``."""
         return inbox
+
+    def port(self, port: Any) -> Any:
+        """What the node drives its rig by, where ``port`` leads there."""
+        return port
+
+    def may_work(self) -> bool:
+        """False while the node is to have no turn."""
+        return True
 
 
 class NodeTopics:
