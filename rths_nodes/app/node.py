@@ -29,7 +29,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
             find_ros()
             try:
                 environment.check()
-                from rths_nodes.ros.hosting import rig, single
+                from rths_nodes.ros.hosting import own_process
             except ConfigError as error:
                 from rths_nodes.ros.hosting.node_processes import refused
 
@@ -39,9 +39,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
                 leave(ExitCode.FAILED)
         show_log()
         words = sys.argv[1:] if arguments is None else arguments
-        if role == "rig":
-            rig.run(words, _open_writer)
-        single.run(role, words, _open_writer)
+        own_process.run(role, words, _open_writer)
 
 
 def find_ros() -> None:

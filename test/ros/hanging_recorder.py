@@ -13,7 +13,7 @@ import sys
 import time
 
 from rths_nodes.app.node import node_main
-from rths_nodes.ros.hosting import single
+from rths_nodes.ros.hosting import own_process
 from rths_nodes.ros.nodes.recorder import RecorderNode
 
 
@@ -40,5 +40,5 @@ def end(node, *arguments):
 
 
 setattr(RecorderNode, METHOD, end)
-single.TURN_S = 7.0  # longer than the actuator node waits for the recorder, as it is
+own_process.TURN_S = 7.0  # longer than the actuator node waits for the recorder, as it is
 node_main(sys.argv[1], sys.argv[2:])

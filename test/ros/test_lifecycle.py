@@ -30,7 +30,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import composed, exit_guard, node_processes, single
+from rths_nodes.ros.hosting import composed, exit_guard, node_processes, own_process
 from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.nodes import compensator as compensator_node
 from rths_nodes.ros.nodes.shutdown import Shutdown
@@ -174,15 +174,15 @@ def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
 
     before = {number: signal.getsignal(number) for number in STOPPING}
     handlers: list[object] = []
-    monkeypatch.setattr(single, "ros_context", lambda _: nullcontext())
-    monkeypatch.setattr(single, "make_node", lambda *_, **__: Node())
-    monkeypatch.setattr(single.HostedNode, "run", lambda *_: 0)
+    monkeypatch.setattr(own_process, "ros_context", lambda _: nullcontext())
+    monkeypatch.setattr(own_process, "make_node", lambda *_, **__: Node())
+    monkeypatch.setattr(own_process.HostedNode, "run", lambda *_: 0)
     monkeypatch.setattr(exit_guard.ExitGuard, "arm", lambda *_: None)
     monkeypatch.setattr(exit_guard.atexit, "_run_exitfuncs", lambda: None)
     monkeypatch.setattr(exit_guard.os, "_exit", sys.exit)
     try:
         with pytest.raises(SystemExit) as ended:
-            single.run("monitor", [], hosts.open_writer)
+            own_process.run("monitor", [], hosts.open_writer)
         assert ended.value.code == 0
     finally:
         for number, handler in before.items():
@@ -254,7 +254,7 @@ def test_a_node_says_what_nobody_else_says(code, told_by_runner, words, monkeypa
         monkeypatch.setenv(node_processes.TELLS, str(write))
     else:
         monkeypatch.delenv(node_processes.TELLS, raising=False)
-    single.tell(node)
+    own_process.tell(node)
     os.close(write)
     assert ("rths: actuator: story_1: too far" in capsys.readouterr().err) == words
     assert os.read(read, 100) == (b"story_1: too far" if told_by_runner and code != 3 else b"")

@@ -1,4 +1,13 @@
-"""One node in a process of its own, as ``ros2 run``, launch and our runner start it."""
+"""Nodes in a process of their own: one, or those of a test, as ``ros2 run``, launch and our runner start them.
+
+    ros2 run rths_nodes recorder --ros-args --params-file test.yaml
+    ros2 run rths_nodes rig --ros-args --params-file test.yaml
+    ros2 run rths_nodes rig integrator compensator actuator monitor --ros-args -p scenario:=chen_ricles_2010 ...
+
+rclpy has no component container. Parameter files (of one node of a rig: ``/**/recorder:``),
+``-p node:name:=value``, ``-r node:from:=to`` and ``-r __ns:=/lab`` reach each node of it as if it had a process of
+its own; ``-r __node:=x`` would name all of them x.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +16,18 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from rclpy.executors import ExternalShutdownException
 from rclpy.utilities import remove_ros_args
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.interrupts import handle_stop_signals
 from rths_nodes.loop.last_words import tell_launch
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting.composed import make_node, ros_context
+from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node, ros_context
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, exits_within, leave
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, tell_runner
@@ -40,37 +49,16 @@ FLUSHED_S = 10.0
 """A node that has not handed over its last messages by then, nor seen its peers leave, hangs."""
 
 
-class Hosted(Protocol):
-    """What runs in a process: its nodes, made in a context, and run to an exit code."""
-
-    @property
-    def nodes(self) -> list[RthsNode]: ...
-
-    def make(self, open_writer: OpenWriter, context: Any) -> None: ...
-
-    def run(self, context: Any) -> int: ...
-
-
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run the node ``role`` with ROS ``arguments`` until the test is over; the process ends with its exit code."""
+    """Run the node ``role``, or a rig of several, with ROS ``arguments`` until the test is over.
+
+    A rig has the nodes that stand among the ``arguments``, by default all of a test. The process ends with the
+    exit code of the node, or of the test.
+    """
     try:
-        if plain_words(role, arguments) or role not in names.ROLES:
-            raise ConfigError(f"usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}")
+        hosted = _hosted(role, arguments)
     except ConfigError as error:
         leave(refused(error))
-    stay(HostedNode(role), arguments, open_writer)
-
-
-def plain_words(role: str, arguments: Sequence[str]) -> list[str]:
-    """Those of ``arguments`` that are not for ROS. Raises ConfigError."""
-    try:
-        return list(remove_ros_args(list(arguments)))
-    except RuntimeError as error:
-        raise ConfigError(f"{role}: ROS arguments that are not understood: {error}") from error
-
-
-def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run what is ``hosted`` with ROS ``arguments`` in this process, which ends with its exit code."""
     asked: list[int] = []
 
     def interrupt(number: int) -> None:
@@ -97,6 +85,25 @@ def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> N
         print(f"rths: {words}", file=sys.stderr)
         tell_runner(words)
     leave(code, lambda: _close(hosted.nodes, ros))
+
+
+def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
+    """What runs in this process. Raises ConfigError for words among the ``arguments`` that are none of ours."""
+    try:
+        words = list(remove_ros_args(list(arguments)))
+    except RuntimeError as error:
+        raise ConfigError(f"{role}: ROS arguments that are not understood: {error}") from error
+    if role != names.RIG:
+        if words or role not in names.ROLES:
+            raise ConfigError(f"usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}")
+        return HostedNode(role)
+    peers = words or names.NODES
+    for peer in peers:
+        if peer not in names.NODES and not names.axis_of(peer):
+            raise unknown(names.RIG, "node", peer, (*names.NODES, names.axis_node("AXIS")))
+    if names.ACTUATOR not in peers:
+        raise ConfigError(f"{names.RIG}: must have the actuator node, which leads the test")
+    return HostedTest(peers, arguments)
 
 
 def _close(nodes: Sequence[RthsNode], ros: ExitStack) -> None:
@@ -173,6 +180,61 @@ class HostedNode:
             self._leaving.enter_context(share_processors(node.role in (names.COMPENSATOR, names.ACTUATOR)))
         for words in self._leaving.enter_context(real_time(in_loop)):
             node.get_logger().info(words)
+
+
+class HostedTest:
+    """The nodes ``peers`` of a test, together in this process, which has the ROS ``arguments``."""
+
+    def __init__(self, peers: Sequence[str], arguments: Sequence[str]) -> None:
+        self._peers = peers
+        self._arguments = arguments
+        self._test = ComposedTest()
+
+    @property
+    def nodes(self) -> list[RthsNode]:
+        """The nodes that have been made."""
+        return self._test.nodes
+
+    def make(self, open_writer: OpenWriter, context: Any) -> None:
+        """Make the nodes, with the parameters of the process; those of axes below the namespace of the others."""
+        for role in (peer for peer in self._peers if not names.axis_of(peer)):
+            self._test.add(role, open_writer, context, cli_args=self._parameters_of(role))
+        for axis in filter(None, map(names.axis_of, self._peers)):
+            arguments = in_namespace(f"{self._test.rig.place.rig}/{axis}")
+            self._test.add(names.AXIS, open_writer, context, cli_args=arguments)
+
+    def _parameters_of(self, role: str) -> list[str]:
+        """Those that are given as ``-p role:name:=value``: ROS finds them in the root namespace only."""
+        pairs = zip(self._arguments, self._arguments[1:], strict=False)
+        words = [word for flag, word in pairs if flag in ("-p", "--param") and word.startswith(f"{role}:")]
+        own = [part for word in words for part in ("-p", word.removeprefix(f"{role}:"))]
+        return ["--ros-args", *own] if own else []
+
+    def run(self, context: Any) -> int:
+        """Until every node is done; the exit code of the test, which is told in one line.
+
+        It is 0 where the last words are left for launch.
+        """
+        for node in self.nodes:
+            start_if_wanted(node)
+            if node.phase.gone:
+                code, problem = node.phase.exit_code, f"{node.identity}: {node.phase.problem}"
+                left = tell_launch(last_words(code, problem, None, {}))
+                tell(node, left)
+                return ExitCode.FINISHED if left else code
+        result = self._test.run(context)
+        result.interrupted = self._test.rig.shutdown.interrupted
+        result.judge([node.phase.exit_code for node in self.nodes])
+        left = tell_launch(last_words(result.exit_code, result.reason, result, result.numbers))
+        code = ExitCode.FINISHED if left else result.exit_code
+        with exits_within(FLUSHED_S, code):
+            for node in self.nodes:
+                node.flush()
+        if not left:
+            print(f"rths: {result.ending}", flush=True)
+        for note in result.notes:
+            print(f"rths: {note}", file=sys.stderr)
+        return code
 
 
 def _of_test(node: RthsNode) -> Result | None:
