@@ -61,16 +61,14 @@ def endpoints(place: Place, peers: Sequence[str], clock: bool = False, here: Seq
     ``here`` are the peers of its machine, where others have the rest; none where it has all.
     """
     found = []
-    for row in names.published_by(place.role):
-        partners = names.partners(row, place.role, tuple(peers), publishing=True)
-        if row.apart and not (partners := _elsewhere(partners, here)):
-            continue
-        found.append(Endpoint(row.name, row, place.topic(row.name), place.full_names(partners), True))
-    for row in names.heard_by(place.role):
-        partners = names.partners(row, place.role, tuple(peers), publishing=False)
-        if row.apart and not (partners := _elsewhere(partners, here)):
-            continue
-        found.append(Endpoint(row.name, row, place.topic(row.name), place.full_names(partners), False))
+    for publishes, rows in ((True, names.published_by(place.role)), (False, names.heard_by(place.role))):
+        for row in rows:
+            partners = names.partners(row, place.role, tuple(peers), publishes)
+            if row.apart:  # for those whom another machine has
+                partners = tuple(peer for peer in partners if here and peer not in here)
+            if partners or not row.apart:
+                full = place.full_names(partners)
+                found.append(Endpoint(row.name, row, place.topic(row.name), full, publishes))
     if place.role == names.AXIS:
         found += _below_an_axis(place, "", names.ACTUATOR)
     if place.role == names.ACTUATOR:
@@ -79,11 +77,6 @@ def endpoints(place: Place, peers: Sequence[str], clock: bool = False, here: Seq
     if clock:
         found.append(Endpoint(names.CLOCK.name, names.CLOCK, names.CLOCK.name, (), True))
     return [*found, Endpoint("diagnostics", names.DIAGNOSTICS, names.DIAGNOSTICS.name, (), True)]
-
-
-def _elsewhere(partners: Sequence[str], here: Sequence[str]) -> tuple[str, ...]:
-    """Those of ``partners`` that another machine has, where this one has only those ``here``."""
-    return tuple(peer for peer in partners if here and peer not in here)
 
 
 def _below_an_axis(place: Place, prefix: str, other: str) -> list[Endpoint]:
