@@ -27,8 +27,8 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.nodes.base import LOOK_NS
 from rths_nodes.ros.nodes.context import NodeContext
+from rths_nodes.ros.nodes.observers import PROGRESS_SAMPLES, ProgressReports
 from rths_nodes.ros.nodes.phase import PhaseMachine
-from rths_nodes.ros.nodes.progress import PROGRESS_SAMPLES, ProgressReports
 from rths_nodes.ros.transport.wiring import Place
 
 SECOND = 1_000_000_000

@@ -33,8 +33,7 @@ from rths_nodes.ros.nodes.observers import watch_observers
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.nodes.rig_context import RigContext
-from rths_nodes.ros.nodes.stop_requests import StopRequests
-from rths_nodes.ros.nodes.tick_gate import TickGate
+from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
 from rths_nodes.ros.transport import peers
 
 LOOK_S = 0.01

@@ -16,7 +16,7 @@ from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.ros.names import MONITOR
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
-from rths_nodes.ros.nodes.progress import ProgressReports
+from rths_nodes.ros.nodes.observers import ProgressReports
 
 STATUS_RATE = 20.0
 """SyncStatus and joint_states per second of test."""
