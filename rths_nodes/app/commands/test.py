@@ -15,14 +15,13 @@ from rths_nodes.app.commands import arguments, completion, report, terminal
 from rths_nodes.app.log import show_log
 from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure import commissioning
-from rths_nodes.app.procedure.acts import ANSWERS
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import LOCKSTEP, NAMESPACE, PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord, SpecimenRecord
+from rths_nodes.loop.procedure.records import ANSWERS, RUNGS, ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import rehearsal, titles
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario

@@ -13,10 +13,10 @@ from contextvars import copy_context
 from signal import SIGINT
 from typing import Any
 
-from rths_nodes.app.procedure.acts import TERMINAL
 from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure.records import TERMINAL
 from rths_nodes.recording.records import RecordingError
 
 INTERRUPTED = "the operator has interrupted the test"

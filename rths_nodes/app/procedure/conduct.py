@@ -19,14 +19,14 @@ from typing import Any
 from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure import comparison
-from rths_nodes.app.procedure.acts import ACTS, places
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop.procedure import records
-from rths_nodes.loop.procedure.acts import MOVING
+from rths_nodes.loop.procedure.acts import ACTS
 from rths_nodes.loop.procedure.machine import stopped_by_operator
 from rths_nodes.loop.procedure.offsets import Offsets
+from rths_nodes.loop.procedure.placing import places
 from rths_nodes.loop.procedure.records import REHEARSAL, RUNGS, ProcedureRecord, RungRecord
 from rths_nodes.loop.procedure.session import ActRefused, RigSession, RunOutcome
 from rths_nodes.loop.scenario import inputs
@@ -40,7 +40,7 @@ from rths_nodes.recording.run import Run
 Look = Callable[[int, int], None]
 NAMED = ("sign_for", "note")
 """Acts whose words stand in the record with the name of who has said them."""
-BEFOREHAND = tuple(name for name in MOVING if ACTS[name].lasting)
+BEFOREHAND = tuple(name for name, act in ACTS.items() if act.moves and act.lasting)
 """Acts that are written down before they begin: they move the rig."""
 HEARD = ("hold", "resume", "stop")
 """Acts that are done whether they can be written down or not."""
@@ -121,7 +121,7 @@ class Conductor:
 
     def possible(self) -> dict[str, str]:
         """Every act: empty where it is possible now, else why it is not."""
-        found = dict.fromkeys(ACTS, "") | self.session.possible()
+        found = self.session.possible() | {"rehearse": ""}
         left = [name for name in self.ladder.planned if not RUNGS[name].on_rig and name not in self.climbed]
         if not left:
             found["rehearse"] = "every planned rung on the simulator has been climbed"
@@ -131,7 +131,7 @@ class Conductor:
             found |= {
                 name: "a rung is under way on the simulator" for name in ACTS if name not in ("stop", "note")
             }
-        return {name: found.get(name, "") for name in ACTS}
+        return found
 
     # -- doing it -----------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rths_nodes.app.procedure import screens, walk
-from rths_nodes.app.procedure.acts import ACTS, ANSWERS, TERMINAL
 from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.attendance import INTERRUPTED, Attendance, Progress
 from rths_nodes.app.procedure.conduct import Conductor
@@ -14,7 +13,8 @@ from rths_nodes.app.procedure.walk import Walk
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.records import RUNGS, RungRecord, largest
+from rths_nodes.loop.procedure.acts import ACTS
+from rths_nodes.loop.procedure.records import ANSWERS, RUNGS, TERMINAL, RungRecord, largest
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.records import RecordingError
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from rths_nodes.analysis.units import KN, MM
 from rths_nodes.app.procedure import walk
-from rths_nodes.app.procedure.acts import ACTS, TERMINAL
 from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.operator_socket import OperatorSocket
 from rths_nodes.core.errors import ConfigError, unknown
@@ -24,7 +23,8 @@ from rths_nodes.core.samples import Measurement
 from rths_nodes.core.wire.acts import Answer, Nonces, Request, answered, is_signed
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.records import AxisOffsets
+from rths_nodes.loop.procedure.acts import ACTS
+from rths_nodes.loop.procedure.records import TERMINAL, AxisOffsets
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.records import RecordingError
 from rths_nodes.ros import environment
@@ -37,14 +37,6 @@ LOOK_S = 0.05
 """Between two looks whether the test is over."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which the rig does not report by itself: its port is closed, or a run has topics of its own."""
-NEEDED = {
-    "take_offsets": ("seconds",),
-    "confirm_offsets": ("hash", "unloaded"),
-    "sign_for": ("what",),
-    "arm": ("rung", "scenario_hash", "offsets_hash"),
-    "note": ("text",),
-}
-"""Arguments without which an act has no meaning: nobody is asked for them here."""
 KEY, STRANGER = "service, by the key", "service, by anybody"
 """Ways by which a request comes: with a signature of the operators' key, and without one."""
 ANYBODY = "anybody"
@@ -195,7 +187,7 @@ class Served:
             reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
             return self._conductor.do(name, by, way, reason=_reason(reason, by, way))
         arguments = _arguments(request)
-        if lacking := [each for each in NEEDED.get(name, ()) if each not in arguments]:
+        if ACTS[name].needed and (lacking := [each for each in ACTS[name].arguments if each not in arguments]):
             raise ConfigError(f"{name}: lacks {', '.join(lacking)}")
         given = {key: _value(name, key, each) for key, each in arguments.items()}
         return "\n".join([self._conductor.do(name, by, way, **given), *self._found(name)]).strip()

@@ -8,8 +8,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rths_nodes.loop.pacing import Clock
-from rths_nodes.loop.procedure import acts
-from rths_nodes.loop.procedure.acts import ActRefused
+from rths_nodes.loop.procedure.acts import ACTS, ActRefused, why_not
 from rths_nodes.loop.procedure.clearance import Clearance
 from rths_nodes.loop.procedure.drive import RigDrive
 from rths_nodes.loop.procedure.machine import ActUnderWay, SessionMachine, stopped_by_operator
@@ -87,12 +86,12 @@ class Acting:
         """Every act: empty where it is possible now, else why it is not."""
         with self._machine.lock:
             self._machine.leave((State.POSITIONED, State.ARMED), self._displaced)
-            return {act: self._why_not(act) for act in acts.STATES}
+            return {act: self._why_not(act) for act in ACTS}
 
     def _why_not(self, act: str) -> str:
         if act == "stop" and self._machine.busy:
             return ""
-        if reason := acts.why_not(act, self.state):
+        if reason := why_not(act, self.state):
             return reason
         suspended = self._rung is not None and self._rung.suspended
         if act == "resume" and not suspended:
@@ -105,7 +104,7 @@ class Acting:
             return "no offsets were taken"
         if act == "sign_for" and not self.clearance.unsigned():
             return "nothing is to be signed for"
-        if act in acts.MOVING and (reason := self.drive.unfit()):
+        if ACTS[act].moves and (reason := self.drive.unfit()):
             return reason
         return self.clearance.barred() if act in ("position", "arm", "run") else ""
 

@@ -1,6 +1,8 @@
-"""Which act of an operator is possible in which state, and why another one is not."""
+"""The acts of an operator, one table for the session, the terminal, a file of answers, and services."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.states import State
@@ -10,35 +12,79 @@ class ActRefused(ConfigError):
     """An act that is not possible now, in the operator's words; nothing has changed."""
 
 
-STATES: dict[str, tuple[State, ...]] = {
-    "connect": (State.IDLE,),
-    "take_offsets": (State.CONNECTED, State.REFERENCED),
-    "confirm_offsets": (State.CONNECTED, State.REFERENCED),
-    "check": (State.REFERENCED,),
-    "sign_for": (State.REFERENCED,),
-    "position": (State.REFERENCED, State.HELD),
-    "arm": (State.POSITIONED,),
-    "run": (State.ARMED,),
-    "hold": (State.RUNNING,),
-    "resume": (State.HELD,),
-    "stop": (
-        State.CHECKING,
-        State.POSITIONING,
-        State.RUNNING,
-        State.RESUMING,
-        State.UNLOADING,
-        State.ARMED,
-        State.HELD,
-    ),
-    "acknowledge": (State.TRIPPED,),
-    "unload": (State.HELD,),
-    "finish": (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.HELD, State.TRIPPED),
-    "note": tuple(State),
-}
-"""The states from which an act leads on; what else it needs the session says."""
+@dataclass(frozen=True)
+class Act:
+    """What an act does, in words; the ``states`` from which it leads on: what else it needs the session says.
 
-MOVING = ("check", "position", "arm", "run", "unload")
-"""Acts after which the rig moves, or may: it must be fit for that."""
+    ``arguments`` are their names; where they are ``needed``, the act has no meaning without all of them.
+    ``moves``: the rig moves behind it, or may, and must be fit for that. ``lasting``: it takes its time: the
+    operator watches meanwhile. ``at_once``: also while another one is under way. ``anybody`` may ask for it: it
+    only brings the rig to rest.
+    """
+
+    words: str
+    states: tuple[State, ...]
+    arguments: tuple[str, ...] = ()
+    needed: bool = False
+    moves: bool = False
+    lasting: bool = False
+    at_once: bool = False
+    anybody: bool = False
+
+
+_MOTION = (State.CHECKING, State.POSITIONING, State.RUNNING, State.RESUMING, State.UNLOADING)
+_AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.HELD, State.TRIPPED)
+
+ACTS = {
+    "rehearse": Act("run a rung on the simulator", tuple(State), ("rung",), lasting=True),
+    "connect": Act("open the port; the controller's active command becomes ours", (State.IDLE,), lasting=True),
+    "take_offsets": Act(
+        "what the sensors show at rest, with its scatter", _AT_REST[:2], ("seconds",), needed=True, lasting=True
+    ),
+    "confirm_offsets": Act("the test counts from these offsets", _AT_REST[:2], ("hash", "unloaded"), needed=True),
+    "check": Act(
+        "a small guarded move of every axis: signs, scales, stiffness",
+        (State.REFERENCED,),
+        moves=True,
+        lasting=True,
+    ),
+    "sign_for": Act(
+        "answer for one thing that is not verified, by its whole name", (State.REFERENCED,), ("what",), needed=True
+    ),
+    "position": Act(
+        "to the start of the test, by a bounded ramp", (State.REFERENCED, State.HELD), moves=True, lasting=True
+    ),
+    "arm": Act(
+        "arm a rung: its scenario and the offsets, by their hashes",
+        (State.POSITIONED,),
+        ("rung", "scenario_hash", "offsets_hash"),
+        needed=True,
+        moves=True,
+    ),
+    "run": Act("run the rung that is armed", (State.ARMED,), moves=True, lasting=True),
+    "hold": Act(
+        "bring the rig to rest; in slow time the test may be resumed",
+        (State.RUNNING,),
+        ("reason",),
+        at_once=True,
+        anybody=True,
+    ),
+    "resume": Act("go on with the rung that is held", (State.HELD,), at_once=True),
+    "stop": Act(
+        "stop whatever moves", (*_MOTION, State.ARMED, State.HELD), ("reason",), at_once=True, anybody=True
+    ),
+    "acknowledge": Act("what has tripped the rig is understood", (State.TRIPPED,)),
+    "unload": Act(
+        "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
+        (State.HELD,),
+        ("to", "signed"),
+        moves=True,
+        lasting=True,
+    ),
+    "note": Act("words for the report", tuple(State), ("text",), needed=True, at_once=True),
+    "finish": Act("take the offsets again, close the port, end the test", _AT_REST, lasting=True),
+}
+"""By name; those of the session have the names of its methods."""
 
 _WORDS = {
     State.IDLE: "the rig is not connected",
@@ -54,6 +100,6 @@ _WORDS = {
 
 def why_not(act: str, state: State) -> str:
     """Why ``act`` does not lead on from ``state``; empty where it does."""
-    if state in STATES[act]:
+    if state in ACTS[act].states:
         return ""
     return _WORDS.get(state, f"the rig is {state.name.lower()}")

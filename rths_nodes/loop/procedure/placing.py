@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from rths_nodes.core.errors import Problems, unknown
+from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.handling import Unloading
 from rths_nodes.loop.procedure.axis_moves import section_of
@@ -22,6 +22,18 @@ from rths_nodes.loop.procedure.quasi_static import QuasiStatic, Script
 from rths_nodes.loop.procedure.records import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.loop.procedure.small_move import Drive
 from rths_nodes.loop.scenario.schema import Scenario
+
+
+def places(given: str, names: tuple[str, ...]) -> dict[str, float]:
+    """Places by axis, m: a number where there is one axis, else ``axis: number, ...``. Raises ConfigError."""
+    found = {}
+    for each in given.split(","):
+        name, colon, number = each.rpartition(":")
+        try:
+            found[name.strip() if colon or len(names) > 1 else names[0]] = float(number)
+        except ValueError:
+            raise ConfigError(f"unload.to = {given!r}: must be a number (m), or axis: number, ...") from None
+    return found
 
 
 def written(

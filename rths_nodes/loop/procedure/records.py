@@ -110,6 +110,10 @@ class AxisChecks:
     """What of it somebody has to sign for, in words that begin with ``stiffness of AXIS``."""
 
 
+TERMINAL, ANSWERS = "terminal", "answers"
+"""Ways by which an act is asked for; those of the services are in ``app/procedure/services.py``."""
+
+
 @dataclass
 class Act:
     """One act of the operator, as it was asked for, and what came of it: empty ``refused`` where it was done."""

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from rths_nodes.app.procedure.acts import ACTS
 from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.services import KEY, LONGEST_REASON, STRANGER, Served
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer, Request, Signer, of_message, signed
+from rths_nodes.loop.procedure.acts import ACTS
 from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.loop.scenario import files, rehearsal
 from rths_nodes.loop.supervision.states import State

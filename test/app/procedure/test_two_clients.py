@@ -20,10 +20,10 @@ from stop_at import elsewhere
 from watched_port import PHASES, WatchedPort
 from watched_session import farthest
 
-from rths_nodes.app.procedure.acts import ACTS
 from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure.acts import ACTS
 from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.loop.supervision.handover import OperatorRequests
 from rths_nodes.loop.supervision.states import State

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rths_nodes.core.wire.layout import constants
-from rths_nodes.loop.procedure.acts import STATES, ActRefused
+from rths_nodes.loop.procedure.acts import ACTS, ActRefused
 from rths_nodes.loop.procedure.machine import ARROWS, BY_ACTS, MOTION, SessionMachine
 from rths_nodes.loop.supervision.states import State
 
@@ -62,7 +62,7 @@ def test_braking_stops_what_moves_and_nothing_else():
 
 
 def test_every_act_is_possible_somewhere():
-    assert all(STATES.values())
+    assert all(act.states for act in ACTS.values())
 
 
 def test_the_message_has_the_states():

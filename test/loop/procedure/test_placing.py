@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rths_nodes.app.procedure.acts import places
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure.placing import places
 from rths_nodes.loop.procedure.session import ActRefused
 from rths_nodes.loop.supervision.states import State
 
