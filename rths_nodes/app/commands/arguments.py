@@ -62,6 +62,22 @@ def scenario(given: argparse.Namespace) -> Scenario:
     return files.load(given.scenario, given.set, given.case, given.rig)
 
 
+def add_several(
+    parser: Any, name: str, metavar: str, words: str, completer: completion.Completer | None = None, **more: Any
+) -> None:
+    """An option that may be repeated, which the ``words`` say, too."""
+    argument = parser.add_argument(name, action="append", default=[], metavar=metavar, help=words, **more)
+    if completer is not None:
+        completion.offer(argument, completer)
+
+
+def add_counts(parser: Any, **counts: tuple[int, str]) -> None:
+    """Options that are whole numbers, by their names in Python: default and words of each."""
+    for name, (default, words) in counts.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=int, default=default, metavar="N", help=f"{words}; default: %(default)s")
+
+
 def add_where(parser: argparse.ArgumentParser) -> None:
     """Where many runs are done."""
     parser.add_argument(

@@ -39,23 +39,14 @@ COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_scenario(parser)
-    parser.add_argument(
-        "--axis", action="append", default=[], metavar="NAME", help="that moves; may be repeated; by default all"
-    )
+    arguments.add_several(parser, "--axis", "NAME", "that moves; may be repeated; by default all")
     parser.add_argument("--amplitudes", metavar="M,...", help="of the displacement, m")
     parser.add_argument("--frequencies", metavar="HZ,...", help="of the cycles, Hz")
     parser.add_argument("--cycles", type=int, metavar="N", help="that count in each test; default: 5")
     parser.add_argument("--voltage", type=float, metavar="V", help="of a damper that has one; default: 0")
-    parser.add_argument(
-        "--from",
-        action="append",
-        default=[],
-        dest="recordings",
-        metavar="RECORDING",
-        help="use this recording instead of running tests; may be repeated",
-    )
+    words = "use this recording instead of running tests; may be repeated"
+    arguments.add_several(parser, "--from", "RECORDING", words, dest="recordings")
     parser.add_argument("--record", metavar="DIR", help="record the tests, each into a folder of DIR")
     parser.add_argument("--csv", metavar="FILE", help="table to write, in SI units")
     parser.add_argument(

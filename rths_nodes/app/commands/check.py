@@ -24,7 +24,6 @@ REHEARSED_S = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_scenario(parser)
 
 

@@ -28,7 +28,6 @@ FREE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     rig = parser.add_argument("rig", help="rig file, or the name of a shipped one")
     completion.offer(rig, completion.rigs)
     parser.add_argument(

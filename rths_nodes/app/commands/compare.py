@@ -17,29 +17,14 @@ _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     scenario = parser.add_argument("scenario", help="name of a shipped scenario or path of a YAML file")
-    variant = parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="'KEY=VALUE ...'",
-        help="one variant: what it changes, several values with spaces or commas between them; repeat for more",
-    )
-    cases = parser.add_argument(
-        "--cases", action="append", default=[], metavar="NAME,...", help="cases of the scenario; by default all"
-    )
-    common = parser.add_argument(
-        "--with",
-        action="append",
-        default=[],
-        dest="common",
-        metavar="SECTION.KEY=VALUE",
-        help="change a value in all variants; may be repeated",
-    )
-    completers = (completion.scenarios, completion.assignments, completion.cases, completion.assignments)
-    for argument, completer in zip((scenario, variant, cases, common), completers, strict=True):
-        completion.offer(argument, completer)
+    completion.offer(scenario, completion.scenarios)
+    words = "one variant: what it changes, several values with spaces or commas between them; repeat for more"
+    arguments.add_several(parser, "--set", "'KEY=VALUE ...'", words, completion.assignments)
+    words = "cases of the scenario; by default all"
+    arguments.add_several(parser, "--cases", "NAME,...", words, completion.cases)
+    words = "change a value in all variants; may be repeated"
+    arguments.add_several(parser, "--with", "SECTION.KEY=VALUE", words, completion.assignments, dest="common")
     parser.add_argument(
         "--response",
         action="store_true",

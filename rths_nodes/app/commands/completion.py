@@ -28,7 +28,6 @@ Completer = Callable[[str, argparse.Namespace], Iterable[str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("shell", choices=SHELLS)
 
 

@@ -13,16 +13,9 @@ from rths_nodes.loop.supervision.corridor import QUANTITIES, Corridor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_scenario(parser)
     parser.add_argument("--out", metavar="FILE", required=True, help="file to write (.npz)")
-    parser.add_argument(
-        "--plants",
-        type=int,
-        default=20,
-        metavar="N",
-        help="plants drawn from the scenario's scatter, beside its own; default: %(default)s",
-    )
+    arguments.add_counts(parser, plants=(20, "plants drawn from the scenario's scatter, beside its own"))
     parser.add_argument("--seed", type=int, default=1, help="of the plants; default: %(default)s")
     parser.add_argument(
         "--margin",

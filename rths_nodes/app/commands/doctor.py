@@ -8,7 +8,6 @@ from rths_nodes.app.commands import arguments, terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("--seconds", type=float, default=5.0, help="of a bare paced loop; default: %(default)g")
     parser.add_argument(
         "--rate", type=float, default=1024.0, metavar="HZ", help="of that loop; default: %(default)g"

@@ -21,7 +21,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_scenario(parser)
     parser.add_argument("--address", help="address of this machine to listen on; default: port.address")
     parser.add_argument("--port", type=int, help="UDP port to listen on, 0: any; default: port.port")
@@ -30,22 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--again", action="store_true", help="when a session is over, be ready for another one")
     kinds = "; ".join(f"{kind}: {words}" for kind, (_, words) in misbehaviour.KINDS.items())
-    parser.add_argument(
-        "--misbehave",
-        action="append",
-        default=[],
-        metavar="KIND@SAMPLE[:N]",
-        help=f"what goes wrong on purpose; may be repeated. {kinds}",
-    )
+    words = f"what goes wrong on purpose; may be repeated. {kinds}"
+    arguments.add_several(parser, "--misbehave", "KIND@SAMPLE[:N]", words)
     faults = "; ".join(f"{kind}: {words}" for kind, words in planted.KINDS.items())
-    parser.add_argument(
-        "--plant",
-        action="append",
-        default=[],
-        choices=planted.KINDS,
-        metavar="FAULT",
-        help=f"what rths commission has to find; may be repeated. {faults}",
-    )
+    words = f"what rths commission has to find; may be repeated. {faults}"
+    arguments.add_several(parser, "--plant", "FAULT", words, choices=planted.KINDS)
     parser.add_argument(
         "--no-specimen",
         action="store_true",

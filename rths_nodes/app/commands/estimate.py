@@ -11,7 +11,6 @@ from rths_nodes.app.commands import arguments, terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_recording(parser)
     parser.add_argument("--axis", metavar="NAME", help="of one axis; by default of all")
     parser.add_argument("--from", type=float, dest="start", metavar="S", help="leave out what was before, s")

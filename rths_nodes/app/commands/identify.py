@@ -35,7 +35,6 @@ MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_scenario(parser)
     parser.add_argument(
         "--for",
@@ -52,14 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="draw measured and fitted responses and the coherence (.png, .svg, .pdf)",
     )
-    parser.add_argument(
-        "--from",
-        action="append",
-        default=[],
-        dest="recordings",
-        metavar="RECORDING",
-        help="use this recording instead of running a test; repeat, one for each axis that was driven",
-    )
+    words = "use this recording instead of running a test; repeat, one for each axis that was driven"
+    arguments.add_several(parser, "--from", "RECORDING", words, dest="recordings")
     parser.add_argument("--record", metavar="DIR", help="record the tests, each into DIR/<axis>")
     _add_tests(parser)
     parser.add_argument(

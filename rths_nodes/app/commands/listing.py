@@ -16,7 +16,6 @@ FAMILIES = (*FILES, *registry.FAMILIES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "family",
         nargs="?",

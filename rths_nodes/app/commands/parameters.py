@@ -30,7 +30,6 @@ class Found(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     name = parser.add_argument(
         "name",
         nargs="?",

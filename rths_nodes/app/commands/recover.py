@@ -10,7 +10,6 @@ from rths_nodes.loop.outcomes import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_recording(parser, "folder of a recording, or of a test: runs/<test id>")
     words = (
         "make the whole recording in this directory, and leave the other as it is: for a full or read-only disk"

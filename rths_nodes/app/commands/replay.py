@@ -15,7 +15,6 @@ from rths_nodes.ros import environment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_recording(parser)
     parser.add_argument("--rate", type=float, default=1.0, help="speed; default: %(default)s")
 

@@ -18,7 +18,6 @@ UNMOVED = "no rung of this test that moved was recorded: there are no histories 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     words = "folder of a recording or of a test; several: one page with all of them, compared with the first"
     parser.add_argument("recording", nargs="+", help=words)
     words = "default: <recording>.html beside the recording; of several <first recording>_compared.html"

@@ -26,7 +26,6 @@ from rths_nodes.loop.timing import pause_notes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     where = parser.add_mutually_exclusive_group()
     for name, option in run_options(COMMAND).items():
         arguments.add_option(where if name == "--record" else parser, option)

@@ -25,27 +25,19 @@ FAMILY = "compensator"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     scenario = parser.add_argument(
         "benchmark",
         nargs="?",
         default=BENCHMARK,
         help="name of a shipped scenario or path of a YAML file; default: %(default)s",
     )
-    changed = parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="change a value of the scenario for all compensators; may be repeated",
-    )
+    completion.offer(scenario, completion.scenarios)
+    words = "change a value of the scenario for all compensators; may be repeated"
+    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", words, completion.assignments)
     cases = parser.add_argument(
         "--cases", default="", metavar="NAME,...", help="cases that count; by default all that name no compensator"
     )
-    for argument, completer in zip(
-        (scenario, changed, cases), (completion.scenarios, completion.assignments, completion.cases), strict=True
-    ):
-        completion.offer(argument, completer)
+    completion.offer(cases, completion.cases)
     _add_laws(parser)
     _add_scoring(parser)
     parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<scenario>_scoreboard")
@@ -81,27 +73,20 @@ def _add_laws(parser: argparse.ArgumentParser) -> None:
         "file, as this command writes it; what they leave out is identified",
     )
     completion.offer(settings, completion.settings)
-    parser.add_argument(
-        "--tune", type=int, default=0, metavar="N", help="tune each with so many candidates before; default: 0"
-    )
-    parser.add_argument(
-        "--training",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="change a value for tuning only, e.g. duration=10; may be repeated",
-    )
+    arguments.add_counts(parser, tune=(0, "tune each with so many candidates before"))
+    words = "change a value for tuning only, e.g. duration=10; may be repeated"
+    arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", words)
 
 
 def _add_scoring(parser: argparse.ArgumentParser) -> None:
     """What they are scored on, and by what."""
-    for name, default, words in (
-        ("--training-plants", 2, "plants that tuning counts beside the nominal one; none without scatter"),
-        ("--plants", 0, "plants that are scored beside the nominal one"),
-        ("--noise-seeds", 1, "seeds of the noise that each is scored with"),
-        ("--seed", 1, "seed of the plants that are scored"),
-    ):
-        parser.add_argument(name, type=int, default=default, metavar="N", help=f"{words}; default: %(default)s")
+    arguments.add_counts(
+        parser,
+        training_plants=(2, "plants that tuning counts beside the nominal one; none without scatter"),
+        plants=(0, "plants that are scored beside the nominal one"),
+        noise_seeds=(1, "seeds of the noise that each is scored with"),
+        seed=(1, "seed of the plants that are scored"),
+    )
     parser.add_argument(
         "--records",
         default="",

@@ -10,7 +10,6 @@ from rths_nodes.app.commands import arguments, terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_scenario(parser)
     parser.add_argument("--figure", metavar="FILE", help="draw stiffness, damping, margins (.png, .svg, .pdf)")
     arguments.add_json(parser)

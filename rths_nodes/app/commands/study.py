@@ -15,7 +15,6 @@ PAGE = "study.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     file = parser.add_argument("study", help="path of the study file (YAML)")
     completion.offer(file, completion.yaml_files)
     parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<name of the study>")

@@ -31,7 +31,6 @@ REPORT = "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_scenario(parser)
     given = parser.add_argument(
         "--answers",
@@ -62,14 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --services: the key with which operators sign what they ask the service for; it is made where "
         "there is none, and must be readable by its owner alone. Default: ~/.config/rths_nodes/operator.key",
     )
-    parser.add_argument(
-        "--operator",
-        metavar="USER",
-        action="append",
-        default=[],
-        help="with --services: a user of this machine, by name or number, whose programs may do the acts by the "
-        "socket, as yours may; may be repeated",
+    words = (
+        "with --services: a user of this machine, by name or number, whose programs may do the acts by the "
+        "socket, as yours may; may be repeated"
     )
+    arguments.add_several(parser, "--operator", "USER", words)
     parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {terminal.RUNS}/<test id>")
     parser.add_argument("--no-report", action="store_true", help=f"do not make {REPORT} at the end")
     arguments.add_json(parser)

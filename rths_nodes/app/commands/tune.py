@@ -12,33 +12,21 @@ from rths_nodes.loop.scenario.overrides import with_case
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_scenario(parser)
-    parameter = parser.add_argument(
-        "--parameter",
-        action="append",
-        default=[],
-        metavar="KEY[=LOW:HIGH]",
-        help="what is tuned, and its range, by default a third to three times its value; may be repeated; by "
-        "default the positive numbers of the compensator",
+    words = (
+        "what is tuned, and its range, by default a third to three times its value; may be repeated; by default "
+        "the positive numbers of the compensator"
     )
-    completion.offer(parameter, completion.keys)
+    arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", words, completion.keys)
     parser.add_argument("--index", default="J2", help="what shall be small; default: %(default)s")
     cases = parser.add_argument(
         "--cases", default="", metavar="NAME,...", help="cases of the scenario that count, in place of one"
     )
     completion.offer(cases, completion.cases)
-    parser.add_argument(
-        "--plants",
-        type=int,
-        default=0,
-        metavar="N",
-        help="plants that are drawn from the scenario's scatter and count, beside its own; default: %(default)s",
-    )
+    words = "plants that are drawn from the scenario's scatter and count, beside its own"
+    arguments.add_counts(parser, plants=(0, words))
     parser.add_argument("--seed", type=int, default=1, help="of plants and search; default: %(default)s")
-    parser.add_argument(
-        "--evaluations", type=int, default=60, metavar="N", help="candidates that are tried; default: %(default)s"
-    )
+    arguments.add_counts(parser, evaluations=(60, "candidates that are tried"))
     arguments.add_where(parser)
     arguments.add_json(parser)
 

@@ -18,16 +18,12 @@ _COLUMNS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_recording(parser)
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="what is changed, e.g. compensator.type=none; may be repeated; without it the recorded commands are "
-        "computed again and compared to the bit",
+    words = (
+        "what is changed, e.g. compensator.type=none; may be repeated; without it the recorded commands are "
+        "computed again and compared to the bit"
     )
+    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", words)
     parser.add_argument(
         "--figure",
         metavar="FILE",
