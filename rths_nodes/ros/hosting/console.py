@@ -9,15 +9,17 @@ from typing import Any
 
 from rclpy.node import Node
 
-from rths_nodes.core.wire.plain import decode, encode
-from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire.plain import encode
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, TEST_STATE
 from rths_nodes.ros.nodes.phase import UNDER_WAY
-from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
+from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.joining import Joining
+from rths_nodes.ros.transport.topics import NodeTopics
+from rths_nodes.ros.transport.wiring import Place, endpoints
 
 
 class Console(Node):
@@ -34,20 +36,13 @@ class Console(Node):
             start_parameter_services=False,
             enable_rosout=False,
         )
-        self._inboxes: dict[str, Inbox] = {}
-        self._run = RunMark()
+        self._topics = topics = NodeTopics(self)
+        heard = [each for each in endpoints(Place(CONSOLE, f"/{namespace}"), peers) if not each.publishes]
+        topics.open(heard, Codec(0, 0, 0))  # none of them is a stream
         self._joining = Joining(
-            None,
-            self._join,
-            lambda: self._inboxes[TEST_STATE].guard,
-            lambda: self._settled,
-            self._refuse,
+            None, topics.join, lambda: topics.guards[TEST_STATE], lambda: self._settled, self._refuse
         )
         self._settled = False
-        group = ByHand()
-        for topic in names.heard_by(CONSOLE):
-            speakers = [f"/{namespace}/{peer}" for peer in names.partners(topic, CONSOLE, peers, publishing=False)]
-            self._inboxes[topic.name] = open_inbox(self, topic, group, self._run, speakers=speakers)
         self._trip: Any = None
         self.result = Result()
         self.heard_state = False
@@ -67,16 +62,17 @@ class Console(Node):
 
         The test waits for the console's publisher: no message of a node is lost because its name is not known yet.
         """
-        for inbox in self._inboxes.values():
-            if not inbox.guard.complete:
-                inbox.guard.look()
-        if self._trip is None and all(inbox.guard.complete for inbox in self._inboxes.values()):
+        guards = self._topics.guards.values()
+        for guard in guards:
+            if not guard.complete:
+                guard.look()
+        if self._trip is None and all(guard.complete for guard in guards):
             trip = names.TOPICS["trip"]
             self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip))
-        for name, inbox in self._inboxes.items():
-            while (data := inbox.take()) is not None:
+        for name in self._topics.inboxes:
+            for values in self._topics.heard(name):
                 with suppress(ValueError):  # a foreign message on our topic is not for us
-                    self._hear(name, decode(names.TOPICS[name].message, data))
+                    self._hear(name, values)
         for told in self._joining.cleared():
             self._hear_state(told)
 
@@ -87,7 +83,7 @@ class Console(Node):
             result.add(dict(zip(values["names"], values["values"], strict=True)))
         elif name == TEST_STATE:
             if values["run_id"] != self._run_id or not self._joining.counts(values):
-                self._inboxes[name].guard.drop()  # before the test another node may have the name of a peer
+                self._topics.guards[name].drop()  # before the test another node may have the name of a peer
                 return
             self._hear_state(values)
         elif name == "node_status":
@@ -104,26 +100,15 @@ class Console(Node):
         if state == State.ARMED:  # what was told before is not of this test
             result.numbers.clear()
             self.reported.clear()
-            self._close_guards()
+            self._topics.close_guards()
         result.sample = max(result.sample, told["sample"])
         result.begun = result.begun or state in UNDER_WAY or result.sample > 0
-
-    def _join(self, frame_id: str) -> None:
-        self._run.become(frame_id)
-        for inbox in self._inboxes.values():
-            inbox.guard.learn()
 
     def _refuse(self, reason: str) -> None:
         self.problems[ACTUATOR] = reason
 
-    def _close_guards(self) -> None:
-        """The test begins: from now on nobody else is listened to."""
-        for inbox in self._inboxes.values():
-            if inbox.guard.complete:
-                inbox.guard.close()
-
     def trip(self, reason: str) -> None:
         """Make the rig go safe; where not everybody was found, nothing moves yet."""
         if self._trip is not None:
-            header = {"stamp": time.time_ns(), "frame_id": self._run.frame_id}
+            header = {"stamp": time.time_ns(), "frame_id": self._topics.run.frame_id}
             self._trip.publish(encode("Trip", header | {"source": "runner", "reason": reason}))
