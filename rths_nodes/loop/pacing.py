@@ -124,3 +124,8 @@ class FollowedTicks(Pacer):
     def slack(self) -> int:
         """Time until the next tick is expected, ns; negative when it is over."""
         return self._expected - self._now()
+
+
+def pacer_of(period: float, ticks: int, transport: int | None, clock: Clock) -> Pacer:
+    """Return what sets the ticks in real time: a rig with so many samples of ``transport``, or None: the clock."""
+    return Pacer(period, ticks, clock) if transport is None else FollowedTicks(period, ticks, transport, clock)

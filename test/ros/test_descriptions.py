@@ -132,9 +132,9 @@ def test_parameters_survive_a_parameter_file():
 def test_every_node_has_its_executable():
     cmake = (ROOT / "CMakeLists.txt").read_text()
     for node in described("three_independent_axes", record="runs/a", axes=("story_1",)):
-        script = ROOT / "scripts" / node.executable
+        script = ROOT / "scripts" / node.role
         assert script.is_file()
-        assert f"scripts/{node.executable}\n" in cmake
+        assert f"scripts/{node.role}\n" in cmake
         assert f'node_main("{node.role}")' in script.read_text()
 
 

@@ -170,12 +170,12 @@ class Ladder:
         limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))
         return [words + "; beyond the elastic limit the rung is stopped" * limited]
 
-    def check_elastic(self, name: str, progress: Progress | None = None) -> None:
+    def check_elastic(self, name: str) -> None:
         """Raises ConfigError where a rung below the elastic limit is expected to go beyond it."""
         limits = rehearsal.elastic_limits(self.scenario)
         if name not in REDUCED or not limits:
             return
-        found = self.expected(name, progress)
+        found = self.expected(name)
         beyond = [
             f"rung {name}: axes.{axis} is expected to go {1e3 * far:.3g} mm, must be <= elastic_limit = "
             f"{1e3 * limit:.3g} mm of the rig file; lower the level, now {self.level:g}"
@@ -185,10 +185,10 @@ class Ladder:
         if beyond:
             raise ConfigError(*beyond)
 
-    def proposed_level(self, progress: Progress | None = None) -> float | None:
+    def proposed_level(self) -> float | None:
         """A level that stays well below every elastic limit, if the test is linear; None where nobody knows."""
         limits = rehearsal.elastic_limits(self.scenario)
-        found = self.expected("g", progress) if limits else {}
+        found = self.expected("g") if limits else {}
         if not found:
             return None
         shares = [ROOM * limit / far for axis, limit in limits.items() if (far := found[axis]["displacement"]) > 0]

@@ -20,7 +20,7 @@ from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.readback import why_failed, why_opened
 from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, FollowedTicks, Pacer
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of
 from rths_nodes.loop.procedure.keeper import Keeper, to_its_end
 from rths_nodes.loop.procedure.loss import LossWatch, disagreement, not_taken
 from rths_nodes.loop.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
@@ -68,7 +68,8 @@ class RigDrive:
         """Who waits for the ticks of a simulator, or counts those of a rig; None in lockstep."""
         follows = bool(getattr(port, "follows_rig", False))
         if realtime:
-            self._own_pace = _pacer(scenario, follows, clock)
+            transport = scenario.port.transport_samples if follows else None
+            self._own_pace = pacer_of(scenario.dt, 1, transport, clock)
         interval = 0.0 if realtime else KEPT_ALIVE * scenario.port.longest_wait if follows else None
         self.keeper = Keeper(self.tick, interval, self._fail)
         self._passive = np.zeros(len(port.auxiliary_inputs))
@@ -386,10 +387,3 @@ def _tick(drive: RigDrive, each: Iterable[object] | None = None) -> None:
 
 def _nothing() -> None:
     """No act prepares a motion."""
-
-
-def _pacer(scenario: Scenario, follows: bool, clock: Clock) -> Pacer:
-    """What sets the ticks in real time: the clock, or the rig."""
-    if follows:
-        return FollowedTicks(scenario.dt, 1, scenario.port.transport_samples, clock)
-    return Pacer(scenario.dt, 1, clock)

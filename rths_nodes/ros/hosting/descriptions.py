@@ -21,20 +21,13 @@ from rths_nodes.ros.names import RECORDER
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """One node process: executable of the package, namespace, parameters."""
+    """One node process: its role, which is its executable in the package, its namespace and parameters."""
 
     role: str
     parameters: dict[str, Any]
     namespace: str = names.NAMESPACE
-    remappings: tuple[tuple[str, str], ...] = ()
-
     axis: str = ""
     """The axis of an axis node, which lives in a namespace of that name."""
-
-    @property
-    def executable(self) -> str:
-        """Name under ``lib/rths_nodes``, for `ros2 run` and launch."""
-        return self.role
 
     @property
     def peer(self) -> str:

@@ -177,11 +177,10 @@ class LaunchedTest:
         described = self._descriptions[peer]
         return self._process(
             peer,
-            executable=described.executable,
+            executable=described.role,
             name=described.role,
             namespace="/".join(filter(None, (self.options.namespace, described.axis))),
             parameters=[_typed(described.parameters | self._further)],
-            remappings=list(described.remappings),
         )
 
     def everything(self) -> list[ExecuteProcess]:

@@ -217,13 +217,8 @@ class Processes:
         root = str(Path(__file__).resolve().parents[3])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
         for description in self.descriptions:
-            command = [
-                sys.executable,
-                "-m",
-                "rths_nodes.app.node",
-                description.role,
-                *self._arguments(description),
-            ]
+            words = ["-m", "rths_nodes.app.node", description.role, *self._arguments(description)]
+            command = [sys.executable, *words]
             self.running.append(_started(description.peer, command, environment))
 
     def _arguments(self, description: NodeDescription) -> list[str]:
@@ -231,15 +226,7 @@ class Processes:
         file = Path(self._folder.name) / f"{description.peer.replace('/', '_')}.yaml"
         parameters = yaml.safe_dump({"/**": {"ros__parameters": description.parameters}})
         file.write_text(parameters, encoding="utf-8")
-        remappings = [part for old, new in description.remappings for part in ("-r", f"{old}:={new}")]
-        return [
-            "--ros-args",
-            "--params-file",
-            str(file),
-            "-r",
-            f"__ns:=/{description.namespace}",
-            *remappings,
-        ]
+        return ["--ros-args", "--params-file", str(file), "-r", f"__ns:=/{description.namespace}"]
 
     def __exit__(self, *_: object) -> None:
         self.kill()

@@ -16,7 +16,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.wire.run_mark import frame_of
 from rths_nodes.loop.faults.kinds import STREAMS
-from rths_nodes.loop.pacing import Clock, FollowedTicks, Pacer
+from rths_nodes.loop.pacing import Pacer, pacer_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.levels import level_numbers
@@ -62,7 +62,9 @@ class ActuatorNode(RthsNode):
         topics.join(frame_of(self.settings.value("run_id"), secrets.token_hex()))
         axes = self.settings.axes
         self._follows = not axes and getattr(assembly.port, "follows_rig", False)
-        self.pacer = None if self.settings.lockstep else _pacer(scenario, self._follows, clock)
+        transport = scenario.port.transport_samples if self._follows else None
+        paced = not self.settings.lockstep
+        self.pacer = pacer_of(scenario.dt, scenario.samples, transport, clock) if paced else None
         self._times = RigClock(scenario.dt, scenario.samples, self.pacer, clock)
         patience = round(scenario.port.longest_wait * SECOND)
         if axes:  # the gate is there once they are used: it is made of the rig, which is made of its port
@@ -293,13 +295,6 @@ class ActuatorNode(RthsNode):
                 rig.machine.to(State.STOPPING, reason)
             rig.machine.to(State.TRIPPED, reason)
             self._after.announce()
-
-
-def _pacer(scenario: Any, follows: bool, clock: Clock) -> Pacer:
-    """What sets the ticks in real time: the clock, or the rig."""
-    if follows:
-        return FollowedTicks(scenario.dt, scenario.samples, scenario.port.transport_samples, clock)
-    return Pacer(scenario.dt, scenario.samples, clock)
 
 
 def _warn(phase: PhaseMachine, logger: Any, words: str) -> None:

@@ -52,7 +52,7 @@ class Completion:
             rig.port.disarm_watchdog()
         elapsed = self._now() - self._times.ended_at
         done = (message["node"] for message in self._topics.heard("progress") if message["done"])
-        self._waiting.difference_update(done, self._gate.done)
+        self._waiting.difference_update(done, self._gate.observers.done)
         self._settle()
         if not shutdown.reported:
             if self._unjudged(elapsed) or self._truth_missing(elapsed) or self._asks(elapsed):

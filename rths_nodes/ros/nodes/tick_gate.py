@@ -34,7 +34,8 @@ Act = Callable[[str], None]
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without it.
 
-    ``hear_stops`` carries out requests to stop. After ``patience`` ns without a Command the rig trips.
+    ``observers`` say how it takes care of monitor and recorder; ``hear_stops`` carries out requests to stop. After
+    ``patience`` ns without a Command the rig trips.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class TickGate:
         self.command: Command | None = None
         """The Command of the next tick, once it is here."""
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
-        self._observers, self._hear_stops = observers, hear_stops
+        self.observers, self._hear_stops = observers, hear_stops
         self._patience = patience
         self._now = context.clock.monotonic_ns
         self._next_look = 0
@@ -70,11 +71,6 @@ class TickGate:
         """The Command of the tick that begins now; None when there is none."""
         command, self.command = self.command, None
         return command
-
-    @property
-    def done(self) -> set[str]:
-        """The observers that were done, or have given up, while the rig still moved."""
-        return self._observers.done
 
     @property
     def deadline(self) -> int | None:
@@ -100,7 +96,7 @@ class TickGate:
             if waited > self._patience:
                 rig.trip(f"no Command {rig.sample + 1} for {waited / SECOND:.2g} s")
             return False
-        return self._observers.follow()
+        return self.observers.follow()
 
     def hear_trips(self) -> None:
         """Trip the rig when another node asks for it."""
@@ -108,7 +104,7 @@ class TickGate:
         for trip in self._topics.heard("trip"):
             # what happens to other nodes after the end does not change the test, a breach found in it does
             if not rig.ended or trip["source"] == MONITOR or trip["sample"]:
-                sample = self._observers.effective(trip["effective_sample"])
+                sample = self.observers.effective(trip["effective_sample"])
                 # a limit of an axis is one of the rig, whoever was the first to find the breach
                 ours = trip["source"] == COMPENSATOR and trip["sample"]
                 rig.trip(trip["reason"] if ours else f"{trip['source']}: {trip['reason']}", sample)
@@ -123,7 +119,7 @@ class TickGate:
         if now >= self._next_look:
             self._next_look = now + LOOK_EVERY_NS
             self._hear_stops()
-            self._observers.look(now)
+            self.observers.look(now)
 
     def _overdue(self) -> bool:
         deadline = self.deadline
