@@ -152,12 +152,10 @@ def role_of(peer: str) -> str:
 
 
 def published_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
-    """The topics of ``node``."""
     return [topic for topic in table.values() if node in topic.publishers]
 
 
 def heard_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
-    """The topics that ``node`` listens to."""
     return [topic for topic in table.values() if node in topic.subscribers]
 
 

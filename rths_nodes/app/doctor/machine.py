@@ -64,7 +64,6 @@ class Fact:
         return "unknown" if self.value is None else "advice" if self.advice else "good"
 
     def data(self) -> dict[str, Any]:
-        """As plain data."""
         return {"value": self.value, "words": self.words, "verdict": self.verdict, "advice": self.advice}
 
 

@@ -60,7 +60,6 @@ class Diagnosis:
     longest_gap_s: float
 
     def data(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
         return {
             "facts": {fact.name: fact.data() for fact in self.facts},
             "paced": dict(self.paced),

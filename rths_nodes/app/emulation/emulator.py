@@ -185,7 +185,6 @@ class Emulator:
         return Session(max(receiver.counter - 1, 0), reason, receiver.reason == IN_ORDER, receiver.counts())
 
     def close(self) -> None:
-        """Give the socket back."""
         self._socket.close()
 
     def _over(self) -> bool:

@@ -96,7 +96,6 @@ class Conductor:
 
     @property
     def state(self) -> State:
-        """That of the session."""
         return self.session.state
 
     @property

@@ -194,5 +194,4 @@ class SocketOperator:
             return self._socket.recv(LONGEST_PACKET + 1)
 
     def close(self) -> None:
-        """Leave."""
         self._socket.close()

@@ -70,12 +70,10 @@ class Served:
 
     @property
     def state(self) -> State:
-        """That of the session."""
         return self._conductor.state
 
     @property
     def reason(self) -> str:
-        """Why it was entered."""
         return self._conductor.session.reason
 
     @property

@@ -128,7 +128,6 @@ def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
 
 
 def as_json(scenario: Scenario, results: Sequence[Result]) -> dict[str, Any]:
-    """Plain data of a comparison."""
     return {"scenario": scenario.name, "variants": [_plain(result) for result in results]}
 
 

@@ -73,7 +73,6 @@ class Bench:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the axes."""
         return tuple(self.scenario.axes)
 
     @property

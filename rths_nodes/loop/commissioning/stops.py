@@ -46,7 +46,6 @@ class _Watched:
         return getattr(self._port, name)
 
     def write(self, command: Command) -> None:
-        """Send it."""
         self._port.write(command)
         if self.commands:
             self.commands.append(command.command.copy())

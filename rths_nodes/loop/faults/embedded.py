@@ -106,7 +106,6 @@ def _copied(sample: Any) -> Any:
 
 
 def _corrupter(pack: Callable[..., bytes], unpack: Callable[[bytes], Any]) -> Callable[..., Any]:
-    """Flips one bit on the wire."""
 
     def corrupt(sample: Any, random: np.random.Generator) -> Any:
         try:

@@ -188,7 +188,6 @@ def poison(sample: Any, stream: str, value: float, field: str) -> Any:
 
 
 def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
-    """``data`` with one bit flipped."""
     position = int(random.integers(8 * len(data)))
     flipped = bytearray(data)
     flipped[position // 8] ^= 1 << position % 8

@@ -64,13 +64,11 @@ class Keeper:
                 raise RuntimeError(f"the rig has given no tick for {PATIENCE_S:g} s")
 
     def give_back(self) -> None:
-        """Go on."""
         with self._turn:
             self._borrowed -= 1
             self._turn.notify_all()
 
     def end(self) -> None:
-        """No more ticks."""
         with self._turn:
             self._over = True
             self._turn.notify_all()

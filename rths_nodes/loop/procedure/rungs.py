@@ -57,13 +57,11 @@ class RungUnderWay:
         requests.hold()
 
     def resume(self) -> None:
-        """It goes on."""
         self._machine.to(State.RESUMING)
         self.suspended, self._resumed = False, self._machine.under_way
         self.port.handover.requests.resume()
 
     def stop(self, reason: str) -> None:
-        """It ends, held."""
         self.stopped = self.stopped or reason
         self.port.handover.requests.stop(reason)
 

@@ -98,7 +98,6 @@ def _first(command: Command, n: int) -> Command:
 
 
 def _whole(moved: Command, targets: Array, commands: Array, modes: bytes) -> Command:
-    """``moved`` with loads behind it."""
     return replace(
         moved,
         target=np.concatenate((moved.target, targets)),

@@ -58,7 +58,6 @@ COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
 
 
 def declare(name: str, default: str, description: str, choices: Sequence[str]) -> DeclareLaunchArgument:
-    """One launch argument."""
     return DeclareLaunchArgument(
         name, default_value=default, description=description, choices=list(choices) or None
     )

@@ -171,7 +171,6 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """End it at once."""
         self.sent.add(signal.SIGKILL)
         self.popen.kill()
 
@@ -244,7 +243,6 @@ class Processes:
         return killed
 
     def alive(self) -> list[Process]:
-        """Those that still run."""
         return [process for process in self.running if process.popen.poll() is None]
 
     def dead(self) -> list[Process]:

@@ -192,7 +192,6 @@ class HostedTest:
 
     @property
     def nodes(self) -> list[RthsNode]:
-        """The nodes that have been made."""
         return self._test.nodes
 
     def make(self, open_writer: OpenWriter, context: Any) -> None:

@@ -50,7 +50,6 @@ class Result:
         return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{words}"
 
     def add(self, numbers: Mapping[str, float]) -> None:
-        """The summary of one node."""
         self.numbers |= numbers
 
     def blame(self, why: str) -> None:

@@ -83,7 +83,6 @@ class ServiceDesk:
 
 
 def look(node: RthsNode) -> None:
-    """At the handshake."""
     if not node.phase.gone:
         node.safely(node.look)
 

@@ -115,7 +115,6 @@ class ActuatorNode(RthsNode):
         return super().on_activate(state)
 
     def on_deactivate(self, state: Any) -> Any:
-        """The rig goes safe."""
         self.stop("the actuator node was deactivated")
         return super().on_deactivate(state)
 

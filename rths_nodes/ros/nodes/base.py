@@ -176,7 +176,6 @@ class RthsNode(LifecycleNode):
         self.handshake.tell()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Take part."""
         self.phase.activate(True)
         self.handshake.begin()
         return super().on_activate(state)

@@ -126,12 +126,10 @@ class PhaseMachine:
             self.to(Phase.IN_TEST)
 
     def report(self) -> None:
-        """The Summary is told."""
         if Phase.MATCHING <= self.now < Phase.REPORTED:
             self.to(Phase.REPORTED)
 
     def end(self, exit_code: int, problem: str, silent: bool = False) -> None:
-        """Be gone, and say why."""
         self.blame(exit_code, problem, silent)
         self.to(Phase.GONE)
 
@@ -145,7 +143,6 @@ class PhaseMachine:
         self.blame(ExitCode.FAILED if in_order else self.exit_code, problem)
 
     def remark(self, note: str) -> None:
-        """Something that the user should know."""
         self.note = note
 
     @property

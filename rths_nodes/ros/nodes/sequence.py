@@ -20,7 +20,6 @@ class MeasurementSequence:
         self.reset()
 
     def reset(self) -> None:
-        """Before Measurement 0."""
         self.expected = 0
         self.broken = False
         """True when a message of the loop is missing: nothing is made of what follows."""

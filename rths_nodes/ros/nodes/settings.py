@@ -105,7 +105,6 @@ class NodeSettings:
     # -- values -------------------------------------------------------------------------------------------
 
     def value(self, name: str) -> Any:
-        """The value of a parameter."""
         return self._node.get_parameter(name).value
 
     def load_of_lines(self, size: int) -> Load | None:

@@ -134,7 +134,6 @@ class Shutdown:
         return self._counted is not None and self._counted == self._topics.stream_counts
 
     def report(self) -> None:
-        """Tell the final numbers."""
         self.tell(*self._final())
 
     def tell(self, sample: int, numbers: Mapping[str, float]) -> None:

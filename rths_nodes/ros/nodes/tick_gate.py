@@ -153,7 +153,6 @@ class StopRequests:
                 service.send_response(Trigger.Response(success=True, message=answer), header)
 
     def close(self) -> None:
-        """Take the services away."""
         for service, *_ in self._services:
             self._node.destroy_service(service)
 

@@ -49,7 +49,6 @@ class Place:
 
     @property
     def commands(self) -> str:
-        """The topic of the commands."""
         return f"{self.controller}/commands"
 
 

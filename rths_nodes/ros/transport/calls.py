@@ -182,7 +182,6 @@ class Call:
         self.close()
 
     def close(self) -> None:
-        """Give the call up."""
         if self.socket is not None:
             self.socket.close()
             self.socket = None

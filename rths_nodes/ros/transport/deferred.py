@@ -47,7 +47,6 @@ class DeferredSends:
                 self._burst.append((topic, pack, found))
 
     def send(self) -> None:
-        """Send what was kept back."""
         self.collect()
         for topic, pack, sample in self._burst:
             self._topics.send(topic, pack(*sample))

@@ -210,7 +210,6 @@ def quality(
 
 
 def message_class(kind: str) -> Any:
-    """The message class of ``package/msg/Name``."""
     package, _, name = kind.split("/")
     return getattr(importlib.import_module(f"{package}.msg"), name)
 

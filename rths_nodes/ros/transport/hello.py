@@ -72,7 +72,6 @@ class Hello:
     gid: str
 
     def pack(self) -> bytes:
-        """As bytes."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod

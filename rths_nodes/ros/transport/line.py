@@ -77,7 +77,6 @@ class LineIn:
             self.socket.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
-        """Hear no more."""
         self.ended = True
         self.socket.close()
 

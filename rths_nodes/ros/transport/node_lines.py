@@ -201,7 +201,6 @@ class NodeLines:
         return {key: outlet.lost for key, (outlet, _) in self._outlets.items() if outlet.lost}
 
     def close(self) -> None:
-        """Listen and call no more."""
         if self._listener is not None:
             self._listener.close()
         for call in self._calls.values():

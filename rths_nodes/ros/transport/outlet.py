@@ -32,7 +32,6 @@ class Outlet:
         self._publish = publisher.handle.publish_raw
 
     def send(self, data: bytes) -> None:
-        """To everybody who listens."""
         if self._hands:
             handed = (data, time.time_ns())
             for hand in self._hands:

@@ -260,5 +260,4 @@ class OpenGuard(PublisherGuard):
         self.waiting.append((data, gid))
 
     def admits(self, data: bytes) -> bool:
-        """Whatever it is."""
         return True

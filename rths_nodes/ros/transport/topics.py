@@ -180,7 +180,6 @@ class NodeTopics:
         return None
 
     def drop_malformed(self) -> None:
-        """A message made no sense."""
         self.malformed += 1
 
     def heard(
