@@ -35,7 +35,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.loop.supervision.safe_stop import excess_travel
 from rths_nodes.recording import bag
-from rths_nodes.ros.transport import hello
+from rths_nodes.ros.transport import greeting
 
 SCENARIO, DURATION = "chen_ricles_2010", 1.0
 ROOT = str(Path(__file__).resolve().parents[1])
@@ -275,7 +275,7 @@ def strike(runner: subprocess.Popen[str], record: Path, words: str) -> float:
 
 def left_behind(runner: int, folder: Path) -> list[str]:
     """Processes, names of sockets and files that a run has left, in words."""
-    names = hello.address("/", int(os.environ.get("ROS_DOMAIN_ID", "0"))).decode().replace("\0", "@")
+    names = greeting.address("/", int(os.environ.get("ROS_DOMAIN_ID", "0"))).decode().replace("\0", "@")
     found = [f"the {role} node still runs" for role, node in nodes_of(runner).items() if running(node)]
     there = Path("/proc/net/unix").read_text().splitlines()
     found += [f"left {line.split()[-1]}" for line in there if names in line]

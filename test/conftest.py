@@ -27,7 +27,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Collector, Run
-from rths_nodes.ros.transport.hello import address
+from rths_nodes.ros.transport.greeting import address
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("repeatable")

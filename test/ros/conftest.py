@@ -235,7 +235,7 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     from rths_nodes.core.wire.run_mark import RunMark
     from rths_nodes.ros.hosting import composed
     from rths_nodes.ros.transport import endpoints
-    from rths_nodes.ros.transport.outlet import Outlet
+    from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 
     if not request.param:
         monkeypatch.setattr(endpoints, "GID", "none")
@@ -245,7 +245,7 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         speaker, listener, other = nodes = [
             Node(name, context=context, namespace="rths") for name in ("speaker", "listener", "other")
         ]
-        outlet = Outlet(speaker.create_publisher(kind, "command", qos))
+        outlet = StreamPublisher(speaker.create_publisher(kind, "command", qos))
 
         def inbox_of(node: Any) -> Any:
             there = outlet.publisher.get_subscription_count()

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from rths_nodes.core.wire.layout import HEAD, number_of
-from rths_nodes.ros.transport import calls
-from rths_nodes.ros.transport.calls import Call, Listener
-from rths_nodes.ros.transport.hello import LONGEST_NAME, WELCOME, Credentials, Hello, address
-from rths_nodes.ros.transport.line import SENT_AT, LineIn, LineOut, make_room
+from rths_nodes.ros.transport import connecting
+from rths_nodes.ros.transport.connecting import Acceptor, Connector
+from rths_nodes.ros.transport.greeting import LONGEST_NAME, WELCOME, Credentials, Greeting, address
+from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter, make_room
 
-HELLO = Hello("rths_run", "/rths/actuator", "/rths/measurement", "0123")
+HELLO = Greeting("rths_run", "/rths/actuator", "/rths/measurement", "0123")
+Ends = tuple[SocketWriter, SocketReader]
 NOBODY = 65534
 """A user that every machine has."""
 
@@ -29,7 +30,7 @@ def message(number: int, size: int = 100) -> bytes:
     return SENT_AT.pack(time.time_ns()) + HEAD.pack(0, 0, number).ljust(size, b"\0")
 
 
-def numbers(line: LineIn) -> list[int]:
+def numbers(line: SocketReader) -> list[int]:
     return [number_of(data) for data in iter(line.take, None)]
 
 
@@ -39,17 +40,17 @@ def name() -> bytes:
 
 
 @pytest.fixture
-def listener(name: bytes, clock: Any) -> Iterator[Listener]:
-    made = Listener(name, clock)
+def listener(name: bytes, clock: Any) -> Iterator[Acceptor]:
+    made = Acceptor(name, clock)
     assert not made.problem
     yield made
     made.close()
 
 
 @pytest.fixture
-def line() -> Iterator[tuple[LineOut, LineIn]]:
+def line() -> Iterator[Ends]:
     out, into = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ends = LineOut(out, 20), LineIn(into)
+    ends = SocketWriter(out, 20), SocketReader(into)
     yield ends
     for end in ends:
         end.close()
@@ -85,22 +86,22 @@ def test_a_name_that_is_too_long_for_the_kernel_is_hashed() -> None:
 )
 def test_what_is_no_hello_is_refused(words: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Hello.unpack(words)
-    assert Hello.unpack(HELLO.pack()) == HELLO
+        Greeting.unpack(words)
+    assert Greeting.unpack(HELLO.pack()) == HELLO
 
 
 # -- calls ------------------------------------------------------------------------------------------------
 
 
-def test_who_says_hello_is_welcomed_and_speaks(name: bytes, listener: Listener, clock: Any) -> None:
-    call = Call(name, HELLO, clock)
+def test_who_says_hello_is_welcomed_and_speaks(name: bytes, listener: Acceptor, clock: Any) -> None:
+    call = Connector(name, HELLO, clock)
     assert not call.look()
     ((hello, sock),) = listener.look(lambda hello: "")
     assert hello == HELLO
     assert call.look()
     assert call.socket is not None
     assert not call.problem
-    out, into = LineOut(call.socket, 20), LineIn(sock)
+    out, into = SocketWriter(call.socket, 20), SocketReader(sock)
     for number in range(5):
         assert out.send(message(number))
     assert numbers(into) == list(range(5))
@@ -108,8 +109,8 @@ def test_who_says_hello_is_welcomed_and_speaks(name: bytes, listener: Listener, 
     assert not listener.strangers
 
 
-def test_a_caller_who_is_not_known_yet_is_welcomed_once_he_is(name: bytes, listener: Listener, clock: Any) -> None:
-    call = Call(name, HELLO, clock)
+def test_a_caller_who_is_not_known_yet_is_welcomed_once_he_is(name: bytes, listener: Acceptor, clock: Any) -> None:
+    call = Connector(name, HELLO, clock)
     call.look()
     for _ in range(3):
         assert listener.look(lambda hello: None) == []
@@ -118,8 +119,8 @@ def test_a_caller_who_is_not_known_yet_is_welcomed_once_he_is(name: bytes, liste
     assert call.look()
 
 
-def test_a_caller_who_never_is_known_is_refused_and_counted(name: bytes, listener: Listener, clock: Any) -> None:
-    call = Call(name, HELLO, clock)
+def test_a_caller_who_never_is_known_is_refused_and_counted(name: bytes, listener: Acceptor, clock: Any) -> None:
+    call = Connector(name, HELLO, clock)
     call.look()
     listener.look(lambda hello: None)
     clock.sleep(2.1)
@@ -131,7 +132,7 @@ def test_a_caller_who_never_is_known_is_refused_and_counted(name: bytes, listene
 
 
 def test_nobody_there_means_elsewhere(name: bytes, clock: Any) -> None:
-    call = Call(name, HELLO, clock)
+    call = Connector(name, HELLO, clock)
     assert call.look()
     assert (call.socket, call.problem) == (None, "")
 
@@ -146,7 +147,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
 """
 
 
-def test_another_network_namespace_is_elsewhere(name: bytes, listener: Listener) -> None:
+def test_another_network_namespace_is_elsewhere(name: bytes, listener: Acceptor) -> None:
     words = ["unshare", "-rn", sys.executable, "-I", "-S", "-c", CALL.format(name=name)]
     try:
         done = subprocess.run(words, capture_output=True, text=True)
@@ -164,7 +165,7 @@ def test_who_listens_and_never_answers_is_given_up(name: bytes, clock: Any) -> N
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as squatter:
         squatter.bind(name)
         squatter.listen()
-        call = Call(name, HELLO, clock)
+        call = Connector(name, HELLO, clock)
         assert not call.look()
         clock.sleep(3.1)
         assert call.look()
@@ -172,15 +173,15 @@ def test_who_listens_and_never_answers_is_given_up(name: bytes, clock: Any) -> N
         assert call.problem == "it has not answered"
 
 
-def test_who_has_taken_the_name_of_a_node_is_named(name: bytes, listener: Listener, clock: Any) -> None:
-    assert Listener(name, clock).problem == f"process {os.getpid()} of user {os.getuid()} has taken its name"
+def test_who_has_taken_the_name_of_a_node_is_named(name: bytes, listener: Acceptor, clock: Any) -> None:
+    assert Acceptor(name, clock).problem == f"process {os.getpid()} of user {os.getuid()} has taken its name"
 
 
 def test_a_name_that_is_taken_and_not_listened_at_is_told(name: bytes, clock: Any) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as squatter:
         squatter.bind(name)
-        assert "in use" in Listener(name, clock).problem
-        call = Call(name, HELLO, clock)
+        assert "in use" in Acceptor(name, clock).problem
+        call = Connector(name, HELLO, clock)
         assert call.look()
         assert call.socket is None
 
@@ -207,15 +208,15 @@ def another_user(act: str) -> subprocess.Popen[str]:
 
 def test_a_squatter_of_another_user_is_spoken_to_by_nobody(name: bytes, clock: Any) -> None:
     with another_user(f"made.bind({name!r}); made.listen()") as squatter:
-        call = Call(name, HELLO, clock)
+        call = Connector(name, HELLO, clock)
         assert call.look()
         assert call.socket is None
         assert call.problem == f"process {squatter.pid} of user {NOBODY} has taken its name"
-        assert Listener(name, clock).problem == call.problem
+        assert Acceptor(name, clock).problem == call.problem
         squatter.kill()
 
 
-def test_a_caller_of_another_user_is_turned_away(name: bytes, listener: Listener) -> None:
+def test_a_caller_of_another_user_is_turned_away(name: bytes, listener: Acceptor) -> None:
     act = f"made.connect({name!r}); made.send({HELLO.pack()!r})"
     with another_user(act) as caller:
         assert listener.look(lambda hello: "") == []
@@ -228,7 +229,7 @@ def test_a_caller_of_another_user_is_turned_away(name: bytes, listener: Listener
     [b"x", HELLO.pack()[:20], random.Random(1).randbytes(3000), bytes(20_000)],
     ids=["one letter", "half a hello", "noise", "too much"],
 )
-def test_who_says_something_else_is_turned_away_and_counted(name: bytes, listener: Listener, words: bytes) -> None:
+def test_who_says_something_else_is_turned_away_and_counted(name: bytes, listener: Acceptor, words: bytes) -> None:
     with strange(name, words) as caller:
         assert listener.look(lambda hello: "") == []
         assert b"not said hello" in caller.recv(100)
@@ -236,7 +237,7 @@ def test_who_says_something_else_is_turned_away_and_counted(name: bytes, listene
     assert sum(listener.strangers.values()) == 1
 
 
-def test_who_says_nothing_is_turned_away_in_the_end(name: bytes, listener: Listener, clock: Any) -> None:
+def test_who_says_nothing_is_turned_away_in_the_end(name: bytes, listener: Acceptor, clock: Any) -> None:
     with strange(name) as caller:
         listener.look(lambda hello: "")
         assert not listener.strangers
@@ -247,23 +248,23 @@ def test_who_says_nothing_is_turned_away_in_the_end(name: bytes, listener: Liste
 
 
 def test_a_flood_of_callers_takes_no_more_than_its_share_and_the_peer_comes_through(
-    name: bytes, listener: Listener, clock: Any
+    name: bytes, listener: Acceptor, clock: Any
 ) -> None:
     flood = []
     for _ in range(8):
-        flood += [strange(name) for _ in range(calls.WAITING // 2)]
+        flood += [strange(name) for _ in range(connecting.WAITING // 2)]
         listener.look(lambda hello: "")
-    call = Call(name, HELLO, clock)
+    call = Connector(name, HELLO, clock)
     call.look()
     assert [hello for hello, _ in listener.look(lambda hello: "")] == [HELLO]
     assert call.look()
     assert call.socket is not None
-    assert sum(listener.strangers.values()) == len(flood) - calls.WAITING + 1
+    assert sum(listener.strangers.values()) == len(flood) - connecting.WAITING + 1
     for caller in flood:
         caller.close()
 
 
-def test_a_flood_of_messages_ends_with_the_first(name: bytes, listener: Listener) -> None:
+def test_a_flood_of_messages_ends_with_the_first(name: bytes, listener: Acceptor) -> None:
     gone = False
     with strange(name) as caller:
         caller.setblocking(False)
@@ -277,15 +278,15 @@ def test_a_flood_of_messages_ends_with_the_first(name: bytes, listener: Listener
     assert sum(listener.strangers.values()) == 1
 
 
-def test_once_closed_nobody_gets_in_and_the_name_is_free(name: bytes, listener: Listener, clock: Any) -> None:
-    waiting = Call(name, HELLO, clock)
+def test_once_closed_nobody_gets_in_and_the_name_is_free(name: bytes, listener: Acceptor, clock: Any) -> None:
+    waiting = Connector(name, HELLO, clock)
     waiting.look()
     listener.look(lambda hello: None)
     listener.close()
     assert waiting.look()
     assert waiting.socket is None
-    assert Call(name, HELLO, clock).look()
-    again = Listener(name, clock)
+    assert Connector(name, HELLO, clock).look()
+    again = Acceptor(name, clock)
     assert not again.problem
     again.close()
 
@@ -293,7 +294,9 @@ def test_once_closed_nobody_gets_in_and_the_name_is_free(name: bytes, listener: 
 # -- lines ------------------------------------------------------------------------------------------------
 
 
-def test_what_was_sent_before_the_death_of_a_process_comes_and_then_the_end(line: tuple[LineOut, LineIn]) -> None:
+def test_what_was_sent_before_the_death_of_a_process_comes_and_then_the_end(
+    line: Ends,
+) -> None:
     out, into = line
     if not (child := os.fork()):
         for number in range(50):
@@ -305,7 +308,7 @@ def test_what_was_sent_before_the_death_of_a_process_comes_and_then_the_end(line
     assert into.ended
 
 
-def test_a_speaker_learns_at_once_that_nobody_hears(line: tuple[LineOut, LineIn]) -> None:
+def test_a_speaker_learns_at_once_that_nobody_hears(line: Ends) -> None:
     out, into = line
     assert out.look()
     into.close()
@@ -313,7 +316,9 @@ def test_a_speaker_learns_at_once_that_nobody_hears(line: tuple[LineOut, LineIn]
     assert not out.open
 
 
-def test_a_speaker_learns_with_the_next_message_that_nobody_hears_any_more(line: tuple[LineOut, LineIn]) -> None:
+def test_a_speaker_learns_with_the_next_message_that_nobody_hears_any_more(
+    line: Ends,
+) -> None:
     out, into = line
     assert out.send(message(0))
     into.close()
@@ -321,7 +326,7 @@ def test_a_speaker_learns_with_the_next_message_that_nobody_hears_any_more(line:
 
 
 def test_what_the_kernel_has_no_room_for_is_kept_in_order_and_then_lost_and_counted(
-    line: tuple[LineOut, LineIn],
+    line: Ends,
 ) -> None:
     out, into = line
     room = make_room(out.socket, 20, 300)
@@ -343,7 +348,7 @@ def test_what_the_kernel_has_no_room_for_is_kept_in_order_and_then_lost_and_coun
     assert numbers(into) == [sent], "which the numbers tell"
 
 
-def test_there_is_room_for_the_window_of_lockstep_and_a_second(line: tuple[LineOut, LineIn]) -> None:
+def test_there_is_room_for_the_window_of_lockstep_and_a_second(line: Ends) -> None:
     out, into = line
     granted = make_room(out.socket, 4096, 300)
     for number in range(min(granted, 4096)):
@@ -353,7 +358,7 @@ def test_there_is_room_for_the_window_of_lockstep_and_a_second(line: tuple[LineO
 
 
 def test_what_is_given_back_is_heard_to_its_end_and_the_speaker_knows_the_first_that_was_not(
-    line: tuple[LineOut, LineIn],
+    line: Ends,
 ) -> None:
     out, into = line
     for number in range(3):

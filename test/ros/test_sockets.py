@@ -22,9 +22,9 @@ from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.transport.endpoints import Inbox
-from rths_nodes.ros.transport.hello import address
-from rths_nodes.ros.transport.line import LineIn, LineOut
-from rths_nodes.ros.transport.outlet import Outlet
+from rths_nodes.ros.transport.greeting import address
+from rths_nodes.ros.transport.line import SocketReader, SocketWriter
+from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 
 NAME = "chen_ricles_2010"
 RUN = RunMark(frame_of("one", "drawn"))
@@ -44,14 +44,14 @@ def taken(inbox: Inbox) -> list[int]:
 def pair(stream: Any) -> Iterator[Any]:
     """The ``stream`` on a line."""
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    stream.outlet.speak_to("/rths/listener", LineOut(ends[0], KEPT), holds=False)
-    stream.inbox.hear_by(LineIn(ends[1]))
+    stream.outlet.speak_to("/rths/listener", SocketWriter(ends[0], KEPT), holds=False)
+    stream.inbox.hear_by(SocketReader(ends[1]))
     yield stream
     stream.outlet.hang_up()
     stream.inbox.hang_up()
 
 
-def send(outlet: Outlet, *numbers: int) -> None:
+def send(outlet: StreamPublisher, *numbers: int) -> None:
     for number in numbers:
         outlet.send(message(number))
 

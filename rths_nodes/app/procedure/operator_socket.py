@@ -1,7 +1,7 @@
 """The socket of the operators on this machine: requests and answers as JSON, a packet each, of known users.
 
 The kernel says whose process has called. Its name is abstract, as those of the streams between nodes
-(``ros/transport/hello.py``): anybody may call, or take the name first, so both sides ask who the other one is.
+(``ros/transport/greeting.py``): anybody may call, or take the name first, so both sides ask who the other one is.
 Nothing here needs ROS.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer, Request
 from rths_nodes.loop.options import NAMESPACE
-from rths_nodes.ros.transport.hello import Credentials, address
+from rths_nodes.ros.transport.greeting import Credentials, address
 
 LONGEST_PACKET = 1 << 16
 RETRY_S = 0.1

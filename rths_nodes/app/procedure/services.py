@@ -30,7 +30,7 @@ from rths_nodes.recording.records import RecordingError
 from rths_nodes.ros import environment
 
 if TYPE_CHECKING:
-    from rths_nodes.ros.transport.hello import Credentials
+    from rths_nodes.ros.transport.greeting import Credentials
 
 INTERRUPTED = "the test was interrupted at the terminal"
 LOOK_S = 0.05

@@ -17,7 +17,7 @@ from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, TEST_STATE
 from rths_nodes.ros.nodes.phase import UNDER_WAY
 from rths_nodes.ros.transport.endpoints import message_class, quality
-from rths_nodes.ros.transport.joining import Joining
+from rths_nodes.ros.transport.membership import Membership
 from rths_nodes.ros.transport.topics import NodeTopics
 from rths_nodes.ros.transport.wiring import Place, endpoints
 
@@ -39,7 +39,7 @@ class Console(Node):
         self._topics = topics = NodeTopics(self)
         heard = [each for each in endpoints(Place(CONSOLE, f"/{namespace}"), peers) if not each.publishes]
         topics.open(heard, Codec(0, 0, 0))  # none of them is a stream
-        self._joining = Joining(
+        self._membership = Membership(
             None, topics.join, lambda: topics.guards[TEST_STATE], lambda: self._settled, self._refuse
         )
         self._settled = False
@@ -73,7 +73,7 @@ class Console(Node):
             for values in self._topics.heard(name):
                 with suppress(ValueError):  # a foreign message on our topic is not for us
                     self._hear(name, values)
-        for told in self._joining.cleared():
+        for told in self._membership.cleared():
             self._hear_state(told)
 
     def _hear(self, name: str, values: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ class Console(Node):
             self.reported.add(values["node"])
             result.add(dict(zip(values["names"], values["values"], strict=True)))
         elif name == TEST_STATE:
-            if values["run_id"] != self._run_id or not self._joining.counts(values):
+            if values["run_id"] != self._run_id or not self._membership.counts(values):
                 self._topics.guards[name].drop()  # before the test another node may have the name of a peer
                 return
             self._hear_state(values)

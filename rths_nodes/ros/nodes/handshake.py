@@ -11,7 +11,7 @@ from rths_nodes.ros.names import TEST_STATE
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import Phase, StateOfTest
 from rths_nodes.ros.nodes.settings import NodeSettings
-from rths_nodes.ros.transport.joining import Joining
+from rths_nodes.ros.transport.membership import Membership
 
 COMPLAINT_NS = 3_000_000_000
 """Time between two messages about peers that a node has not found."""
@@ -50,7 +50,7 @@ class Handshake:
         self._seen_at = 0
         """When this node became active, or was last waited for by the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
-        self._joining = Joining(
+        self._membership = Membership(
             settings.hash,
             self._join,
             lambda: topics.guards[TEST_STATE],
@@ -137,7 +137,7 @@ class Handshake:
         """Which run it is, and where the test stands; what is refused before it begins ends the node."""
         if TEST_STATE not in self._topics.inboxes:
             return
-        for told in (*self._topics.heard(TEST_STATE, self._joining.counts), *self._joining.cleared()):
+        for told in (*self._topics.heard(TEST_STATE, self._membership.counts), *self._membership.cleared()):
             test = StateOfTest(State(told["state"]), told["sample"], told["reason"])
             self._phase.follow(test)
             if test.state == State.IDLE and test.reason:

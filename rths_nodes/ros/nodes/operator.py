@@ -33,7 +33,7 @@ from rths_nodes.msg import TestState
 from rths_nodes.ros.names import OPERATOR, OPERATOR_TOPICS, TOPICS
 from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.endpoints import quality
-from rths_nodes.ros.transport.hello import address
+from rths_nodes.ros.transport.greeting import address
 from rths_nodes.srv import Act
 
 EMERGENCY = Request("stop", ("reason",), ("emergency stop",))

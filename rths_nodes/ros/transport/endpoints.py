@@ -1,7 +1,7 @@
 """Endpoints that are worked by hand, in bytes: subscriptions that no executor touches, and what makes an endpoint.
 
-Between nodes of one process a message need not go through the middleware: an ``Outlet`` (``outlet.py``) hands it
-to the :class:`Inbox` of a neighbour, as the intra-process communication of rclcpp does, which rclpy does not have.
+Between nodes of one process a message need not go through the middleware: a ``StreamPublisher`` hands it to the
+:class:`Inbox` of a neighbour, as the intra-process communication of rclcpp does, which rclpy does not have.
 Between processes of one machine it goes over a line (``line.py``).
 """
 
@@ -19,7 +19,7 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.ros import names
-from rths_nodes.ros.transport.line import LineIn
+from rths_nodes.ros.transport.line import SocketReader
 from rths_nodes.ros.transport.peers import NOBODY, AnnouncementGuard, OpenGuard, PublisherGuard
 
 
@@ -59,7 +59,7 @@ class Inbox:
     def __init__(self, subscription: Any, guard: PublisherGuard, owner: str = "", stream: bool = False) -> None:
         self.subscription, self.guard, self.owner, self.stream = subscription, guard, owner, stream
         self.by_hand = False
-        self.line: LineIn | None = None
+        self.line: SocketReader | None = None
         self._heard_to = -1
         """The number of the last message on a line that was given back."""
         self._take = subscription.handle.take_message
@@ -75,7 +75,7 @@ class Inbox:
         self.by_hand = by_hand
         self.hang_up()
 
-    def hear_by(self, line: LineIn) -> None:
+    def hear_by(self, line: SocketReader) -> None:
         """From now on the one who may speak here does so on ``line``."""
         self.hang_up()
         self.line = line
@@ -126,7 +126,7 @@ class Inbox:
         """As :meth:`drop`, but only what takes no time that anybody would notice."""
         self.drop(FOREIGN_A_TURN)
 
-    def _take_from(self, line: LineIn) -> bytes | None:
+    def _take_from(self, line: SocketReader) -> bytes | None:
         data = line.take()
         if data is not None:
             self._came_ns = line.sent_ns

@@ -24,7 +24,7 @@ SENT_AT = struct.Struct("<q")
 """Before each message: when it was sent, ns since the epoch."""
 
 
-class LineIn:
+class SocketReader:
     """The end of a line that hears. ``ended``: the speaker is gone, and nothing is left.
 
     ``spoken`` is True once a message has come, ``sent_ns`` tells when that was sent; ``given_back``: what is not
@@ -81,7 +81,7 @@ class LineIn:
         self.socket.close()
 
 
-class LineOut:
+class SocketWriter:
     """The end of a line that speaks. ``open``: the other end still hears.
 
     What the kernel has no room for is kept, at most ``depth`` messages of it; one that finds no room there either

@@ -13,11 +13,11 @@ from rths_nodes.loop.options import SOCKETS, TOPICS
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
-from rths_nodes.ros.transport.calls import Call, Listener
+from rths_nodes.ros.transport.connecting import Acceptor, Connector
 from rths_nodes.ros.transport.endpoints import Inbox
-from rths_nodes.ros.transport.hello import Hello, address
-from rths_nodes.ros.transport.line import LONGEST_MESSAGE, LineIn, LineOut, make_room
-from rths_nodes.ros.transport.outlet import Outlet
+from rths_nodes.ros.transport.greeting import Greeting, address
+from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketWriter, make_room
+from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 from rths_nodes.ros.transport.wiring import Endpoint
 
 KEPT = names.TOPICS["measurement"].kept
@@ -30,7 +30,7 @@ AGAIN_NS = 50_000_000
 class Load:
     """What a line must hold: so many ``messages`` of at most ``size`` bytes.
 
-    ``holds``: what somebody else hears, too, may wait, see :class:`Outlet`.
+    ``holds``: what somebody else hears, too, may wait, see :class:`StreamPublisher`.
     """
 
     messages: int
@@ -49,12 +49,12 @@ class NodeLines:
     ) -> None:
         self._node, self._run, self._warn, self._clock = node, run, warn, clock
         self._me: str = node.get_fully_qualified_name()
-        self._listener: Listener | None = None
-        self._outlets: dict[str, tuple[Outlet, tuple[str, ...]]] = {}
+        self._listener: Acceptor | None = None
+        self._outlets: dict[str, tuple[StreamPublisher, tuple[str, ...]]] = {}
         """Those of its streams, and who listens."""
         self._by_topic: dict[str, Inbox] = {}
         """Those of streams."""
-        self._calls: dict[tuple[str, str], Call] = {}
+        self._calls: dict[tuple[str, str], Connector] = {}
         """By topic and partner."""
         self._again_at: dict[tuple[str, str], int] = {}
         self._answered: set[tuple[str, str]] = set()
@@ -71,14 +71,14 @@ class NodeLines:
             self._warn(f"a message has {load.size} bytes, a socket takes {LONGEST_MESSAGE}: by topics")
             return
         self._load = load
-        self._listener = Listener(self._address(self._me), self._clock)
+        self._listener = Acceptor(self._address(self._me), self._clock)
         if self._listener.problem:
             self._warn(f"nobody can reach {self._me} by socket: {self._listener.problem}; by topics")
 
     def connect(
         self,
         published: Mapping[str, Endpoint],
-        outlets: Mapping[str, Outlet],
+        outlets: Mapping[str, StreamPublisher],
         sent: Mapping[str, int],
         inboxes: Iterable[Inbox],
     ) -> None:
@@ -95,9 +95,9 @@ class NodeLines:
         if self._listener is None:
             return
         for hello, sock in self._listener.look(self._judge):
-            self._by_topic[hello.topic].hear_by(LineIn(sock))
+            self._by_topic[hello.topic].hear_by(SocketReader(sock))
 
-    def _judge(self, hello: Hello) -> str | None:
+    def _judge(self, hello: Greeting) -> str | None:
         inbox = self._by_topic.get(hello.topic)
         if inbox is None or hello.node not in inbox.guard.speakers:
             return f"{hello.node} does not speak on {hello.topic} here"
@@ -160,28 +160,28 @@ class NodeLines:
                         missing.append(f"{partner} to answer a call on {way[0]}")
         return ", ".join(missing)
 
-    def _go_on(self, outlet: Outlet, way: tuple[str, str], order: Sequence[str], load: Load) -> None:
+    def _go_on(self, outlet: StreamPublisher, way: tuple[str, str], order: Sequence[str], load: Load) -> None:
         (topic, partner), now = way, self._clock.monotonic_ns()
         call = self._calls.get(way)
         if call is None:
             hello = self._hello(topic) if now >= self._again_at.get(way, 0) else None
             if hello is None:
                 return
-            call = self._calls[way] = Call(self._address(partner), hello, self._clock)
+            call = self._calls[way] = Connector(self._address(partner), hello, self._clock)
         if not call.look():
             return
         del self._calls[way]
         self._again_at[way] = now + AGAIN_NS
         if call.socket is not None:
             make_room(call.socket, load.messages, load.size)
-            outlet.speak_to(partner, LineOut(call.socket, KEPT), load.holds, order)
+            outlet.speak_to(partner, SocketWriter(call.socket, KEPT), load.holds, order)
         elif call.problem and way not in self._answered:
             self._warn(f"{partner} cannot be reached by socket on {topic}: {call.problem}; by topic")
         self._answered.add(way)
 
-    def _hello(self, topic: str) -> Hello | None:
+    def _hello(self, topic: str) -> Greeting | None:
         gids = [gid for name, gid in peers.publishers(self._node, topic) if name == self._me]
-        return Hello(self._run(), self._me, topic, gids[0].hex()) if len(gids) == 1 else None
+        return Greeting(self._run(), self._me, topic, gids[0].hex()) if len(gids) == 1 else None
 
     @property
     def way(self) -> str:
@@ -192,7 +192,7 @@ class NodeLines:
         return SOCKETS if heard and all(inbox.by_hand or inbox.by_line for inbox in heard) else TOPICS
 
     @property
-    def behind(self) -> list[LineOut]:
+    def behind(self) -> list[SocketWriter]:
         """The lines for which the kernel has no room at the moment."""
         return [line for outlet, _ in self._outlets.values() for line in outlet.lines.values() if line.behind]
 

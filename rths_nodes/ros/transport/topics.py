@@ -16,8 +16,8 @@ from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.ros.transport.node_lines import Load, NodeLines
-from rths_nodes.ros.transport.outlet import Outlet
 from rths_nodes.ros.transport.peers import PublisherGuard
+from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 from rths_nodes.ros.transport.wiring import Endpoint
 
 FLUSH_S = 0.5
@@ -65,7 +65,7 @@ class NodeTopics:
         self.group = ByHand()
         """Of subscriptions and services that no executor may touch."""
         self.lines = NodeLines(node, lambda: self.run.frame_id, node.get_logger().warning, clock)
-        self.outlets: dict[str, Outlet] = {}
+        self.outlets: dict[str, StreamPublisher] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.opened: dict[str, Inbox] = {}
         self.guards: dict[str, PublisherGuard] = {}
@@ -76,7 +76,7 @@ class NodeTopics:
         self._awaited: set[str] = set()
         """The inboxes whose partners are to be found before the test."""
         self._senders: dict[str, Send] = {}
-        self._streams: list[Outlet] = []
+        self._streams: list[StreamPublisher] = []
         """The publishers whose messages may go to nodes of this process by hand, of this machine by line."""
 
     # -- endpoints ----------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class NodeTopics:
 
     def _open_outlet(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         qos = quality(each.row, best_effort)
-        outlet = Outlet(self._node.create_publisher(message_class(each.row.type), each.name, qos))
+        outlet = StreamPublisher(self._node.create_publisher(message_class(each.row.type), each.name, qos))
         self._published[each.key], self.outlets[each.key], self.sent[each.key] = each, outlet, 0
         if each.row.stream:
             self._streams.append(outlet)

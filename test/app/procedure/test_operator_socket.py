@@ -15,7 +15,7 @@ import pytest
 from rths_nodes.app.procedure.operator_socket import LONGEST_PACKET, OperatorSocket, SocketOperator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer, Request
-from rths_nodes.ros.transport.hello import Credentials, address
+from rths_nodes.ros.transport.greeting import Credentials, address
 
 NOBODY = 65534
 AS_NOBODY = """

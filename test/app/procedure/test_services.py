@@ -23,7 +23,7 @@ from rths_nodes.loop.procedure.acts import ACTS
 from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.loop.scenario import files, rehearsal
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.transport.hello import Credentials
+from rths_nodes.ros.transport.greeting import Credentials
 
 pytestmark = [pytest.mark.nodes]
 pytest.importorskip("rclpy")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rths_nodes.ros.transport.endpoints import Inbox
-from rths_nodes.ros.transport.line import SENT_AT, LineOut
+from rths_nodes.ros.transport.line import SENT_AT, SocketWriter
 
 
-class Outlet:
+class StreamPublisher:
     """One publisher of bytes.
 
     ``neighbours``: inboxes of nodes in this process, which are handed every message; other nodes of this machine
@@ -21,7 +21,7 @@ class Outlet:
     def __init__(self, publisher: Any) -> None:
         self.publisher = publisher
         self.neighbours: tuple[Inbox, ...] = ()
-        self.lines: dict[str, LineOut] = {}
+        self.lines: dict[str, SocketWriter] = {}
         self._hands: list[Callable[[tuple[bytes, int]], None]] = []
         self.heard_elsewhere = True
         self.holds = False
@@ -74,7 +74,7 @@ class Outlet:
             inbox.fill_by_hand(True)
         self.look()
 
-    def speak_to(self, partner: str, line: LineOut, holds: bool, order: Sequence[str] = ()) -> None:
+    def speak_to(self, partner: str, line: SocketWriter, holds: bool, order: Sequence[str] = ()) -> None:
         """From now on messages go to the node ``partner`` on ``line``. None may be under way to it.
 
         ``order``: the partners in which they are sent to, those of the loop first.

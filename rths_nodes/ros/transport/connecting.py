@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.ros.transport.hello import LONGEST_HELLO, WELCOME, Credentials, Hello
+from rths_nodes.ros.transport.greeting import LONGEST_GREETING, WELCOME, Credentials, Greeting
 
 ANSWER_NS = 2 * SECOND
 """How long a caller may be silent, or not be known yet, before it is refused."""
@@ -24,7 +24,7 @@ MOST_STRANGERS = 64
 """Strangers that are told apart; those beyond are counted together."""
 BEYOND = "others"
 
-Judge = Callable[[Hello], str | None]
+Judge = Callable[[Greeting], str | None]
 """Whether who says this may speak: empty; the reason why not; None while that is not known yet."""
 
 
@@ -34,7 +34,7 @@ def _socket() -> socket.socket:
     return made
 
 
-class Listener:
+class Acceptor:
     """Listens at the abstract name ``address``. ``problem``: why it does not; empty when it does.
 
     ``strangers`` counts those who called and were turned away, by what the kernel tells of them.
@@ -46,7 +46,7 @@ class Listener:
         self.strangers: dict[str, int] = {}
         self._silent: dict[socket.socket, int] = {}
         """Callers who have not said hello yet, and when they called."""
-        self._unknown: dict[socket.socket, tuple[Hello, int]] = {}
+        self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
         """Those who have, of whom is not known yet whether they may speak."""
         self._socket: socket.socket | None = _socket()
         try:
@@ -57,7 +57,7 @@ class Listener:
             self._socket.close()
             self._socket = None
 
-    def look(self, judge: Judge) -> list[tuple[Hello, socket.socket]]:
+    def look(self, judge: Judge) -> list[tuple[Greeting, socket.socket]]:
         """Who was welcomed since the last look, with the socket that it speaks on."""
         if self._socket is None:
             return []
@@ -97,7 +97,7 @@ class Listener:
     def _listen_to(self, caller: socket.socket, now: int) -> None:
         since = self._silent[caller]
         try:
-            hello = Hello.unpack(caller.recv(LONGEST_HELLO))
+            hello = Greeting.unpack(caller.recv(LONGEST_GREETING))
         except BlockingIOError:
             if now - since > ANSWER_NS:
                 self._turn_away(caller, "it has not said hello")
@@ -129,14 +129,14 @@ class Listener:
             self._socket = None
 
 
-class Call:
+class Connector:
     """A call to the node that listens at ``address``, to say ``hello``.
 
     ``answered`` once it was welcomed, refused, or has waited too long; ``socket`` is then the one to speak on, or
     None, and ``problem`` says why there is none. It is empty where nobody listens, as on another machine.
     """
 
-    def __init__(self, address: bytes, hello: Hello, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:
         self._address, self._hello = address, hello
         self._now = clock.monotonic_ns
         self._began = self._now()
@@ -169,7 +169,7 @@ class Call:
                 self._end(f"{who} has taken its name")
                 return
             self.socket.send(self._hello.pack())
-        answer = self.socket.recv(LONGEST_HELLO)
+        answer = self.socket.recv(LONGEST_GREETING)
         if answer == WELCOME:
             self.answered = True
         elif answer:

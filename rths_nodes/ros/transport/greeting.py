@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 LONGEST_NAME = 107
 """Bytes of an abstract name."""
-LONGEST_HELLO = 4096
+LONGEST_GREETING = 4096
 WELCOME = b"welcome"
 
 _CREDENTIALS = struct.Struct("3i")
@@ -63,7 +63,7 @@ class Credentials:
 
 
 @dataclass(frozen=True)
-class Hello:
+class Greeting:
     """What a caller says first: of which ``run`` it is, its full name, its topic, and the gid of its publisher."""
 
     run: str
@@ -75,7 +75,7 @@ class Hello:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def unpack(cls, data: bytes) -> Hello:
+    def unpack(cls, data: bytes) -> Greeting:
         """Raises ValueError for what is none."""
         values = json.loads(data)  # JSON and encoding errors are ValueErrors
         names = cls.__dataclass_fields__

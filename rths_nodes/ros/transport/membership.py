@@ -19,7 +19,7 @@ OLD_NS = 60 * SECOND
 _STATES = frozenset(map(int, State))
 
 
-class Joining:
+class Membership:
     """Judges TestStates: whether they are of this run; before the test, one may tell another run, to be joined.
 
     ``join`` is called with the ``frame_id`` of that run; it raises ConfigError where no run can have it, and
