@@ -8,8 +8,9 @@ from typing import Any
 from rths_nodes.app.commands import completion
 from rths_nodes.app.studies.engine import Where, processors
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.options import COMMAND, PYTHON, Option, options
+from rths_nodes.loop.options import COMMAND, LOCKSTEP, PYTHON, REALTIME, Option, options
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO = ("scenario", "--rig", "--set", "--case")
@@ -60,6 +61,18 @@ def chosen(given: argparse.Namespace) -> dict[str, Any]:
 def scenario(given: argparse.Namespace) -> Scenario:
     """The scenario of the command line: its case, on its rig, with what ``--set`` changes. Raises ConfigError."""
     return files.load(given.scenario, given.set, given.case, given.rig)
+
+
+def in_realtime(scenario: Scenario, pace: str | None) -> bool:
+    """Whether a rig is led by the clock; None: a real one. Raises ConfigError for a real one in lockstep."""
+    if Assembly(scenario).port.simulated:
+        return pace == REALTIME
+    if pace == LOCKSTEP:
+        kind = type(scenario.port).type_name
+        raise ConfigError(
+            f"--pace {LOCKSTEP}: the rig behind the port {kind} has a clock of its own; leave it out"
+        )
+    return True
 
 
 def add_several(

@@ -11,10 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.app.commands import completion, terminal
+from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.options import LOCKSTEP, PACES, REALTIME
+from rths_nodes.loop.options import PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     rig = files.load_rig(file)
     _check_port(rig.port)
     scenario = scenario_of(rig)
-    _check_pace(scenario, options.pace)
+    realtime = arguments.in_realtime(scenario, options.pace)
     free = override(scenario, [f"axes.{name}.specimen=null" for name in scenario.axes])
     for caution in judgement.cautions(free, Assembly(scenario).port.simulated):
         print(f"caution: {caution}")
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     terminal.check_writable(out)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError("rths commission: there is no terminal, at which an operator could be led")
-    return _commission(scenario, out, options.pace == REALTIME)
+    return _commission(scenario, out, realtime)
 
 
 def _check_port(params: Any) -> None:
@@ -66,15 +66,6 @@ def _check_port(params: Any) -> None:
     if getattr(params, "builds_axes", False):
         kind = type(params).type_name
         raise ConfigError(f"port.type = {kind!r}: computes its rig here: there is nothing to be commissioned")
-
-
-def _check_pace(scenario: Scenario, pace: str) -> None:
-    """Raises ConfigError for a real rig in lockstep."""
-    if pace == LOCKSTEP and not Assembly(scenario).port.simulated:
-        kind = type(scenario.port).type_name
-        raise ConfigError(
-            f"--pace {LOCKSTEP}: the rig behind the port {kind} has a clock of its own; leave it out"
-        )
 
 
 def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:

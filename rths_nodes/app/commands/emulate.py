@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from rths_nodes.app.commands import arguments
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             threading.Thread(target=_hear, args=(emulator.switches,), name="switches", daemon=True).start()
             while (session := emulator.serve(interrupted)) is not None:
                 code = ExitCode.FINISHED if session.in_order else ExitCode.TRIPPED
-                _say(options, f"{scenario.name}: {_words(session)}", _data(session))
+                _say(options, f"{scenario.name}: {_words(session)}", asdict(session))
                 if not options.again or interrupted():
                     break
     finally:
@@ -91,15 +92,6 @@ def _hear(switches: Switches) -> None:
 def _words(session: Session) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in session.counts.items() if count)
     return f"{session.samples} samples, then {session.reason}; {counts}"
-
-
-def _data(session: Session) -> dict[str, Any]:
-    return {
-        "samples": session.samples,
-        "reason": session.reason,
-        "in_order": session.in_order,
-        "counts": session.counts,
-    }
 
 
 def _say(options: argparse.Namespace, words: str, data: dict[str, Any]) -> None:

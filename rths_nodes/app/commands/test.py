@@ -19,7 +19,7 @@ from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.options import LOCKSTEP, NAMESPACE, PACES, REALTIME
+from rths_nodes.loop.options import NAMESPACE, PACES
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import ANSWERS, RUNGS, ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import rehearsal, titles
@@ -87,23 +87,10 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(
             *(f"{where}: {words}" for words in lacking), "there is no terminal to ask the operator at"
         )
-    realtime = _realtime(scenario, options.pace)
+    realtime = arguments.in_realtime(scenario, options.pace)
     if not options.services:
         _check_unattended(scenario, answers, options)
     return _test(options, scenario, answers, realtime, attended)
-
-
-def _realtime(scenario: Scenario, pace: str | None) -> bool:
-    """The pace of the rungs on the rig. Raises ConfigError for a real rig in lockstep."""
-    port = Assembly(scenario).port
-    if port.simulated:
-        return pace == REALTIME
-    if pace == LOCKSTEP:
-        kind = type(scenario.port).type_name
-        raise ConfigError(
-            f"--pace {LOCKSTEP}: the rig behind the port {kind} has a clock of its own; leave it out"
-        )
-    return True
 
 
 def _check_unattended(scenario: Scenario, answers: Answers, options: argparse.Namespace) -> None:
