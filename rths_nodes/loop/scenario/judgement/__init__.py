@@ -4,7 +4,7 @@ A rule relates numbers of scenario and rig file to each other, never to the size
 10 N and a rig of 5 MN get no false word. What is never right is refused wherever a scenario is loaded or run; what
 is hardly right is a caution: ``rths check`` prints it, an operator signs for it where a real rig moves, the report
 has it. What a section can tell by itself is refused by its ``validate``; what only a component knows of its test,
-by its ``fits`` and ``cautions`` (``core/checks.py``). The next rule is an entry in one of the modules of this
+by its ``fits`` and ``cautions`` (``core/checks.py``). The next rule is a function in one of the modules of this
 folder and a row in its test; ``doc/rig_file.md`` has them all.
 """
 

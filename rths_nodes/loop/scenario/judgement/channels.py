@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
 
-from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Rule, Seen
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, rule, rules_in
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
 """Share of a range that noise (rms) covers, and from which on it is doubtful."""
@@ -46,19 +46,26 @@ def _noises(seen: Seen) -> Iterator[tuple[str, float, float, str]]:
                 yield f"{place}.sensors.{noun}_noise_rms", getattr(axis.sensors, f"{noun}_noise_rms"), end, unit
 
 
-def _covered(seen: Seen) -> Iterator[Found]:
+@rule(REFUSED, "`noise_rms` of a sensor < a third of its `range`", "such a sensor shows nothing")
+def noise_covers_range(seen: Seen) -> Iterator[Found]:
     for place, noise, end, unit in _noises(seen):
         if noise >= COVERED * end:
             yield Found(place, f"{noise:g} {unit}", f"must be < {COVERED * end:.4g} {unit}, a third of the range")
 
 
-def _noisy(seen: Seen) -> Iterator[Found]:
+@rule(CAUTION, "`noise_rms` of a sensor up to a thirtieth of its `range`", "is it a peak, or in another unit?")
+def noise_is_large(seen: Seen) -> Iterator[Found]:
     for place, noise, end, unit in _noises(seen):
         if NOISY * end < noise < COVERED * end:
             yield Found(place, f"{noise:g} {unit}", f"{noise / end:.0%} of the range of {end:g} {unit}")
 
 
-def _signal(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`range` / `scale` of a channel 0.1 to 2^24, where `scale` is not 1",
+    "no converter ends there: are scale and range in the same unit?",
+)
+def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
     """One whose scale is 1 gives its own unit: then there is no converter to judge."""
     for place, _, channel in _channels(seen):
         number = channel.range / channel.scale
@@ -77,20 +84,27 @@ def _dated(seen: Seen) -> Iterator[tuple[str, date, str]]:
             yield f"{place}.calibrated", date.fromisoformat(channel.calibrated), channel.calibrated
 
 
-def _in_future(seen: Seen) -> Iterator[Found]:
+@rule(CAUTION, "`calibrated` is not after today", "either the date is wrong, or the clock of this computer")
+def calibrated_in_future(seen: Seen) -> Iterator[Found]:
     for place, day, shown in _dated(seen):
         if day > seen.today + A_DAY:
             yield Found(place, shown, f"today is {seen.today}")
 
 
-def _long_ago(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`calibrated` within a year; ten years where nothing of steel moves",
+    "sensors are calibrated once a year",
+)
+def calibrated_long_ago(seen: Seen) -> Iterator[Found]:
     longest = TEN_YEARS if seen.simulated else A_YEAR
     for place, day, shown in _dated(seen):
         if seen.today - day > longest:
             yield Found(place, shown, f"{(seen.today - day).days / 365.25:.3g} years ago")
 
 
-def _never(seen: Seen) -> Iterator[Found]:
+@rule(CAUTION, "`calibrated` of displacement and force is given", "nobody says what this sensor shows", real=True)
+def never_calibrated(seen: Seen) -> Iterator[Found]:
     for place, noun, channel in _channels(seen):
         if noun in ("displacement", "force") and not channel.calibrated:
             yield Found(f"{place}.calibrated", "''", "no date")
@@ -112,15 +126,26 @@ def _friction(seen: Seen) -> Iterator[tuple[Found, float]]:
             )
 
 
-def _all_friction(seen: Seen) -> Iterator[Found]:
+@rule(REFUSED, "`corrections.friction` < `limits.force`", "nothing would be left of what the load cell may show")
+def friction_beyond_force(seen: Seen) -> Iterator[Found]:
     return (found for found, share in _friction(seen) if share >= 1.0)
 
 
-def _much_friction(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`corrections.friction` up to 20 % of `limits.force`",
+    "what is taken off is no small part of what the load cell may show",
+)
+def friction_is_large(seen: Seen) -> Iterator[Found]:
     return (found for found, share in _friction(seen) if LARGE_FRICTION < share < 1.0)
 
 
-def _fixture(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`corrections.fixture_mass` x `limits.deceleration` < `limits.force`",
+    "in the safe stop its inertia alone breaks the limit of force",
+)
+def fixture_beyond_force(seen: Seen) -> Iterator[Found]:
     for place, corrections, limits in _corrections(seen):
         inertia = (corrections.fixture_mass or 0.0) * limits.deceleration
         if inertia >= limits.force:
@@ -138,7 +163,8 @@ def _similitudes(seen: Seen) -> Iterator[tuple[str, Any]]:
             yield f"{place}.rig_axis.similitude", axis.rig_axis.similitude
 
 
-def _length(seen: Seen) -> Iterator[Found]:
+@rule(CAUTION, "`similitude.length` 1/200 to 200", "no model is that small")
+def scale_of_length(seen: Seen) -> Iterator[Found]:
     for place, scale in _similitudes(seen):
         if not 1.0 / LARGEST_LENGTH <= scale.length <= LARGEST_LENGTH:
             yield Found(
@@ -146,7 +172,12 @@ def _length(seen: Seen) -> Iterator[Found]:
             )
 
 
-def _force(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`similitude.force` within 1/100 and 100 times `length`^2",
+    "forces of a model go with the square of its length, where the material is about the same",
+)
+def scale_of_force(seen: Seen) -> Iterator[Found]:
     for place, scale in _similitudes(seen):
         square = scale.length**2
         if not square / OFF_FORCE <= scale.force <= square * OFF_FORCE:
@@ -155,111 +186,26 @@ def _force(seen: Seen) -> Iterator[Found]:
             )
 
 
-def _known_to(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION, "`stiffness_known_to` up to 0.3", "nearly any specimen, or scale of a sensor, passes the small move"
+)
+def stiffness_hardly_known(seen: Seen) -> Iterator[Found]:
     for place, axis in seen.axes:
         known = None if axis.rig_axis is None else axis.rig_axis.stiffness_known_to
         if known is not None and known > HARDLY_KNOWN:
             yield Found(f"{place}.rig_axis.stiffness_known_to", f"{known:g}", f"up to {HARDLY_KNOWN:g} is usual")
 
 
-def _no_rate(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`servo_rate` of the rig file is given",
+    "a scenario with the rate of another controller is not refused",
+    real=True,
+)
+def no_servo_rate(seen: Seen) -> Iterator[Found]:
     head = seen.scenario.rig_file
     if head is not None and head.servo_rate is None:
         yield Found(f"servo_rate of the rig file {head.name}", "", "missing [Hz]")
 
 
-CHANNELS = (
-    Rule(
-        "noise_covers_range",
-        REFUSED,
-        "`noise_rms` of a sensor < a third of its `range`",
-        "such a sensor shows nothing",
-        _covered,
-    ),
-    Rule(
-        "noise_is_large",
-        CAUTION,
-        "`noise_rms` of a sensor up to a thirtieth of its `range`",
-        "is it a peak, or in another unit?",
-        _noisy,
-    ),
-    Rule(
-        "signal_of_no_converter",
-        CAUTION,
-        "`range` / `scale` of a channel 0.1 to 2^24, where `scale` is not 1",
-        "no converter ends there: are scale and range in the same unit?",
-        _signal,
-    ),
-    Rule(
-        "calibrated_in_future",
-        CAUTION,
-        "`calibrated` is not after today",
-        "either the date is wrong, or the clock of this computer",
-        _in_future,
-    ),
-    Rule(
-        "calibrated_long_ago",
-        CAUTION,
-        "`calibrated` within a year; ten years where nothing of steel moves",
-        "sensors are calibrated once a year",
-        _long_ago,
-    ),
-    Rule(
-        "never_calibrated",
-        CAUTION,
-        "`calibrated` of displacement and force is given",
-        "nobody says what this sensor shows",
-        _never,
-        real=True,
-    ),
-    Rule(
-        "friction_beyond_force",
-        REFUSED,
-        "`corrections.friction` < `limits.force`",
-        "nothing would be left of what the load cell may show",
-        _all_friction,
-    ),
-    Rule(
-        "friction_is_large",
-        CAUTION,
-        "`corrections.friction` up to 20 % of `limits.force`",
-        "what is taken off is no small part of what the load cell may show",
-        _much_friction,
-    ),
-    Rule(
-        "fixture_beyond_force",
-        CAUTION,
-        "`corrections.fixture_mass` x `limits.deceleration` < `limits.force`",
-        "in the safe stop its inertia alone breaks the limit of force",
-        _fixture,
-    ),
-    Rule(
-        "scale_of_length",
-        CAUTION,
-        "`similitude.length` 1/200 to 200",
-        "no model is that small",
-        _length,
-    ),
-    Rule(
-        "scale_of_force",
-        CAUTION,
-        "`similitude.force` within 1/100 and 100 times `length`^2",
-        "forces of a model go with the square of its length, where the material is about the same",
-        _force,
-    ),
-    Rule(
-        "stiffness_hardly_known",
-        CAUTION,
-        "`stiffness_known_to` up to 0.3",
-        "nearly any specimen, or scale of a sensor, passes the small move",
-        _known_to,
-    ),
-    Rule(
-        "no_servo_rate",
-        CAUTION,
-        "`servo_rate` of the rig file is given",
-        "a scenario with the rate of another controller is not refused",
-        _no_rate,
-        real=True,
-    ),
-)
+CHANNELS = rules_in(globals())

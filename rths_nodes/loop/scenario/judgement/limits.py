@@ -9,7 +9,7 @@ from typing import Any
 from rths_nodes.core import registry
 from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, Disagreement, Level
 from rths_nodes.laboratory.sensors import Sensors
-from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Rule, Seen
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, rule, rules_in
 
 SLACK = 4.0
 """So many times sqrt(deceleration x stroke) an axis may be fast: from end to end of its stroke, 2 is the fastest
@@ -43,7 +43,12 @@ def _bounds(level: Level) -> Iterator[tuple[str, float]]:
     return ((key, value) for key in ("minimum", "maximum") if (value := getattr(level, key)) is not None)
 
 
-def _velocity(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`limits.velocity` up to 4 sqrt(`deceleration` x `stroke`)",
+    "the limit never acts before the stroke does",
+)
+def velocity_beyond_stroke(seen: Seen) -> Iterator[Found]:
     for place, axis in seen.axes:
         limits = axis.limits
         most = SLACK * math.sqrt(limits.deceleration * limits.stroke)
@@ -57,14 +62,24 @@ def _velocity(seen: Seen) -> Iterator[Found]:
             )
 
 
-def _hardest(seen: Seen) -> Iterator[Found]:
+@rule(
+    REFUSED,
+    "`limits.deceleration` up to 10 000 m/s^2",
+    "no actuator brakes so, and the way that is kept free for it is none",
+)
+def stop_of_no_actuator(seen: Seen) -> Iterator[Found]:
     for place, axis in seen.axes:
         if axis.limits.deceleration > HARDEST:
             value = f"{axis.limits.deceleration:g} m/s^2"
             yield Found(f"{place}.limits.deceleration", value, f"must be <= {HARDEST:g} m/s^2")
 
 
-def _deceleration(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`limits.deceleration` up to `velocity` x `servo_rate`, or 100 m/s^2",
+    "the safe stop is a jump of the velocity, which no actuator follows",
+)
+def stop_in_one_sample(seen: Seen) -> Iterator[Found]:
     for place, axis in seen.axes:
         limits, rate = axis.limits, seen.scenario.servo_rate
         if max(SHARPEST, limits.velocity * rate) < limits.deceleration <= HARDEST:
@@ -75,18 +90,27 @@ def _deceleration(seen: Seen) -> Iterator[Found]:
             )
 
 
-def _error(key: str, limit: str, unit: str) -> Any:
-    """Refuses an error that may be larger than all that the axis may show."""
+def _errors(seen: Seen, key: str, limit: str, unit: str) -> Iterator[Found]:
+    """Errors that may be larger than all that the axis may show."""
+    for place, axis in seen.axes:
+        value, most = getattr(axis.limits, key), getattr(axis.limits, limit)
+        if value is not None and value > most:
+            words = f"must be <= {most:g} {unit}, limits.{limit}"
+            yield Found(f"{place}.limits.{key}", f"{value:g} {unit}", words)
 
-    def look(seen: Seen) -> Iterator[Found]:
-        for place, axis in seen.axes:
-            value, most = getattr(axis.limits, key), getattr(axis.limits, limit)
-            if value is not None and value > most:
-                yield Found(
-                    f"{place}.limits.{key}", f"{value:g} {unit}", f"must be <= {most:g} {unit}, limits.{limit}"
-                )
 
-    return look
+@rule(REFUSED, "`limits.tracking_error` up to `stroke`", "an axis that is off by its whole stroke does not follow")
+def tracking_error_beyond_stroke(seen: Seen) -> Iterator[Found]:
+    return _errors(seen, "tracking_error", "stroke", "m")
+
+
+@rule(
+    REFUSED,
+    "`limits.force_error` up to `force`",
+    "a load that is off by the whole limit of force is not controlled",
+)
+def force_error_beyond_force(seen: Seen) -> Iterator[Found]:
+    return _errors(seen, "force_error", "force", "N")
 
 
 def _ranges(seen: Seen) -> Iterator[tuple[str, str, float, float, str]]:
@@ -98,7 +122,12 @@ def _ranges(seen: Seen) -> Iterator[tuple[str, str, float, float, str]]:
                 yield f"{place}.limits.{key}", channel, getattr(axis.limits, key), end, unit
 
 
-def _near_end(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`limits.stroke` and `force` up to 98 % of the `range` that shows them",
+    "a sensor that is saturated shows no more than that: the limit may never act",
+)
+def limit_at_end_of_sensor(seen: Seen) -> Iterator[Found]:
     for place, channel, limit, end, unit in _ranges(seen):
         if limit > NEAR * end:
             yield Found(
@@ -116,21 +145,37 @@ def _broken(seen: Seen) -> Iterator[tuple[str, Found]]:
                 yield name, Found(f"{place}.{key}", f"{value:g} {QUANTITIES[name]}", words)
 
 
-def _broken_at_rest(seen: Seen) -> Iterator[Found]:
+@rule(
+    REFUSED,
+    "levels of rates, steps and errors: `minimum` <= 0 <= `maximum`",
+    "it is zero at rest, where the level would act",
+)
+def level_broken_at_rest(seen: Seen) -> Iterator[Found]:
     return (found for name, found in _broken(seen) if name not in MAY_STAND)
 
 
-def _broken_without_load(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "levels of force and displacement: `minimum` <= 0 <= `maximum`",
+    "at zero, untared, the level acts at once",
+)
+def level_broken_without_load(seen: Seen) -> Iterator[Found]:
     return (found for name, found in _broken(seen) if name in MAY_STAND)
 
 
-def _only_told(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "levels of force, displacement and tracking error that act",
+    "beyond it nothing is done: warn_minimum and warn_maximum are what only tells",
+)
+def level_only_told(seen: Seen) -> Iterator[Found]:
     for place, _, name, level in _levels(seen):
         if name in GUARDS and level.action == INDICATE and list(_bounds(level)):
             yield Found(f"{place}.action", "'indicate'", "hold or stop is usual")
 
 
-def _persistence(seen: Seen) -> Iterator[Found]:
+@rule(CAUTION, "`persistence` at the limit of velocity within the stroke", "the level acts when all is over")
+def level_acts_late(seen: Seen) -> Iterator[Found]:
     for place, axis, _, level in _levels(seen):
         time = level.persistence / seen.scenario.servo_rate
         gone, stroke = time * axis.limits.velocity, 2.0 * axis.limits.stroke
@@ -156,7 +201,8 @@ def _noise(axis: Any, name: str, rate: float) -> float:
     return max(SIGMAS * rms, step)
 
 
-def _within_noise(seen: Seen) -> Iterator[Found]:
+@rule(CAUTION, "levels beyond noise (6 rms) and resolution of what they are of", "the level acts on noise")
+def level_within_noise(seen: Seen) -> Iterator[Found]:
     for place, axis, name, level in _levels(seen):
         noise, unit = _noise(axis, name, seen.scenario.servo_rate), QUANTITIES[name]
         for key, value in _bounds(level):
@@ -166,7 +212,12 @@ def _within_noise(seen: Seen) -> Iterator[Found]:
                 )
 
 
-def _piston_velocity(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`levels.piston_velocity` between 1 % and 150 % of `limits.velocity`",
+    "below, every motion breaks the level; above, no command leads there",
+)
+def piston_velocity_beside_limit(seen: Seen) -> Iterator[Found]:
     for place, axis, name, level in _levels(seen):
         limit = axis.limits.velocity
         for key, value in _bounds(level):
@@ -178,7 +229,12 @@ def _piston_velocity(seen: Seen) -> Iterator[Found]:
                 )
 
 
-def _command_step(seen: Seen) -> Iterator[Found]:
+@rule(
+    REFUSED,
+    "`levels.command_step` up to `limits.velocity` / `servo_rate`",
+    "beyond, the limit of velocity stops the test in any case",
+)
+def command_step_beyond_velocity(seen: Seen) -> Iterator[Found]:
     for place, axis, name, level in _levels(seen):
         most = axis.limits.velocity / seen.scenario.servo_rate
         for key, value in _bounds(level):
@@ -186,7 +242,8 @@ def _command_step(seen: Seen) -> Iterator[Found]:
                 yield Found(f"{place}.{key}", f"{value:g} m", f"must be within +- {most:.4g} m")
 
 
-def _bridge_length(seen: Seen) -> Iterator[Found]:
+@rule(REFUSED, "`levels.bridge_length.maximum` up to `bridge.max_bridge`", "beyond, the test trips in any case")
+def bridge_length_beyond_bridge(seen: Seen) -> Iterator[Found]:
     scenario = seen.scenario
     level, most = scenario.levels.bridge_length, scenario.bridge.longest(1.0 / scenario.servo_rate)
     if level is not None and level.maximum is not None and level.maximum > most:
@@ -194,13 +251,19 @@ def _bridge_length(seen: Seen) -> Iterator[Found]:
         yield Found("levels.bridge_length.maximum", f"{level.maximum:g} samples", words)
 
 
-def _bridged_share(seen: Seen) -> Iterator[Found]:
+@rule(REFUSED, "`levels.bridged_share.maximum` < 1", "no share is larger")
+def share_of_all(seen: Seen) -> Iterator[Found]:
     level = seen.scenario.levels.bridged_share
     if level is not None and level.maximum is not None and level.maximum >= 1.0:
         yield Found("levels.bridged_share.maximum", f"{level.maximum:g}", "must be < 1")
 
 
-def _disagreement(seen: Seen) -> Iterator[Found]:
+@rule(
+    REFUSED,
+    "levels of disagreement up to the `range` of the second sensor",
+    "the second sensor cannot show that much",
+)
+def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
     known = seen.scenario.rig_file.auxiliary if seen.scenario.rig_file is not None else {}
     for place, _, name, level in _levels(seen):
         if not isinstance(level, Disagreement) or level.channel not in known:
@@ -212,7 +275,8 @@ def _disagreement(seen: Seen) -> Iterator[Found]:
                 yield Found(f"{place}.{key}", f"{value:g} {unit}", words)
 
 
-def _interlock(seen: Seen) -> Iterator[Found]:
+@rule(CAUTION, "`action: interlock` behind a port with a heartbeat", "it stops as 'stop' does")
+def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
     port = seen.scenario.port
     cls = None if hasattr(port, "cannot_be_built") else registry.class_of("port", port)
     if getattr(port, "has_heartbeat", hasattr(cls, "drop_heartbeat")):
@@ -224,7 +288,13 @@ def _interlock(seen: Seen) -> Iterator[Found]:
             )
 
 
-def _unbounded(seen: Seen) -> Iterator[Found]:
+@rule(
+    REFUSED,
+    "`limits.tracking_error`, or `force_error`, is given",
+    "a rig that is no simulator runs only where the file says how far what is measured may be off its target",
+    real=True,
+)
+def error_not_bounded(seen: Seen) -> Iterator[Found]:
     """Places are those of the rig file, where there is one: there the number is missing."""
     head = seen.scenario.rig_file
     for name, axis in seen.scenario.axes.items():
@@ -235,7 +305,13 @@ def _unbounded(seen: Seen) -> Iterator[Found]:
             yield Found(f"axes.{own}.limits.{key}{where}", "", f"missing [{unit}]")
 
 
-def _led_too_far(seen: Seen) -> Iterator[Found]:
+@rule(
+    REFUSED,
+    "`force_control.largest_correction` x stiffness of its law up to `limits.force_error`",
+    "a load cell that drifts leads the axis further",
+    real=True,
+)
+def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
     for place, axis in seen.axes:
         if axis.force_control is None or not axis.limits.of_force or axis.limits.force_error is None:
             continue
@@ -250,134 +326,4 @@ def _led_too_far(seen: Seen) -> Iterator[Found]:
             )
 
 
-LIMITS = (
-    Rule(
-        "velocity_beyond_stroke",
-        CAUTION,
-        "`limits.velocity` up to 4 sqrt(`deceleration` x `stroke`)",
-        "the limit never acts before the stroke does",
-        _velocity,
-    ),
-    Rule(
-        "stop_of_no_actuator",
-        REFUSED,
-        "`limits.deceleration` up to 10 000 m/s^2",
-        "no actuator brakes so, and the way that is kept free for it is none",
-        _hardest,
-    ),
-    Rule(
-        "stop_in_one_sample",
-        CAUTION,
-        "`limits.deceleration` up to `velocity` x `servo_rate`, or 100 m/s^2",
-        "the safe stop is a jump of the velocity, which no actuator follows",
-        _deceleration,
-    ),
-    Rule(
-        "tracking_error_beyond_stroke",
-        REFUSED,
-        "`limits.tracking_error` up to `stroke`",
-        "an axis that is off by its whole stroke does not follow",
-        _error("tracking_error", "stroke", "m"),
-    ),
-    Rule(
-        "force_error_beyond_force",
-        REFUSED,
-        "`limits.force_error` up to `force`",
-        "a load that is off by the whole limit of force is not controlled",
-        _error("force_error", "force", "N"),
-    ),
-    Rule(
-        "limit_at_end_of_sensor",
-        CAUTION,
-        "`limits.stroke` and `force` up to 98 % of the `range` that shows them",
-        "a sensor that is saturated shows no more than that: the limit may never act",
-        _near_end,
-    ),
-    Rule(
-        "level_broken_at_rest",
-        REFUSED,
-        "levels of rates, steps and errors: `minimum` <= 0 <= `maximum`",
-        "it is zero at rest, where the level would act",
-        _broken_at_rest,
-    ),
-    Rule(
-        "level_broken_without_load",
-        CAUTION,
-        "levels of force and displacement: `minimum` <= 0 <= `maximum`",
-        "at zero, untared, the level acts at once",
-        _broken_without_load,
-    ),
-    Rule(
-        "level_only_told",
-        CAUTION,
-        "levels of force, displacement and tracking error that act",
-        "beyond it nothing is done: warn_minimum and warn_maximum are what only tells",
-        _only_told,
-    ),
-    Rule(
-        "level_acts_late",
-        CAUTION,
-        "`persistence` at the limit of velocity within the stroke",
-        "the level acts when all is over",
-        _persistence,
-    ),
-    Rule(
-        "level_within_noise",
-        CAUTION,
-        "levels beyond noise (6 rms) and resolution of what they are of",
-        "the level acts on noise",
-        _within_noise,
-    ),
-    Rule(
-        "piston_velocity_beside_limit",
-        CAUTION,
-        "`levels.piston_velocity` between 1 % and 150 % of `limits.velocity`",
-        "below, every motion breaks the level; above, no command leads there",
-        _piston_velocity,
-    ),
-    Rule(
-        "command_step_beyond_velocity",
-        REFUSED,
-        "`levels.command_step` up to `limits.velocity` / `servo_rate`",
-        "beyond, the limit of velocity stops the test in any case",
-        _command_step,
-    ),
-    Rule(
-        "bridge_length_beyond_bridge",
-        REFUSED,
-        "`levels.bridge_length.maximum` up to `bridge.max_bridge`",
-        "beyond, the test trips in any case",
-        _bridge_length,
-    ),
-    Rule("share_of_all", REFUSED, "`levels.bridged_share.maximum` < 1", "no share is larger", _bridged_share),
-    Rule(
-        "disagreement_beyond_sensor",
-        REFUSED,
-        "levels of disagreement up to the `range` of the second sensor",
-        "the second sensor cannot show that much",
-        _disagreement,
-    ),
-    Rule(
-        "interlock_without_heartbeat",
-        CAUTION,
-        "`action: interlock` behind a port with a heartbeat",
-        "it stops as 'stop' does",
-        _interlock,
-    ),
-    Rule(
-        "error_not_bounded",
-        REFUSED,
-        "`limits.tracking_error`, or `force_error`, is given",
-        "a rig that is no simulator runs only where the file says how far what is measured may be off its target",
-        _unbounded,
-        real=True,
-    ),
-    Rule(
-        "led_beyond_force_error",
-        REFUSED,
-        "`force_control.largest_correction` x stiffness of its law up to `limits.force_error`",
-        "a load cell that drifts leads the axis further",
-        _led_too_far,
-        real=True,
-    ),
-)
+LIMITS = rules_in(globals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from rths_nodes.core.checks import cautions_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.strict import walk
-from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Rule, Seen, given
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
 
 OTHER, CONTRARY = 2.0, 100.0
 """Ratio of two numbers for one stiffness that is doubtful, and that is never right."""
@@ -44,8 +44,22 @@ def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
         yield max(own / other, other / own) if own > 0.0 else math.inf, found
 
 
-def _between(low: float, high: float) -> Callable[[Seen], Iterator[Found]]:
-    return lambda seen: (found for ratio, found in _stiffnesses(seen) if low < ratio <= high)
+@rule(
+    REFUSED,
+    "stiffness of a restoring force within a hundred times that of `mass` and `frequency`",
+    "one of the three is wrong, or in another unit",
+)
+def stiffness_of_another_structure(seen: Seen) -> Iterator[Found]:
+    return (found for ratio, found in _stiffnesses(seen) if ratio > CONTRARY)
+
+
+@rule(
+    CAUTION,
+    "stiffness of a restoring force within twice that of `mass` and `frequency`",
+    "damping goes by the one, motion by the other",
+)
+def stiffness_beside_frequency(seen: Seen) -> Iterator[Found]:
+    return (found for ratio, found in _stiffnesses(seen) if OTHER < ratio <= CONTRARY)
 
 
 def first_period(scenario: Any) -> float | None:
@@ -64,7 +78,12 @@ def first_period(scenario: Any) -> float | None:
     return 2.0 * math.pi / float(omega[0]) if len(omega) and omega[0] > 0.0 else None
 
 
-def _period(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "first period of the structure at least 10 integration steps, and up to `duration`, or 20 s",
+    "are mass and stiffness in kg and N/m?",
+)
+def period_of_structure(seen: Seen) -> Iterator[Found]:
     scenario, period = seen.scenario, first_period(seen.scenario)
     if period is None:
         return
@@ -93,14 +112,24 @@ def _expected(seen: Seen, axis: Any) -> Iterator[tuple[str, float]]:
         yield "integrator.equivalent_stiffness", equivalent
 
 
-def _unlike(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`specimen.stiffness` within ten times what rig file and integrator expect",
+    "one of them is of another specimen, or in another unit",
+)
+def specimen_of_another_rig(seen: Seen) -> Iterator[Found]:
     for place, axis, stiffness, _ in _specimens(seen):
         for who, other in _expected(seen, axis):
             if not other / UNLIKE <= stiffness <= other * UNLIKE:
                 yield Found(place, f"{stiffness:g} N/m", f"{who} is {other:g} N/m")
 
 
-def _no_force(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "a `kelvin_voigt` specimen has 1/10 000 of `limits.force` at the limits of stroke and velocity",
+    "such a specimen is not felt: is its stiffness in N/m?",
+)
+def specimen_without_force(seen: Seen) -> Iterator[Found]:
     for place, axis, stiffness, damping in _specimens(seen):
         limits = axis.limits
         force = stiffness * limits.stroke + damping * limits.velocity
@@ -109,19 +138,12 @@ def _no_force(seen: Seen) -> Iterator[Found]:
             yield Found(place, f"{stiffness:g} N/m", words)
 
 
-def _records(seen: Seen) -> Iterator[Found]:
-    for place, part in walk(seen.scenario):
-        if given(part, "accept_any_peak") is not False:
-            continue
-        motion = registry.build("ground_motion", part, seen.scenario.seed)
-        peak = float(np.abs(motion.values).max() / abs(part.scale))
-        if peak > STRONGEST:
-            yield Found(
-                f"{place}.unit", part.unit or "as the file states it", f"the record has a peak of {peak:.4g} m/s^2"
-            )
-
-
-def _start_of_rig(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`stiffness` x `small_move.displacement` up to ten times `small_move.force`",
+    "the small move is given up before it has shown anything",
+)
+def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
     """A small move that goes further than its force allows, by the stiffness that the rig file expects."""
     for place, axis in seen.axes:
         rig = axis.rig_axis
@@ -135,6 +157,23 @@ def _start_of_rig(seen: Seen) -> Iterator[Found]:
             yield Found(f"{place}.rig_axis.small_move.displacement", f"{move.displacement:g} m", words)
 
 
+@rule(
+    CAUTION,
+    "peak of a record up to 15 m/s^2, unless `accept_any_peak`",
+    "hardly any earthquake had as much: is the unit right?",
+)
+def record_of_another_unit(seen: Seen) -> Iterator[Found]:
+    for place, part in walk(seen.scenario):
+        if given(part, "accept_any_peak") is not False:
+            continue
+        motion = registry.build("ground_motion", part, seen.scenario.seed)
+        peak = float(np.abs(motion.values).max() / abs(part.scale))
+        if peak > STRONGEST:
+            yield Found(
+                f"{place}.unit", part.unit or "as the file states it", f"the record has a peak of {peak:.4g} m/s^2"
+            )
+
+
 def of_components(scenario: Any) -> Iterator[tuple[str, str]]:
     """What each component finds unwise in this test: its whole name, and words."""
     many: Counter[str] = Counter()
@@ -145,54 +184,4 @@ def of_components(scenario: Any) -> Iterator[tuple[str, str]]:
             yield f"component: {place}{number}", f"{place}: {words}"
 
 
-PARTS = (
-    Rule(
-        "stiffness_of_another_structure",
-        REFUSED,
-        "stiffness of a restoring force within a hundred times that of `mass` and `frequency`",
-        "one of the three is wrong, or in another unit",
-        _between(CONTRARY, math.inf),
-    ),
-    Rule(
-        "stiffness_beside_frequency",
-        CAUTION,
-        "stiffness of a restoring force within twice that of `mass` and `frequency`",
-        "damping goes by the one, motion by the other",
-        _between(OTHER, CONTRARY),
-    ),
-    Rule(
-        "period_of_structure",
-        CAUTION,
-        "first period of the structure at least 10 integration steps, and up to `duration`, or 20 s",
-        "are mass and stiffness in kg and N/m?",
-        _period,
-    ),
-    Rule(
-        "specimen_of_another_rig",
-        CAUTION,
-        "`specimen.stiffness` within ten times what rig file and integrator expect",
-        "one of them is of another specimen, or in another unit",
-        _unlike,
-    ),
-    Rule(
-        "specimen_without_force",
-        CAUTION,
-        "a `kelvin_voigt` specimen has 1/10 000 of `limits.force` at the limits of stroke and velocity",
-        "such a specimen is not felt: is its stiffness in N/m?",
-        _no_force,
-    ),
-    Rule(
-        "small_move_beyond_force",
-        CAUTION,
-        "`stiffness` x `small_move.displacement` up to ten times `small_move.force`",
-        "the small move is given up before it has shown anything",
-        _start_of_rig,
-    ),
-    Rule(
-        "record_of_another_unit",
-        CAUTION,
-        "peak of a record up to 15 m/s^2, unless `accept_any_peak`",
-        "hardly any earthquake had as much: is the unit right?",
-        _records,
-    ),
-)
+PARTS = rules_in(globals())

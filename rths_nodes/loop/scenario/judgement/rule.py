@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -39,6 +39,10 @@ class Found:
     words: str
 
 
+Look = Callable[[Seen], Iterable[Found]]
+"""What looks for numbers that a rule does not let pass."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """One judgement: its ``name``, the ``relation`` that it asks for, why, and the function that looks.
@@ -50,8 +54,18 @@ class Rule:
     weight: str
     relation: str
     reason: str
-    look: Callable[[Seen], Iterable[Found]]
+    look: Look
     real: bool = False
+
+
+def rule(weight: str, relation: str, reason: str, real: bool = False) -> Callable[[Look], Rule]:
+    """A decorator that makes a :class:`Rule` of the function that looks, by the name of that."""
+    return lambda look: Rule(look.__name__, weight, relation, reason, look, real)
+
+
+def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
+    """The rules among the globals of a ``module``, in the order of their lines."""
+    return tuple(each for each in module.values() if isinstance(each, Rule))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rths_nodes.laboratory.calibration import gains_of
-from rths_nodes.loop.scenario.judgement.rule import CAUTION, Found, Rule, Seen, given
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, Found, Seen, given, rule, rules_in
 
 PAUSES = 10.0
 """So many times the longest pause a rig waits for a command."""
@@ -13,13 +13,21 @@ STEPS = 2.0
 """Steps at the limit of velocity that the first command may be away."""
 
 
-def _bridge(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION, "`bridge.max_bridge` up to `silence` of the port", "the rig counts as dead before the bridge is over"
+)
+def bridge_beyond_silence(seen: Seen) -> Iterator[Found]:
     silence, longest = given(seen.scenario.port, "silence"), seen.scenario.bridge.max_bridge
     if silence is not None and longest > silence:
         yield Found("bridge.max_bridge", f"{longest:g} s", f"port.silence is {silence:g} s")
 
 
-def _silence(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`silence` of the port < `longest_wait`, and < 10 `bridge.max_pause`",
+    "a rig that is dead is commanded for longer than a rig waits for commands",
+)
+def silence_is_long(seen: Seen) -> Iterator[Found]:
     silence, wait = given(seen.scenario.port, "silence"), given(seen.scenario.port, "longest_wait")
     if silence is None or wait is None:
         return
@@ -29,14 +37,24 @@ def _silence(seen: Seen) -> Iterator[Found]:
         yield Found("port.silence", f"{silence:g} s", words)
 
 
-def _wait(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`longest_wait` of the port up to 10 `bridge.max_pause`",
+    "a rig whose test computer is gone goes on waiting for it",
+)
+def wait_is_long(seen: Seen) -> Iterator[Found]:
     wait, pause = given(seen.scenario.port, "longest_wait"), seen.scenario.bridge.max_pause
     if wait is not None and wait > PAUSES * pause:
         words = f"up to {PAUSES * pause:g} s is usual, {PAUSES:g} bridge.max_pause"
         yield Found("port.longest_wait", f"{wait:g} s", words)
 
 
-def _start(seen: Seen) -> Iterator[Found]:
+@rule(
+    CAUTION,
+    "`start_tolerance` of the port up to two samples at `limits.velocity`",
+    "the first command may be so far from where the actuator stands",
+)
+def start_is_a_jump(seen: Seen) -> Iterator[Found]:
     tolerance = given(seen.scenario.port, "start_tolerance")
     for place, axis in seen.axes if tolerance is not None else ():
         jump = tolerance * abs(gains_of(axis.rig_axis).command)
@@ -49,33 +67,4 @@ def _start(seen: Seen) -> Iterator[Found]:
             )
 
 
-TIMES = (
-    Rule(
-        "bridge_beyond_silence",
-        CAUTION,
-        "`bridge.max_bridge` up to `silence` of the port",
-        "the rig counts as dead before the bridge is over",
-        _bridge,
-    ),
-    Rule(
-        "silence_is_long",
-        CAUTION,
-        "`silence` of the port < `longest_wait`, and < 10 `bridge.max_pause`",
-        "a rig that is dead is commanded for longer than a rig waits for commands",
-        _silence,
-    ),
-    Rule(
-        "wait_is_long",
-        CAUTION,
-        "`longest_wait` of the port up to 10 `bridge.max_pause`",
-        "a rig whose test computer is gone goes on waiting for it",
-        _wait,
-    ),
-    Rule(
-        "start_is_a_jump",
-        CAUTION,
-        "`start_tolerance` of the port up to two samples at `limits.velocity`",
-        "the first command may be so far from where the actuator stands",
-        _start,
-    ),
-)
+TIMES = rules_in(globals())
