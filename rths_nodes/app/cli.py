@@ -18,64 +18,54 @@ from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.hosting.exit_guard import leave
 
-GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+GROUPS: dict[str, dict[str, str]] = {
     "run tests": {
-        "run": ("run", "run a scenario"),
-        "test": ("test", "take a test from the cold rig to its report, rung by rung"),
-        "commission": ("commission", "accept a rig before any specimen: every stop and limit of it, measured"),
-        "emulate": ("emulate", "be the rig at the other end of the port udp, where there is none"),
+        "run": "run a scenario",
+        "test": "take a test from the cold rig to its report, rung by rung",
+        "commission": "accept a rig before any specimen: every stop and limit of it, measured",
+        "emulate": "be the rig at the other end of the port udp, where there is none",
     },
     "judge before a test": {
-        "check": ("check", "check a scenario without running it"),
-        "stability": ("stability", "judge whether the loop of a test is stable, without running it"),
-        "corridor": (
-            "corridor",
-            "predict the bands in which a test is expected to stay, from plants that differ",
-        ),
-        "doctor": ("doctor", "tell what this machine grants to real time, and for which rates it is good"),
+        "check": "check a scenario without running it",
+        "stability": "judge whether the loop of a test is stable, without running it",
+        "corridor": "predict the bands in which a test is expected to stay, from plants that differ",
+        "doctor": "tell what this machine grants to real time, and for which rates it is good",
     },
     "look at recordings": {
-        "report": ("report", "make a report (HTML) of a recording"),
-        "replay": ("replay", "publish a recording again on its topics, with /clock"),
-        "recover": (
-            "recover",
-            "complete the recording of a recorder that was killed, or the record of a test",
-        ),
-        "what-if": (
-            "what_if",
-            "run a recorded test again with other settings, on the rig as the recording tells it",
-        ),
-        "export": ("exporting", "write recordings as text, for MATLAB, as HDF5, or as an archive keeps them"),
-        "import": ("importing", "make a recording of the record of a test that was made elsewhere"),
-        "estimate": ("estimate", "estimate delay and amplitude of a loading system from a recording"),
+        "report": "make a report (HTML) of a recording",
+        "replay": "publish a recording again on its topics, with /clock",
+        "recover": "complete the recording of a recorder that was killed, or the record of a test",
+        "what-if": "run a recorded test again with other settings, on the rig as the recording tells it",
+        "export": "write recordings as text, for MATLAB, as HDF5, or as an archive keeps them",
+        "import": "make a recording of the record of a test that was made elsewhere",
+        "estimate": "estimate delay and amplitude of a loading system from a recording",
     },
     "measure a rig": {
-        "identify": ("identify", "identify the loading system of a rig, and write a model file"),
-        "characterise": (
-            "characterise",
-            "drive a rig in cycles: stiffness and damping of specimens, delay of actuators",
-        ),
+        "identify": "identify the loading system of a rig, and write a model file",
+        "characterise": "drive a rig in cycles: stiffness and damping of specimens, delay of actuators",
     },
     "run many variants": {
-        "compare": ("compare", "run variants of a scenario side by side, and print one table"),
-        "study": ("study", "run many variants of a scenario, as a study file describes them"),
-        "tune": ("tune", "tune parameters of a scenario, so that the worst case of an ensemble is best"),
-        "scoreboard": ("scoreboard", "compare every compensator on the same cases, plants and noise"),
+        "compare": "run variants of a scenario side by side, and print one table",
+        "study": "run many variants of a scenario, as a study file describes them",
+        "tune": "tune parameters of a scenario, so that the worst case of an ensemble is best",
+        "scoreboard": "compare every compensator on the same cases, plants and noise",
     },
     "look things up": {
-        "new": ("new", "write a component in a package of its own, or a scenario, to start from"),
-        "list": ("listing", "list scenarios and components, each with what it is"),
-        "params": ("parameters", "show the parameters of a component or a section, or all of them as Markdown"),
-        "cite": ("cite", "print BibTeX of every method in a scenario"),
-        "completion": ("completion", "print the code with which bash or zsh completes the words of rths"),
+        "new": "write a component in a package of its own, or a scenario, to start from",
+        "list": "list scenarios and components, each with what it is",
+        "params": "show the parameters of a component or a section, or all of them as Markdown",
+        "cite": "print BibTeX of every method in a scenario",
+        "completion": "print the code with which bash or zsh completes the words of rths",
     },
 }
-"""Sub-commands by what they are for, then by name: module of ``commands`` and its use.
+"""Sub-commands by what they are for, then by name: the use of each."""
+MODULES = {"export": "exporting", "import": "importing", "list": "listing", "params": "parameters"}
+"""Modules of ``commands`` with another name than the command.
 
 A module has ``add_arguments(parser)`` and ``run(options)``, which gives the exit code.
 """
 
-COMMANDS = {name: row for group in GROUPS.values() for name, row in group.items()}
+COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -132,7 +122,7 @@ def _groups() -> str:
     lines = []
     for title, group in GROUPS.items():
         lines += ["", f"{title}:"]
-        for name, (_, words) in group.items():
+        for name, words in group.items():
             head = f"  {name}".ljust(indent)
             lines += textwrap.wrap(head + words, columns, subsequent_indent=" " * indent, drop_whitespace=True)
     return "\n".join(["commands, each with --help of its own:", *lines])
@@ -147,7 +137,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"rths {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, (module, words) in COMMANDS.items():
+    for name, words in COMMANDS.items():
+        module = MODULES.get(name, name.replace("-", "_"))
         command: Any = import_module(f"rths_nodes.app.commands.{module}")
         sub = commands.add_parser(name, description=f"{words[0].upper()}{words[1:]}.")
         command.add_arguments(sub)

@@ -28,7 +28,6 @@ OWN = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_scenario(parser)
 
 

@@ -14,7 +14,6 @@ ARCHIVE = "designsafe"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("recording", nargs="+", help="folder of a recording; several: each under its own name")
     parser.add_argument("--to", metavar="FOLDER", required=True, help="a new folder, or an empty one")
     words = (

@@ -25,7 +25,6 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("kind", choices=(*TRIED, SCENARIO), help="what is made")
     parser.add_argument("name", help="of the component or scenario: small letters, digits, underscores")
     parser.add_argument("folder", nargs="?", help="a new folder for the package; default: NAME")
