@@ -91,7 +91,7 @@ LAYERS = {
     ),
     "ros": (("names", "environment"), ("transport",), ("nodes", "ports"), ("hosting",)),
     "app": (
-        ("log", "streams"),
+        ("streams",),
         ("node", "hosts"),
         ("doctor", "emulation", "procedure", "studies"),
         ("commands",),

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rths_nodes.app.log import show_log
-from rths_nodes.app.streams import unfailing_output
+from rths_nodes.app.streams import show_log, unfailing_output
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.last_words import LastWords, tell_launch

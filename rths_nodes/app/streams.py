@@ -1,7 +1,8 @@
 """Standard output and error that take whatever is printed: what fails there decides nothing about a test.
 
 A reader that has left, a full disk, a terminal that is gone, an output that was closed from the start: what is
-printed is dropped then. A character that the encoding of the terminal lacks is written in others (``PLAIN``).
+printed is dropped then. A character that the encoding of the terminal lacks is written in others (``PLAIN``). What
+the parts of a test log while it goes on is shown on standard error (:func:`show_log`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import codecs
 import errno
 import io
+import logging
 import os
 import select
 import sys
@@ -115,6 +117,21 @@ def _in_plain(error: UnicodeError) -> tuple[str, int]:
 def _plain(character: str) -> str:
     bare = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     return PLAIN.get(character) or bare or "?"
+
+
+class _OnStandardError(logging.Handler):
+    """Writes to what standard error is at the time."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"rths: {record.getMessage()}", file=sys.stderr, flush=True)
+
+
+def show_log() -> None:
+    """Show what the package logs, from INFO on; what others log stays as it is."""
+    log = logging.getLogger("rths_nodes")
+    if not log.handlers:
+        log.addHandler(_OnStandardError())
+        log.setLevel(logging.INFO)
 
 
 codecs.register_error(IN_PLAIN, _in_plain)

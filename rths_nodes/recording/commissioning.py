@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.procedure.commissioning import VERDICTS, Commissioning
+from rths_nodes.loop.procedure.commissioning import VERDICTS, Commissioning, barred
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording import plain
 from rths_nodes.recording.records import reason
 
@@ -46,3 +50,14 @@ def of_rig(rig: Path | str) -> Commissioning | None:
     """The commissioning of the rig file at ``rig``; None where it has none. Raises what :func:`read` does."""
     path = beside(rig)
     return read(path) if path.exists() else None
+
+
+def found(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
+    """The commissioning beside the file ``rig``, and in words why it bars the rungs that move; empty: it does not.
+
+    Simulators and emulators need none. Raises ConfigError for a file that is not one.
+    """
+    if not rig or Assembly(scenario).port.simulated:
+        return None, ""
+    known = of_rig(files.locate(rig, files.RIG))
+    return known, barred(known, scenario, None, datetime.now().astimezone())

@@ -8,13 +8,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.procedure import commissioning
 from rths_nodes.core.errors import ConfigError, IntegratorError
 from rths_nodes.core.protocols import Port
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording import commissioning
 
 if TYPE_CHECKING:
     from rths_nodes.loop.supervision.margins import Margins

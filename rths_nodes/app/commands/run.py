@@ -10,7 +10,7 @@ from typing import Any
 from rths_nodes.analysis.units import KN, MM, MM2, MS, duration, number, shown
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
-from rths_nodes.app.log import show_log
+from rths_nodes.app.streams import show_log
 from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError

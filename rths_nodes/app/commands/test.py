@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.commands import arguments, completion, report, terminal
-from rths_nodes.app.log import show_log
 from rths_nodes.app.procedure import answers as answering
-from rths_nodes.app.procedure import commissioning
 from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.streams import show_log
 from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
@@ -25,6 +24,7 @@ from rths_nodes.loop.procedure.records import ANSWERS, RUNGS, ProcedureRecord, S
 from rths_nodes.loop.scenario import rehearsal, titles
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording import commissioning
 from rths_nodes.recording.records import RecordingError
 
 REPORT = "report.html"
