@@ -126,6 +126,6 @@ class FollowedTicks(Pacer):
         return self._expected - self._now()
 
 
-def pacer_of(period: float, ticks: int, transport: int | None, clock: Clock) -> Pacer:
+def pacer_of(period: float, ticks: int, transport: int | None, clock: Clock = SYSTEM_CLOCK) -> Pacer:
     """Return what sets the ticks in real time: a rig with so many samples of ``transport``, or None: the clock."""
     return Pacer(period, ticks, clock) if transport is None else FollowedTicks(period, ticks, transport, clock)

@@ -14,7 +14,7 @@ from rths_nodes.core.errors import PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.readback import FarEnd, why_opened
 from rths_nodes.core.samples import Array, Command, Measurement
-from rths_nodes.loop.pacing import FollowedTicks, Pacer
+from rths_nodes.loop.pacing import Pacer, pacer_of
 from rths_nodes.loop.procedure.motions import BoundedRamp, accelerations
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -74,9 +74,7 @@ class FreeRig:
             port.accept_any_start()
         pace: Pacer | None = None
         if self.realtime:
-            scenario = self.scenario
-            late = scenario.port.transport_samples
-            pace = FollowedTicks(scenario.dt, 1, late) if follows else Pacer(scenario.dt, 1)
+            pace = pacer_of(self.scenario.dt, 1, self.scenario.port.transport_samples if follows else None)
         port.open(pace)
         self._open = True
         port.begin()

@@ -342,17 +342,15 @@ def _plugged_by_place(bench: Bench, sent: Array, stated: FarEnd) -> Rows:
 def moves(bench: Bench, dash: Dash | None, words: str) -> str:
     """What will move, for the operator."""
     dash = dash or Dash.of(bench.scenario, 1)
-    each = ", ".join(
-        f"{name} up to {1e3 * way:.3g} mm at {1e3 * v:.3g} mm/s"
-        for name, way, v in zip(bench.names, dash.way.tolist(), dash.velocity.tolist(), strict=True)
-    )
-    return f"all axes move together: {each}; {words}"
+    return f"all axes move together: {_ways(bench, 'up to ', dash.way, dash.velocity)}; {words}"
 
 
 def slowly(bench: Bench, rig: FreeRig, words: str) -> str:
     """What will move to and fro, for the operator."""
-    each = ", ".join(
-        f"{name} {1e3 * way:.3g} mm at {1e3 * v:.3g} mm/s"
-        for name, way, v in zip(bench.names, rig.way.tolist(), rig.velocity.tolist(), strict=True)
-    )
+    each = _ways(bench, "", rig.way, rig.velocity)
     return f"for up to {bench.patience:g} s all axes go to and fro: {each}; {words}"
+
+
+def _ways(bench: Bench, up_to: str, ways: Array, velocities: Array) -> str:
+    rows = zip(bench.names, ways.tolist(), velocities.tolist(), strict=True)
+    return ", ".join(f"{name} {up_to}{1e3 * way:.3g} mm at {1e3 * v:.3g} mm/s" for name, way, v in rows)
