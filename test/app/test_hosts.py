@@ -110,6 +110,7 @@ SECTIONS = {  # what a compensator needs beside its defaults
             "jerk": [[5e-7]],
         }
     },
+    "linear": {"law": {"numerator": [0.0137, 1.0], "denominator": [0.002, 1.0]}},
     "linear_acceleration": DELAY,
     "polynomial": DELAY,
     "model_based": {"known": {"mass": [[100.0]], "damping": [[50.0]], "stiffness": [[1e6]]}},
