@@ -14,7 +14,16 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import Measurement
+from rths_nodes.core.samples import (
+    HYDRAULICS_HIGH,
+    HYDRAULICS_LOW,
+    HYDRAULICS_OFF,
+    INTERLOCK_CLOSED,
+    INTERLOCK_OPEN,
+    MODE_DISPLACEMENT,
+    MODE_FORCE,
+    Measurement,
+)
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.procedure import placing, small_move, unloading
 from rths_nodes.loop.procedure.acting import ARMED_FOR_S, Acting, as_act
@@ -28,7 +37,6 @@ from rths_nodes.loop.procedure.machine import SessionMachine, stopped_by_operato
 from rths_nodes.loop.procedure.motions import positioning_velocities
 from rths_nodes.loop.procedure.offsets import Offsets, Watching
 from rths_nodes.loop.procedure.quasi_static import QuasiStatic, Script
-from rths_nodes.loop.procedure.readback import told_of
 from rths_nodes.loop.procedure.records import (
     AxisChecks,
     Note,
@@ -47,6 +55,10 @@ __all__ = ["ActRefused", "RigSession", "RunOutcome"]
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 """How long offsets may be taken."""
+NOT_TOLD = "not told"
+_PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
+_INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
+_MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
 
 
 class RigSession(Acting):
@@ -314,3 +326,16 @@ def _time(clock: Clock) -> datetime:
 
 def _now(clock: Clock) -> str:
     return _time(clock).isoformat(timespec="milliseconds")
+
+
+def told_of(drive: RigDrive) -> dict[str, str]:
+    """Hydraulics, interlock, control mode and active command, as the port has read them last."""
+    measured, active = drive.measured, drive.port.active_command
+    modes = [_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode]
+    commands = "cannot be read" if active is None else ", ".join(f"{value:.6g} m" for value in active.tolist())
+    return {
+        "hydraulics": _PRESSURES.get(measured.hydraulics, NOT_TOLD),
+        "interlock": _INTERLOCKS.get(measured.interlock, NOT_TOLD),
+        "control mode": ", ".join(modes) or NOT_TOLD,
+        "active command": commands,
+    }
