@@ -31,7 +31,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.load_bridge import LoadBridge
+from rths_nodes.loop.supervision.loads import LoadBridge
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector
 

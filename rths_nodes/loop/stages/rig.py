@@ -28,8 +28,7 @@ from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, Comma
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.load_bridge import LoadBridge, LoadPause
-from rths_nodes.loop.supervision.load_stop import LoadStop
+from rths_nodes.loop.supervision.loads import LoadBridge, LoadPause, LoadStop
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine

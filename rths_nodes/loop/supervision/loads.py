@@ -1,0 +1,204 @@
+"""Axes that are controlled by force while Commands are missing, in a pause, and in a safe stop.
+
+In bridges and pauses they hold their last command: a load is not going anywhere, its slope is not continued. Where
+Commands come again it catches up at its force rate limit at most, by a share that the limits do not trip at.
+
+In a safe stop each keeps its force until the others rest, and is then held. An axis that was held at its place
+instead would take the load off a specimen whose head still drifts. It is held at once where the trip is its own:
+its limit, its force error, its force loop, or a rig that does not follow.
+
+A force loop reads the target of the axis beside it, which the actuator is about to reach; the command of that axis
+leads it by its delay. So the target does not stop with the command: it goes on to the same place along a cubic,
+
+    x(s) = x_0 (1 - 3 s^2 + 2 s^3) + M v (s - 2 s^2 + s^3) + x_end (3 s^2 - 2 s^3),    s = m / M,
+
+with M = N + 2 l / v samples, N those of the stop, l the lead of the command and v the step of the target: with a
+command that leads by a pure delay v falls evenly to zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.samples import INTERLOCK_OPEN, MODE_DISPLACEMENT, MODE_FORCE, Array, Command, Measurement
+from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge
+from rths_nodes.loop.supervision.pause import Pause
+
+SHARE = 0.99
+"""Of the force rate limit."""
+LONGEST_LEAD_S = 0.1
+"""s: no actuator is later."""
+
+
+class LoadBridge:
+    """A ``bridge`` for the first ``n_moved`` axes, behind which stand loads with ``rates`` (N/s) as limits."""
+
+    def __init__(self, bridge: CommandBridge, n_moved: int, rates: list[float], dt: float) -> None:
+        self._inner, self._n = bridge, n_moved
+        self._steps = SHARE * dt * np.array(rates)
+        self._catching_up = False
+        self._sent, self._target, self._modes = np.zeros(len(rates)), np.zeros(len(rates)), b""
+
+    def start(self, position: Array) -> None:
+        """The axes stand at ``position`` ``(n_axes,)`` m when the test begins, all of them held."""
+        self._inner.start(position[: self._n])
+        self._sent = self._target = position[self._n :].copy()
+
+    def heard(self, command: Command) -> None:
+        """A Command, in time or late; one that is older than the newest tells nothing."""
+        self._inner.heard(_first(command, self._n))
+
+    def command(self, sample: int) -> Command:
+        """The straight line of the others at ``sample``, and the loads as they were sent last."""
+        self._catching_up = True
+        return _whole(self._inner.command(sample), self._target, self._sent, self._modes)
+
+    def rejoin(self, command: Command) -> Command:
+        """A Command in time, without a jump from what was bridged before. :meth:`heard` comes first."""
+        moved, n = self._inner.rejoin(_first(command, self._n)), self._n
+        loads = command.command[n:].copy()
+        if self._catching_up:
+            loads = self._nearer(loads, command.control_mode)
+        self._sent, self._target, self._modes = loads, command.target[n:].copy(), command.control_mode
+        return _whole(moved, self._target, self._sent, self._modes)
+
+    def _nearer(self, wanted: Array, modes: bytes) -> Array:
+        """From what was sent last towards the ``wanted`` loads; where the mode changes they are what they are."""
+        n, before = self._n, self._modes
+        both = [
+            bool(modes and before) and modes[n + i] == before[n + i] == MODE_FORCE for i in range(len(self._steps))
+        ]
+        near = np.where(both, np.clip(wanted, self._sent - self._steps, self._sent + self._steps), wanted)
+        self._catching_up = not np.array_equal(near, wanted)
+        return near
+
+
+class LoadPause(Pause):
+    """A pause of the first axes, while those that are controlled by force hold what the last sample gave them."""
+
+    def __init__(self, params: BridgeParams, limits: dict[str, Limits], dt: float) -> None:
+        super().__init__(params, {name: each for name, each in limits.items() if not each.of_force}, dt)
+        self._n = sum(not each.of_force for each in limits.values())
+        self._load = self._coming = Command(0, np.zeros(len(limits)), np.zeros(len(limits)))
+
+    def begin(self, before: Command, last: Command) -> None:
+        if not self.active:
+            self._load = last
+        super().begin(_first(before, self._n), _first(last, self._n))
+
+    @property
+    def sent(self) -> tuple[list[float], bytes]:
+        load = self._load
+        return [*self.known.command.tolist(), *load.command[self._n :].tolist()], load.control_mode
+
+    def supply(self, command: Command) -> None:
+        self._coming = command
+        super().supply(_first(command, self._n))
+
+    def command(self, sample: int) -> Command:
+        moved, n = super().command(sample), self._n
+        if self.sampled:
+            self._load = self._coming
+        load = self._load
+        return _whole(moved, load.target[n:], load.command[n:], load.control_mode)
+
+
+class LoadStop:
+    """The loads on ``axes`` behind the first ``n_moved`` in a safe stop; ``dt`` s.
+
+    ``breach`` says why they must not go on after a Measurement that was sent targets (N) in the given modes; empty
+    where they may.
+    """
+
+    def __init__(
+        self, axes: Sequence[str], n_moved: int, dt: float, breach: Callable[[Measurement, Array, bytes], str]
+    ) -> None:
+        self._names, self._n = tuple(axes), n_moved
+        self._longest, self._breach = LONGEST_LEAD_S / dt, breach
+        self._kept: dict[int, float] = {}
+        """Force (N) that an axis keeps, by its index."""
+        self._held: dict[int, float] = {}
+        """Place (m) where an axis is held that has kept its force."""
+        self._done = 0
+
+    @property
+    def at_rest(self) -> bool:
+        """True when no axis is controlled by force any more."""
+        return not self._kept
+
+    def begin(self, before: Command | None, last: Command | None, goal: Array, samples: int, reason: str) -> None:
+        """The others stop in ``samples`` at ``goal`` ``(n_axes,)`` m, after Commands ``before`` and ``last``."""
+        if last is None or not last.control_mode:
+            return
+        before, n = before or last, self._n
+        self._kept = {
+            index: float(last.command[index])
+            for index in range(n, len(self._names))
+            if last.control_mode[index] == MODE_FORCE and not _own(reason, self._names[index])
+        }
+        self._start, self._end = last.target[:n], goal[:n]
+        self._step = last.target[:n] - before.target[:n]
+        lead, speed = np.abs(last.command[:n] - last.target[:n]), np.abs(self._step)
+        later = np.minimum(np.divide(lead, speed, out=np.zeros(n), where=speed > 0.0), self._longest)
+        self._samples, self._done = samples + 2 * math.ceil(later.max()), 0
+
+    def command(self, command: Command, measured: Measurement, shown: Measurement) -> Command:
+        """``command`` of the stop, with the loads in it; ``measured`` as the test counts, ``shown`` by sensors."""
+        self._release(measured, shown)
+        if not (self._kept or self._held):
+            return command
+        commands, targets = command.command.copy(), command.target.copy()
+        modes = bytearray([MODE_DISPLACEMENT] * len(self._names))
+        targets[: self._n] = self._target()
+        for index, newtons in self._kept.items():
+            commands[index] = targets[index] = newtons
+            modes[index] = MODE_FORCE
+        for index, place in self._held.items():
+            commands[index] = targets[index] = place
+        self._sent = targets, bytes(modes)
+        mode = bytes(modes) if self._kept else b""
+        return Command(command.sample, targets, commands, command.auxiliary, command.flags, mode)
+
+    def _target(self) -> Array:
+        self._done += 1
+        s, m = min(self._done / self._samples, 1.0) if self._samples else 1.0, self._samples
+        to_end = s * s * (3.0 - 2.0 * s)
+        found: Array = self._start + m * s * (1.0 - s) ** 2 * self._step + to_end * (self._end - self._start)
+        return found
+
+    def _release(self, measured: Measurement, shown: Measurement) -> None:
+        """Hold what must not be controlled by force any more, and all where the others rest."""
+        if not self._kept:
+            return
+        over = self._done >= self._samples or shown.interlock == INTERLOCK_OPEN
+        reason = self._breach(shown, *self._sent) if self._done else ""
+        for index in list(self._kept):
+            told = shown.control_mode[index] if shown.control_mode else 0
+            if over or told != MODE_FORCE or _own(reason, self._names[index]):
+                place = float(measured.displacement[index])
+                self._held[index] = place if math.isfinite(place) else 0.0
+                del self._kept[index]
+
+
+def _first(command: Command, n: int) -> Command:
+    """Of ``command`` the first ``n`` axes, which follow displacements."""
+    return replace(command, target=command.target[:n], command=command.command[:n], control_mode=b"")
+
+
+def _whole(moved: Command, targets: Array, commands: Array, modes: bytes) -> Command:
+    return replace(
+        moved,
+        target=np.concatenate((moved.target, targets)),
+        command=np.concatenate((moved.command, commands)),
+        control_mode=modes,
+    )
+
+
+def _own(reason: str, axis: str) -> bool:
+    """Whether a trip is that of ``axis``: its ``reason`` begins with the place of what was broken."""
+    return reason.startswith((f"axes.{axis}.", f"axes.{axis}:"))
