@@ -241,10 +241,6 @@ class Conductor:
         self.taken = None
         return "forces are tared" if unloaded else "forces count as the load cells show them"
 
-    def _sign_for(self, what: str, by: str) -> str:
-        self.session.sign_for(what, by)
-        return ""
-
     def _arm(self, rung: str = "", scenario_hash: str = "", offsets_hash: str = "") -> str:
         name = rung or self.next_rung
         if name not in self.ladder.planned:

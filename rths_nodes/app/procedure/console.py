@@ -199,7 +199,7 @@ class Console:
         return True
 
     def _do_sign_for(self, act: str, rest: str) -> bool:
-        wanting = self._walk.unsigned()
+        wanting = self.conductor.session.clearance.wanting()
         meant = [each for each in wanting if rest in ("", each.name, each.words)]
         if not meant:
             self._perform(act, what=rest)  # which is refused, with the names

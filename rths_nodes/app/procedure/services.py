@@ -312,10 +312,8 @@ class Attendant:
         conductor = self._conductor
         tripped = conductor.session.reason if conductor.state is State.TRIPPED else ""
         try:
-            if self._stopped:
-                conductor.do("stop", way=TERMINAL, reason=self._stopped) if not conductor.possible()[
-                    "stop"
-                ] else None
+            if self._stopped and not conductor.possible()["stop"]:
+                conductor.do("stop", way=TERMINAL, reason=self._stopped)
             self._close()  # whatever is under way is over then, and answered
             if not conductor.possible()["finish"]:
                 conductor.do("finish", way=TERMINAL)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from rths_nodes.app.procedure.conduct import Conductor, now
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.clearance import ToSign
 from rths_nodes.loop.procedure.records import NOT_VERIFIED, RUNGS, SIGNED, VERIFIED, WRONG
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.records import RecordingError
@@ -54,10 +53,6 @@ class Walk:
         if self.wrong():
             return "finish"  # nobody can sign for it: the rig has to be mended first
         return "position" if self.conductor.possible()["sign_for"] else "sign_for"
-
-    def unsigned(self) -> list[ToSign]:
-        """What is neither verified nor signed for."""
-        return self.conductor.session.clearance.wanting()
 
     def wrong(self) -> list[str]:
         """What the small move has found that bars the way, in words."""
