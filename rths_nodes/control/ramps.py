@@ -53,13 +53,20 @@ class RampKernel(NamedTuple):
 
 
 class OfKernel(Ramp):
-    """A ramp made of its ``kernel``: a state for each degree of freedom, or one of arrays where there are many."""
+    """A ramp made of its ``kernel``: a state for each degree of freedom, or one of arrays where these are not
+    ``apart``, because they are many. It ``hands_on`` Targets as they are where nothing lies between them."""
+
+    hands_on = False
 
     def __init__(self, params: Any, dt: float, substeps: int, n_dof: int) -> None:
         self.kernel: RampKernel = self.kernel_of(params)
         self._constants = self.kernel.constants(params, dt, substeps)
-        self._n, self._apart = n_dof, n_dof <= FEW
+        self._n, self.apart = n_dof, n_dof <= FEW
         self._states: list[Any] = []
+
+    def bound(self) -> tuple[RampKernel, Any]:
+        """Kernel and constants."""
+        return self.kernel, self._constants
 
     def start(self, target: Target) -> None:
         k, start = self._constants, self.kernel.start
@@ -82,14 +89,14 @@ class OfKernel(Ramp):
         return self._rows(self.kernel.predict, substep)
 
     def _each(self, target: Target) -> Any:
-        if self._apart:
+        if self.apart:
             return zip(*rows_of(target), strict=True)
         return ((target.displacement.copy(), target.velocity.copy(), target.acceleration.copy()),)
 
     def _rows(self, step: Callable[..., Any], substep: int) -> Rows:
         k, states = self._constants, self._states
         x, v, a = step(k, states[0], substep)
-        if not self._apart:  # an acceleration of zero is one number for all of them
+        if not self.apart:  # an acceleration of zero is one number for all of them
             return x.tolist(), v.tolist(), a.tolist() if isinstance(a, np.ndarray) else [a] * self._n
         if self._n == 1:
             return (x,), (v,), (a,)
@@ -233,7 +240,7 @@ class HermiteRamp(OfKernel):
 
     def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
         super().__init__(params, dt, substeps, n_dof)
-        self._between = substeps > 1
+        self.hands_on = substeps == 1
 
     def start(self, target: Target) -> None:
         self._handed_on = rows_of(target)
@@ -241,11 +248,11 @@ class HermiteRamp(OfKernel):
 
     def follow(self, target: Target) -> None:
         self._handed_on = rows_of(target)
-        if self._between:
+        if not self.hands_on:
             super().follow(target)
 
     def rows(self, substep: int) -> Rows:
-        return super().rows(substep) if self._between else self._handed_on
+        return self._handed_on if self.hands_on else super().rows(substep)
 
 
 class Prediction(NamedTuple):

@@ -50,6 +50,14 @@ def finite(x: float) -> bool:
     return x - x == 0.0
 
 
+def all_finite(values: Sequence[float] | Array) -> bool:
+    """Whether each of them is."""
+    total = 0.0
+    for value in values:
+        total += value - value
+    return total == 0.0
+
+
 def sqrt(x: float) -> float:
     """Square root; nan below zero."""
     return math.sqrt(x) if x >= 0.0 else NAN

@@ -150,6 +150,10 @@ class SetupOfKernel(Setup):
         found: Rows = self._axes(self._constants, *rows)
         return found
 
+    def bound(self) -> tuple[Callable[..., Any], Callable[..., Any], Any, bool]:
+        """``axes`` and ``forces`` of the kernel, its constants, and whether they take arrays."""
+        return self._axes, self._forces, self._constants, self._on_arrays
+
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
         given = axis_forces, displacement
         found: Any = self._forces(self._constants, *(map(np.array, given) if self._on_arrays else given))
@@ -203,6 +207,10 @@ class SemiActiveOfKernel(SemiActive):
 
     def reset(self) -> None:
         self._state = self.KERNEL.rest(self._constants)
+
+    def bound(self) -> tuple[Kernel, Any, Any]:
+        """Kernel, constants and state."""
+        return self.KERNEL, self._constants, self._state
 
     def step(self, measured: Measurement, ground_acceleration: float) -> Array:
         given = measured.auxiliary, ground_acceleration, self.chance()

@@ -77,6 +77,10 @@ class Rig:
         self.state = kernel.rest(k)
         self.displacement, self.velocity, self.force, self.auxiliary = kernel.shown(k, self.state)
 
+    def bound(self) -> tuple[RigKernel, Any] | None:
+        """Kernel and constants; None of a class with a ``step`` of its own."""
+        return (self._kernel, self.constants) if type(self).step is Rig.step else None
+
     def step(self, command: Array, auxiliary: Array) -> None:
         """One sample on, with the command ``(n_axes,)`` m and the auxiliary inputs."""
         self.state, shown = self._kernel.step(self.constants, self.state, command, auxiliary)

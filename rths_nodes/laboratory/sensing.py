@@ -141,8 +141,12 @@ class Noise:
         found: list[list[float]] = self._block()[::-1].tolist()
         return found
 
+    def ahead(self, samples: int) -> Array:
+        """Those of so many samples ``(samples, n)``, for who takes no single ones."""
+        return np.asarray(self._random.standard_normal((samples, len(self._rms))) * self._rms)
+
     def _block(self) -> Array:
-        return np.asarray(self._random.standard_normal((BLOCK, len(self._rms))) * self._rms)
+        return self.ahead(BLOCK)
 
 
 class SensorPair:
@@ -150,13 +154,13 @@ class SensorPair:
 
     def __init__(self, params: Sensors, seed: int, axis: str, dt: float) -> None:
         p = params
-        self._noise = Noise([seed, zlib.crc32(axis.encode())], [p.displacement_noise_rms, p.force_noise_rms])
+        self.noise = Noise([seed, zlib.crc32(axis.encode())], [p.displacement_noise_rms, p.force_noise_rms])
         self._kernel = self.kernel_of(params)
         self._constants: Pair = self._kernel.constants(params, dt)
         perfect = self.kernel_of(Sensors()).constants(Sensors(), dt)
         self._late, self._dt = p.force_delay, dt
         same = all(_same(*both) for both in zip(self._constants, perfect, strict=True))
-        self._true = same and not (self._noise.any or self._late)
+        self._true = same and not (self.noise.any or self._late)
         self.reset()
 
     @classmethod
@@ -170,11 +174,15 @@ class SensorPair:
         """The noise stream from its beginning, no force before, and nothing has gone wrong."""
         self._faults: list[ChannelFault | None] = [None, None]
         self.perfect = self._true
-        self._noise.reset()
+        self.noise.reset()
         self._drawn: list[list[float]] = []
         self._state = self._kernel.rest(self._constants)
         self._sample = 0
         self.saturated = False
+
+    def bound(self) -> tuple[Kernel, Any]:
+        """Kernel and constants."""
+        return self._kernel, self._constants
 
     def goes_wrong(self, channel: int, how: str, rate: float = 0.0) -> None:
         """From the next sample on: 0 is the displacement, 1 the force, ``rate`` m/s or N/s that of a drift."""
@@ -186,9 +194,9 @@ class SensorPair:
         if self.perfect:
             return displacement, force
         noise = noise_of_force = 0.0
-        if self._noise.any:
+        if self.noise.any:
             if not self._drawn:
-                self._drawn = self._noise.numbers()
+                self._drawn = self.noise.numbers()
             noise, noise_of_force = self._drawn.pop()
         sample, self._sample = self._sample, self._sample + 1
         if self._faults != [None, None]:
@@ -226,15 +234,15 @@ class AuxiliarySensors:
                 f"port.auxiliary_noise_rms: {len(noise_rms)} numbers; must be {len(names)}: "
                 f"{', '.join(names) or 'the rig has no auxiliary channel'}"
             )
-        self._noise = Noise([seed, zlib.crc32(b"auxiliary"), len(names)], noise_rms or (0.0,) * len(names))
+        self.noise = Noise([seed, zlib.crc32(b"auxiliary"), len(names)], noise_rms or (0.0,) * len(names))
 
     def reset(self) -> None:
         """The noise stream from its beginning."""
-        self._noise.reset()
+        self.noise.reset()
 
     def measure(self, true: Array) -> Array:
         """The measured channels ``(n,)``."""
-        return true + self._noise.row() if self._noise.any else true
+        return true + self.noise.row() if self.noise.any else true
 
 
 class SecondSensors:

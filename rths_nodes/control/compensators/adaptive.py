@@ -163,6 +163,13 @@ UNITS = {
 """Of the inner numbers that are recorded."""
 
 
+def shown(k: Constants, s: State) -> tuple[float, float, float]:
+    """The parameter, what was added to its estimate, and the indicator."""
+    estimate, _, _, _, _, _, _, _, _, _, _ = k
+    parameter, _, _, indicator, _, _, _, _, _, _, _ = s
+    return parameter, parameter - estimate, indicator
+
+
 class Adaptive(PerAxis):
     """The adaptive law of Chen & Ricles (2010) around another compensator, whose own delay is the estimate."""
 
@@ -229,13 +236,14 @@ class Adaptive(PerAxis):
                 k_i, unit = self.k_i_per_mm2_s, PER_MM2
             return in_si(k_p, k_i, unit)
 
+    SHOWN = staticmethod(shown)
+
     def __init__(self, params: Any, dt: float, n_axes: int) -> None:
         cls, own = self.adapted(params)
         self._inner = cls(own, dt, n_axes)
         adaptable, indicator = cls.ADAPTABLE, "energy" if params.by_energy else "tracking"
         assert adaptable is not None
         name, law = adaptable.name, constants_of(params, adaptable, own, dt)
-        self._estimate = law.estimate
         sample, none = _units(name, dt)
         params.refuse_outside(none + law.estimate / sample, "compensator.compensator: alpha")
         names = (name, f"delta_{name}", f"{indicator}_indicator")
@@ -275,10 +283,6 @@ class Adaptive(PerAxis):
         """Command over target at ``omega`` (rad/s) with the estimate of the adapted parameter."""
         own: Complex = self._inner.frequency_response(omega)  # type: ignore[attr-defined]
         return own * response(self._p.lead, omega)
-
-    def numbers(self, state: State) -> tuple[float, float, float]:
-        parameter, _, _, indicator, *_ = state
-        return parameter, parameter - self._estimate, indicator
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:

@@ -205,6 +205,12 @@ def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
     return limited(d, a - p, a + p), limited(e, b - q, b + q), limited(f, c - r, c + r)
 
 
+def shown(k: Constants, s: State) -> Three:
+    """The coefficients."""
+    _, _, _, _, coefficients, _, _, _, _, _, _ = s
+    return coefficients
+
+
 class AdaptiveTimeSeries(PerAxis):
     """Inverse of second order whose coefficients follow from a moving window of commands and measurements."""
 
@@ -279,6 +285,7 @@ class AdaptiveTimeSeries(PerAxis):
             return acceleration_cautions(test)
 
     KERNEL = Kernel(constants, rest, step)
+    SHOWN = staticmethod(shown)
     state_units: Mapping[str, str] = {"a0": "1", "a1": "s", "a2": "s^2"}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -299,7 +306,3 @@ class AdaptiveTimeSeries(PerAxis):
         a0, a1, a2 = self._p.bounded()[1]
         s = 1j * omega
         return np.asarray((a0 + a1 * s + a2 * s**2) * response(self._p.lead, omega))
-
-    def numbers(self, state: State) -> Sequence[float]:
-        _, _, _, _, coefficients, _, _, _, _, _, _ = state
-        return coefficients

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
-from rths_nodes.control.compensators.ahead import lead_parameter, read_ahead, response, with_lead
-from rths_nodes.control.compensators.per_axis import OnNumbers, bare
+from rths_nodes.control.compensators.ahead import ahead, lead_parameter, read_ahead, response, with_lead
+from rths_nodes.control.compensators.per_axis import Bound, OnNumbers, Shown, bare, behind_lead
 from rths_nodes.core import registry
 from rths_nodes.core.control import Floats
 from rths_nodes.core.frequency_response import Complex, Frequencies, in_series
@@ -43,6 +43,28 @@ def chained(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[.
     return step
 
 
+def of_first(shown: Shown) -> Shown:
+    """What the first one has ``shown``, of both."""
+
+    def of(k: Any, s: Any) -> Any:
+        _, own, _ = k
+        one, _, _ = s
+        return shown(own, one)
+
+    return of
+
+
+def of_second(shown: Shown) -> Shown:
+    """What the second one has ``shown``, of both."""
+
+    def of(k: Any, s: Any) -> Any:
+        _, _, own = k
+        _, _, two = s
+        return shown(own, two)
+
+    return of
+
+
 class Chain(OnNumbers):
     """The output of one compensator is the target of another.
 
@@ -60,7 +82,7 @@ class Chain(OnNumbers):
         self._dt, self._lead = dt, params.lead
         stages = {"first": params.first, "second": params.second}
         built = {name: registry.build("compensator", own, dt, n_axes) for name, own in stages.items()}
-        self._first, self._second = built["first"], built["second"]
+        self._both = self._first, self._second = built["first"], built["second"]
         names = {f"{place}.{own}": (stage, own) for place, stage in built.items() for own in stage.state_names}
         self.state_names = tuple(names)
         self.state_units: Mapping[str, str] = _of_both(names, lambda stage: stage.state_units)
@@ -116,6 +138,20 @@ class Chain(OnNumbers):
 
     def state(self) -> list[float]:
         return list(chain(self._first.state(), self._second.state()))
+
+    def bound(self) -> Bound | None:
+        """What a loop over kernels needs; None where one of both has it not, or couples the axes."""
+        first, second = (bound() if (bound := getattr(each, "bound", None)) else None for each in self._both)
+        if first is None or second is None or first.coupled or second.coupled:
+            return None
+        states: list[Any] = list(zip(first.states, self._between, second.states, strict=True))
+        shown = [of_first(each) for each in first.shown] + [of_second(each) for each in second.shown]
+        step, constants = chained(first.step, second.step), (self._dt, first.constants, second.constants)
+        if not self._lead:
+            return Bound(step, constants, states, False, shown)
+        states = list(zip(self._acceleration, states, strict=True))
+        given = (self._lead, self._dt, constants), states, False, [behind_lead(each) for each in shown]
+        return Bound(ahead(step), *given)
 
 
 def _of_both(names: Mapping[str, tuple[Any, str]], told: Callable[[Any], Mapping[str, Any]]) -> dict[str, Any]:

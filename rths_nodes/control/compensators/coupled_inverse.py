@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,50 @@ def blocks(s: Any) -> int:
     """Blocks that were learned from."""
     count: int = s[-2]
     return count
+
+
+def renewed(s: Any) -> bool:
+    """Whether the last step was that of a block, which has changed what is shown."""
+    _, _, _, _, watched = s
+    place: int = watched[0]
+    return place == -1
+
+
+def by_power(rows: Any, count: int, found: Array, place: int) -> int:
+    """Numbers of a row for each axis into ``found``, those of a derivative together; the next place."""
+    n = len(rows)
+    for power in range(count):
+        for row in rows:
+            for axis in range(n):
+                found[place] = row[power * n + axis]
+                place += 1
+    return place
+
+
+def shown_of(count: int, learns: bool) -> Callable[[Any, Any], Array]:
+    """The inner numbers: coefficients, and of those that are learned how far they may go, and an axis has gone."""
+
+    def identified(k: Any, s: Any) -> Array:
+        rows, _, _, _, _ = s
+        found = np.empty(count * len(rows) * len(rows))
+        by_power(rows, count, found, 0)
+        return found
+
+    def shown(k: Any, s: Any) -> Array:
+        _, _, _, _, (_, units, _, _, _, _, _, _, _, _, _, _, _) = k
+        rows, _, _, _, (_, _, _, _, _, _, covariance, distance, _, _) = s
+        n, size = len(rows), count * len(rows)
+        deviations = np.empty((n, size))
+        for axis in range(n):
+            for place in range(size):
+                deviations[axis, place] = sqrt(max(covariance[axis, place, place], 0.0)) / units[place]
+        found = np.empty(2 * n * size + n)
+        place = by_power(rows, count, found, 0)
+        place = by_power(deviations, count, found, place)
+        found[place:] = distance
+        return found
+
+    return shown if learns else identified
 
 
 def watch(

@@ -28,7 +28,7 @@ hardly begun make forces of MN. While ``guarded``,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -218,6 +218,12 @@ def moves(m: float, before: float, earlier: float, quiet: float) -> bool:
     return up or m <= -quiet or before <= -quiet or earlier <= -quiet
 
 
+def shown(k: Constants, s: State) -> Theta:
+    """The parameters."""
+    theta, _, _, _, _, _, _, _ = s
+    return theta
+
+
 class DiscreteModel(PerAxis):
     """Compensation by an adaptive discrete model with three parameters (SADC), per axis."""
 
@@ -294,13 +300,10 @@ class DiscreteModel(PerAxis):
     state_units: Mapping[str, str] = {f"theta_{tap + 1}": "1" for tap in range(TAPS)}
 
     KERNEL = Kernel(constants, rest, step)
+    SHOWN = staticmethod(shown)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
         spacing = self._p.spacing * self._dt
         own = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
         return own * response(self._p.lead, omega)
-
-    def numbers(self, state: State) -> Sequence[float]:
-        theta: Theta = state[0]
-        return theta

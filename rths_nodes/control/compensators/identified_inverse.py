@@ -157,14 +157,17 @@ class IdentifiedInverse(Coupled):
             self.state_units |= {f"sigma_{name}": unit for name, unit in self.state_units.items()}
             names += [f"sigma_{name}" for name in names] + [f"prior_distance[{axis}]" for axis in range(n)]
         self.state_names = tuple(names)
+        self._text: Any = text_of(n)
+        self.shown = self._text.shown_of(count, params.learning)
+        self.renewed = self._text.renewed if params.learning else None
         self._hold(params, dt, n_axes)
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
         """That of one axis in floats, that of several in arrays."""
-        one = identified_by(params).shape[1] == 1
-        text: Any = single_inverse if one else coupled_inverse
-        return (Kernel if one else CoupledKernel)(
+        n = identified_by(params).shape[1]
+        text = text_of(n)
+        return (Kernel if n == 1 else CoupledKernel)(
             lambda params, dt: text.constants_of(*constants_in_arrays(params, dt)),
             text.rest,
             text.learning if params.learning else text.as_identified,
@@ -172,7 +175,7 @@ class IdentifiedInverse(Coupled):
 
     def reset(self) -> None:
         super().reset()
-        self._shown: tuple[int | None, list[float]] = None, []
+        self._told: tuple[int | None, list[float]] = None, []
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the identified coefficients, for exact derivatives.
@@ -187,37 +190,17 @@ class IdentifiedInverse(Coupled):
 
     def state(self) -> list[float]:
         """Coefficients, their standard deviations, and how far one has gone from what was identified."""
-        one, watched = self._n_axes == 1, self.current[-1]
-        blocks = 0
+        watched, blocks = self.current[-1], 0
         if self._p.learning:  # they change once in a block
-            blocks = single_inverse.blocks(watched) if one else coupled_inverse.blocks(watched)
-        if blocks != self._shown[0]:
-            self._shown = blocks, self._told_of_one() if one else self._told_of_several()
-        return self._shown[1]
+            blocks = self._text.blocks(watched)
+        if blocks != self._told[0]:
+            self._told = blocks, super().state()
+        return self._told[1]
 
-    def _told_of_one(self) -> list[float]:
-        count, (coefficients, *_, watched) = len(self._identified), self.current
-        if not self._p.learning:
-            return list(coefficients[:count])
-        knowledge = single_inverse.Knowledge(*watched[-1])
-        deviations = single_inverse.deviations_of(knowledge, self._constants.learning.correction[-2])
-        return [*coefficients[:count], *deviations[:count], knowledge.distance]
 
-    def _told_of_several(self) -> list[float]:
-        rows, *_, watched = self.current
-        told = self._by_power(np.array(rows)[:, : len(self._identified) * self._n_axes])
-        if self._p.learning:
-            known = coupled_inverse.Watched(*watched)
-            variances = np.diagonal(known.covariance, axis1=1, axis2=2)
-            deviations = np.sqrt(np.maximum(variances, 0.0)) / self._constants.learning.units
-            told += [*self._by_power(deviations), *known.distance.tolist()]
-        return told
-
-    def _by_power(self, rows: Array) -> list[float]:
-        """A row for each axis ``(n, count * n)`` as ``(count, n, n)``."""
-        n = self._n_axes
-        found: list[float] = rows.reshape(n, -1, n).transpose(1, 0, 2).ravel().tolist()
-        return found
+def text_of(n_axes: int) -> Any:
+    """The module of the law for so many axes."""
+    return single_inverse if n_axes == 1 else coupled_inverse
 
 
 def identified_by(params: Any) -> Array:

@@ -276,9 +276,6 @@ class Linear(Coupled):
             return Kernel(constants, rest, step_of_one)
         return CoupledKernel(constants, rest, step)
 
-    def state(self) -> list[float]:
-        return []
-
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``, or ``(n, n_axes, n_axes)``.
 

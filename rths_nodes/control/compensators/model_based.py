@@ -113,6 +113,15 @@ def no_feedback(k: Any, observer: Array, deviation: Array, feedback: Array) -> N
     """The deviation is left as it is."""
 
 
+def shown(k: Constants, s: State) -> Array:
+    """Feedforward and feedback, one after the other for each axis, m."""
+    _, u_ff, u_fb, _ = s
+    found = np.empty(2 * len(u_ff))
+    found[::2] = u_ff
+    found[1::2] = u_fb
+    return found
+
+
 class ModelBased(Coupled):
     """Feedforward by the inverse of a model that couples the axes, and LQG feedback on the deviation."""
 
@@ -160,6 +169,7 @@ class ModelBased(Coupled):
 
     transport_in_lead: ClassVar[bool] = True
     """The scenario adds the port's transport to ``lead``: the model leaves it out."""
+    shown = staticmethod(shown)
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -185,10 +195,6 @@ class ModelBased(Coupled):
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Feedforward alone over target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), for exact derivatives."""
         return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
-
-    def state(self) -> list[float]:
-        _, u_ff, u_fb, _ = self.current
-        return [value for pair in zip(u_ff.tolist(), u_fb.tolist(), strict=True) for value in pair]
 
 
 def model_of(params: Any) -> LoadingModel:

@@ -63,17 +63,54 @@ class OnNumbers(Compensator):
         return np.array(self.commands(*motion, measured.tolist(), force, target.flagged, target.preparing))
 
 
+Shown = Callable[[Any, Any], Any]
+"""``shown(constants, state)``: the inner numbers of an axis, a tuple of floats; of coupled ones an array."""
+
+
+class Bound(NamedTuple):
+    """What a loop over kernels needs of a compensator: step, constants and states; one state where it is coupled.
+
+    ``shown``: one after the other for all axes, they give ``state()``. Where there is a ``renewed(state)``, the
+    numbers have changed with the last step only where it is true.
+    """
+
+    step: Callable[..., Any]
+    constants: Any
+    states: Sequence[Any]
+    coupled: bool
+    shown: Sequence[Shown]
+    renewed: Callable[[Any], bool] | None = None
+
+
+def nothing(k: Any, s: Any) -> tuple[()]:
+    """The inner numbers of a kernel that shows none."""
+    return ()
+
+
+def behind_lead(shown: Shown) -> Shown:
+    """What a kernel has ``shown`` by itself, of the one that reads its target ahead."""
+
+    def of(k: Any, s: Any) -> Any:
+        _, _, own = k
+        _, inner = s
+        return shown(own, inner)
+
+    return of
+
+
 class PerAxis(OnNumbers):
     """A compensator made of its ``KERNEL``, or of its ``ADAPTABLE``, with a state for each axis.
 
-    What it shows of a state are its ``numbers``, whose names without the axis and units are ``state_units``.
+    What it shows of a state is ``SHOWN``, whose names without the axis and units are ``state_units``.
     """
 
     ADAPTABLE: ClassVar[Adaptable | None] = None
+    SHOWN: ClassVar[Any] = staticmethod(nothing)
 
     def __init__(self, params: Any, dt: float, n_axes: int) -> None:
         self._p, self._dt, self._n_axes = params, dt, n_axes
         self._leads = bool(_lead_of(params))
+        self._shown: Shown = behind_lead(self.SHOWN) if self._leads else self.SHOWN
         kernel = self.kernel_of(params)
         self._constants, self._rest, self._step = kernel.constants(params, dt), kernel.rest, kernel.step
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
@@ -106,13 +143,16 @@ class PerAxis(OnNumbers):
             commands.append(command)
         return commands
 
-    def numbers(self, state: Any) -> Sequence[float]:
-        """What is shown of the ``state`` of an axis, in the order of ``state_units``."""
-        return ()
-
     def state(self) -> list[float]:
-        own = [state[1] for state in self.states] if self._leads else self.states
-        return [number for state in own for number in self.numbers(state)]
+        shown, k = self._shown, self._constants
+        return [number for state in self.states for number in shown(k, state)]
+
+    def bound(self) -> Bound | None:
+        """What a loop over kernels needs; None of a class that computes in a way of its own."""
+        own = type(self)
+        if own.commands is not PerAxis.commands or own.state is not PerAxis.state:
+            return None
+        return Bound(self._step, self._constants, self.states, False, (self._shown,))
 
 
 class CoupledKernel(NamedTuple):
@@ -124,7 +164,13 @@ class CoupledKernel(NamedTuple):
 
 
 class Coupled(OnNumbers):
-    """A compensator that calls a coupled kernel, or one of its only axis, with its state, which is ``current``."""
+    """A compensator that calls a coupled kernel, or one of its only axis, with its state, which is ``current``.
+
+    ``shown`` of its state are the inner numbers; ``renewed`` as of :class:`Bound`.
+    """
+
+    shown: Any = staticmethod(nothing)
+    renewed: Any = None
 
     def _hold(self, params: Any, dt: float, n_axes: int) -> None:
         """The kernel with these parameters, at rest."""
@@ -148,6 +194,18 @@ class Coupled(OnNumbers):
         given = map(tuple, (x, v, a, measured, force))
         self.current, commands = self._step(self._constants, self.current, *given, rests, preparing)
         return list(commands)
+
+    def state(self) -> list[float]:
+        shown = self.shown(self._constants, self.current)
+        found: list[float] = shown.tolist() if isinstance(shown, np.ndarray) else list(shown)
+        return found
+
+    def bound(self) -> Bound | None:
+        """As of :class:`PerAxis`."""
+        if type(self).commands is not Coupled.commands:
+            return None
+        given = self._step, self._constants, [self.current]
+        return Bound(*given, not self._of_one, (self.shown,), self.renewed)
 
 
 def _lead_of(params: Any) -> float:

@@ -9,7 +9,7 @@ measurement of an instant acts on the command from the same instant on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rths_nodes.control.compensators.ahead import lead_parameter
@@ -57,6 +57,12 @@ def step(
     return (x, led, error, integral), proportional * error + integral
 
 
+def shown(k: Constants, s: State) -> tuple[float]:
+    """The integral."""
+    _, _, _, integral = s
+    return (integral,)
+
+
 class ProportionalIntegralLead(PerAxis):
     """PI control of the tracking error, the target led in phase.
 
@@ -80,6 +86,4 @@ class ProportionalIntegralLead(PerAxis):
     state_units: Mapping[str, str] = {"u_integral": "m"}
 
     KERNEL = Kernel(constants, lambda k: State(), step)
-
-    def numbers(self, state: State) -> Sequence[float]:
-        return state[3:]
+    SHOWN = staticmethod(shown)

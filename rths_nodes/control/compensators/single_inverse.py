@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from rths_nodes.control.compensators.instrument import (
     kept,
     within,
 )
-from rths_nodes.core.arithmetic import dot, sqrt
+from rths_nodes.core.arithmetic import dot, first, sqrt
 from rths_nodes.core.samples import Array
 
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, int]
@@ -228,9 +229,36 @@ def blocks(s: Any) -> int:
     return count
 
 
-def deviations_of(s: Knowledge, units: Four) -> Four:
+def renewed(s: Any) -> bool:
+    """Whether the last step was that of a block, which has changed what is shown."""
+    _, _, _, _, watched = s
+    place: int = watched[0]
+    return place == -1
+
+
+def shown_of(count: int, learns: bool) -> Callable[[Any, Any], Any]:
+    """The inner numbers: ``count`` coefficients, and where it ``learns`` their deviations, and the distance."""
+    like = (0.0,) * count
+
+    def identified(k: Any, s: Any) -> Any:
+        coefficients, _, _, _, _ = s
+        return first(like, coefficients)
+
+    def shown(k: Any, s: Any) -> Any:
+        _, _, _, _, learning = k
+        _, _, _, correction = learning
+        _, _, _, _, _, _, _, _, _, units, _ = correction
+        coefficients, _, _, _, watched = s
+        _, _, _, _, _, _, _, knowledge = watched
+        _, covariance, _, _, _, _, _, _, distance = knowledge
+        return first(like, coefficients) + first(like, deviations_of(covariance, units)) + (distance,)
+
+    return shown if learns else identified
+
+
+def deviations_of(covariance: Covariance, units: Four) -> Four:
     """Standard deviations of the coefficients."""
-    aa, _, _, _, bb, _, _, cc, _, dd = s.covariance
+    aa, _, _, _, bb, _, _, cc, _, dd = covariance
     e, f, g, h = units
     return sqrt(max(aa, 0.0)) / e, sqrt(max(bb, 0.0)) / f, sqrt(max(cc, 0.0)) / g, sqrt(max(dd, 0.0)) / h
 

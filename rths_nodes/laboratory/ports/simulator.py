@@ -37,6 +37,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
 from rths_nodes.laboratory.ports.drive import Drive
+from rths_nodes.laboratory.ports.parts import Parts
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
@@ -163,6 +164,12 @@ class Simulator:
             self._lead(command.tolist(), none)
         self._hydraulics, self._interlock = self._at_start
         self._driven = self._astray or self._at_start != (HYDRAULICS_NOT_TOLD, INTERLOCK_NOT_TOLD)
+        wrong = self._driven or self._seats or self._loops is not None
+        unlike = bool(wrong or self._second.names or self.trigger.wired)
+        converters = self._outputs if self._converts else []
+        given = self._rig, self._sensors, self._auxiliary, converters, self.transport_samples
+        self.parts = None if unlike else Parts(*given)
+        """What a loop over kernels takes in place of this port; None where that does not know all that is here."""
         start = self._drive.start
         self._line = deque([(start.tolist(), np.zeros(len(none))) for _ in range(self.transport_samples)])
         self.trigger.set(False)

@@ -85,7 +85,7 @@ class CommandStage:
         self._flags = 0
         self._auxiliary = EMPTY
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
-        self._bounds = _bounds(compensator)
+        self._bounds = bounds_of(compensator)
 
     @classmethod
     def of(cls, assembly: Assembly) -> CommandStage:
@@ -211,7 +211,7 @@ class CommandStage:
         return values
 
 
-def _bounds(compensator: Compensator) -> list[tuple[int, float, float]]:
+def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
     """Places among the inner numbers of what is adapted, and between which values it moves freely."""
     limits, found = compensator.state_limits, []
     for index, name in enumerate(compensator.state_names):

@@ -34,6 +34,11 @@ class ForceLead:
         self._n_axes = n_axes
         self.reset()
 
+    @property
+    def slope(self) -> list[float]:
+        """Weights of the last forces ``(span + 1,)``, the oldest first, in what is added to the last one."""
+        return self._weights
+
     def reset(self) -> None:
         """No force before the test."""
         rest = [0.0] * self._n_axes

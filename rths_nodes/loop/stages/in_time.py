@@ -9,6 +9,11 @@ import numpy as np
 from rths_nodes.core.samples import Target
 
 
+def in_time(step: float, half: float, x: float, before: float, a: float) -> float:
+    """The velocity (m/s) that belongs to ``x`` (m), with that of a ``step`` (s) ``before`` and half a step."""
+    return (x - before) / step + half * a
+
+
 class InTime:
     """Velocity of an integrator that publishes a late one, v = (x - x_before) / h + h a / 2.
 
@@ -27,8 +32,8 @@ class InTime:
         self._before = x
         if target.step <= self._start or not all(map(math.isfinite, target.velocity.tolist())):
             return target  # what is not finite the limits are to see
-        a = target.acceleration.tolist()
-        velocity = np.array([(now - x0) / step + half * a0 for now, x0, a0 in zip(x, before, a, strict=True)])
+        rows = zip(x, before, target.acceleration.tolist(), strict=True)
+        velocity = np.array([in_time(step, half, *each) for each in rows])
         return Target(  # by place: `replace` takes longer than all else here
             target.step,
             target.displacement,

@@ -6,6 +6,9 @@ import math
 from collections.abc import MutableSequence
 from typing import NamedTuple
 
+import numpy as np
+
+from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking
 
@@ -84,6 +87,11 @@ class IndexLimits:
     def energy_within(self, reference: float) -> float:
         """An energy error (J) up to this is within the limit, whatever the input energy; ``reference`` in J."""
         return math.inf if self._energy_percent is None else ROUNDED * self._energy_percent * reference / 100.0
+
+    def beyond(self, percents: Array) -> bool:
+        """Whether one of these running energy monitors (%) is beyond its limit."""
+        limit = self._energy_percent
+        return limit is not None and bool((np.abs(percents) > limit).any())
 
     def broken(self, tracking: Tracking, energy: EnergyMonitor, total: float) -> str:
         """The limit that is broken at this sample, in words, or empty; ``total``: sum of the indicators."""

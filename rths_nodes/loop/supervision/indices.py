@@ -135,6 +135,30 @@ class Tracking:
         if total - total != 0.0 or not abs(error) <= self._within:
             self._judge(measured, force, total)
 
+    def resume(self, sample: int, states: Sequence[axis.State], target: Array, measured: Array) -> None:
+        """Samples up to ``sample`` whose :func:`axis.step` somebody else has taken, which led to these ``states``.
+
+        ``target`` and ``measured`` ``(n, n_axes)`` m are theirs.
+        """
+        self._hand_on()
+        self.sample, self._states = sample, list(states)
+        self.energy_error = 0.0
+        for state in self._now:
+            self.energy_error += state.energy
+        for n, delay in enumerate(self.delays):
+            delay.extend(target[:, n], measured[:, n])
+        self._left = CHUNK - (CHUNK - self._left + len(target)) % CHUNK
+
+    @property
+    def constants(self) -> list[axis.Constants]:
+        """Those of :func:`axis.step` by axis."""
+        return [constants for _, constants in self._constants]
+
+    @property
+    def states(self) -> list[axis.State]:
+        """Those of :func:`axis.step` by axis."""
+        return self._now
+
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
         """Samples, each ``(n, n_axes)`` m and N: the indicators and the energy error after each of them."""
         indicators, errors = [], []

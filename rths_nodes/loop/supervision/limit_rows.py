@@ -68,11 +68,16 @@ TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 def broken_move(
     moves: Sequence[Move], groups: Sequence[Sequence[Move]], targets: Floats, commands: Floats, previous: Floats
 ) -> int:
-    """PER_MOVE times the axis plus which limit the first one breaks that must not go on; NONE where all may.
+    """PER_MOVE times the axis plus which limit the first one breaks that must not go on; NONE where all may."""
+    code = broken_alone(moves, targets, commands, previous)
+    return broken_together(groups, commands, previous) if groups and code < 0 else code
+
+
+def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previous: Floats) -> int:
+    """As :func:`broken_move`, of each axis by itself.
 
     The target is finite, the place within the stroke, the step v within the largest, the braking way within the l
-    that is left: v^2 <= 2 a l is enough for one by itself, |v| N <= 2 l in ``groups``, whose axes all take the N
-    samples of the slowest. Only beyond that begun samples are counted.
+    that is left: v^2 <= 2 a l is enough. Only beyond that begun samples are counted.
     """
     for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
@@ -87,6 +92,11 @@ def broken_move(
             return PER_MOVE * axis + STEP
         if step * step > braking * left and _too_long(place, step, stroke, 2.0 * abs(step) / braking):
             return PER_MOVE * axis + WAY
+    return NONE
+
+
+def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
+    """As :func:`broken_move`, of axes that stop together: |v| N <= 2 l, all take the N samples of the slowest."""
     for group in groups:
         longest = 0.0
         for axis, _, _, _, braking in group:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from rths_nodes.core.braking import braked_together, braking_way, changes_of_step, samples_to_rest, way_left
 from rths_nodes.core.limits import Limits
@@ -39,6 +40,19 @@ MOVED = (
 )
 ERROR = ".limits.tracking_error: target - measured = {:.6g} m: must be within +- {:g} m"
 LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within +- {:g} N"
+
+
+class Bounds(NamedTuple):
+    """What the kernels of ``limit_rows.py`` get: of moves, of axes that stop together, of measurements.
+
+    ``zeros`` are those of ``of_errors``, where more than displacements and forces is limited, ``beside``.
+    """
+
+    moves: Sequence[rows.Move]
+    groups: Sequence[Sequence[rows.Move]]
+    measurements: rows.Table
+    zeros: Sequence[tuple[float, float, bool]]
+    beside: bool
 
 
 class LimitCheck:
@@ -77,6 +91,11 @@ class LimitCheck:
         self._zeros = [(place, force, lim.of_force) for lim, (place, force, _, _) in zip(each, zeros, strict=True)]
         self._beside = any(row.place >= 2 * len(each) for row in measured)
         """Whether more than displacements and forces is limited."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """What the kernels get, of axes that follow displacements and whose forces are not corrected."""
+        return Bounds(self._moves, self._groups, self._measurements, self._zeros, self._beside)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
         """Why ``command`` must not be sent; ``previous`` was sent before, in ``modes``."""

@@ -115,9 +115,10 @@ class Monitor:
             params.tracking_indicator_rate_over_amplitude,
             params.smallest_amplitude,
         )
-        every = corridor is not None or self._limits.steep
-        within = NEVER if every else self._limits.energy_within(reference_energy)
-        watch = Watch(within, self._judge, self._take_targets)
+        self.in_order = corridor is not None or self._limits.steep
+        """A sample is judged by what was before it."""
+        self._within = NEVER if self.in_order else self._limits.energy_within(reference_energy)
+        watch = Watch(self._within, self._judge, self._take_targets)
         self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, watch)
         self.step = self.tracking.step
         """The next sample: its number, target, measured displacement (m) and force (N), each ``(n_axes,)``."""
@@ -152,6 +153,16 @@ class Monitor:
         elif corridor is not None and corridor.left and self._corridor_trips:
             sample, why = corridor.left
             self.breach = sample, f"monitor.corridor: {why}"
+
+    def breaks(self, errors: Array, given: Array) -> bool:
+        """Whether the running energy monitor is beyond its limit at one of some samples.
+
+        ``errors`` and input energies ``given`` up to each of them, ``(n,)`` J. What else may be limited needs
+        every sample in order: ``in_order``.
+        """
+        doubtful = ~(np.abs(errors) <= self._within)
+        percents = self.energy.running_percents(errors[doubtful], given[doubtful])
+        return self._limits.beyond(percents)
 
     @property
     def waits(self) -> bool:

@@ -27,11 +27,13 @@ class Stepped(Integrator):
     constants: Any
     excitation: Any
     state: Any
+    in_floats: bool
+    """The kernel takes and gives floats, for one degree of freedom."""
 
     def _follow(self, kernel: Kernel, constants: Any, excitation: Any, first: Array, in_floats: bool) -> None:
         """At rest at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2; the kernel may be in floats."""
         self.kernel, self.constants, self.excitation = kernel, constants, excitation
-        self._step, self._first, self._in_floats = kernel.step, first, in_floats
+        self._step, self._first, self.in_floats = kernel.step, first, in_floats
         self.reset()
 
     def reset(self) -> None:
@@ -46,9 +48,9 @@ class Stepped(Integrator):
         """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
         index = self._index
         self._index = index + 1
-        measured = experimental_force.item() if self._in_floats else experimental_force.copy()
+        measured = experimental_force.item() if self.in_floats else experimental_force.copy()
         self.state, shown = self._step(self.constants, self.state, measured, self.excitation, index)
-        if self._in_floats:
+        if self.in_floats:
             rows = np.array(shown)
             shown = rows[0:1], rows[1:2], rows[2:3], rows[3:4], rows[4:5]
         self.displacement, self.velocity, self.acceleration, self.exact_acceleration, self.restoring_force = shown

@@ -36,7 +36,12 @@ class State(NamedTuple):
 
 def rest(target: float, measured: float, force: float) -> State:
     """Before the first sample, where the motion stands (m) under ``force`` (N)."""
-    return State(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force)
+    return State(*anew(target, measured, force))
+
+
+def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
+    """The same as a step gives it: without names."""
+    return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force
 
 
 def step(
