@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from processor_time import least
 
-from rths_nodes.app.studies.compiling import compiled
+from rths_nodes.app.compiling.kernels import compiled
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import dot
 from rths_nodes.core.kernels import copied

@@ -50,7 +50,8 @@ EXTERNAL = {
     "analysis/figures/": NUMBERS | {"matplotlib"},
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
-    "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow", "numba"},
+    "app/compiling/": NUMBERS | {"numba", "llvmlite"},
+    "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow"},
     "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,
 }
@@ -63,6 +64,7 @@ LAYERS = {
         ("outcomes", "scenario"),
         ("provenance", "stages", "warm_up"),
         ("embedded",),
+        ("compiled",),
         ("faults", "procedure"),
         ("commissioning",),
     ),
@@ -91,7 +93,7 @@ LAYERS = {
     ),
     "ros": (("names", "environment"), ("transport",), ("nodes", "ports"), ("hosting",)),
     "app": (
-        ("streams",),
+        ("streams", "compiling"),
         ("node", "hosts"),
         ("doctor", "emulation", "procedure", "studies"),
         ("commands",),

@@ -292,7 +292,7 @@ def test_plain_and_compiled_give_the_same_bits(family: str, name: str, data: Any
 
 def agree(kernel: Any, constants: Any, rows: Any) -> None:
     """Plain and compiled, state and output, over all ``rows`` of inputs."""
-    from rths_nodes.app.studies.compiling import compiled
+    from rths_nodes.app.compiling.kernels import compiled
 
     step = compiled(kernel.step)
     with np.errstate(all="ignore"):
@@ -398,7 +398,7 @@ EDGES = (*EXTREMES, 2.5, -2.5, 0.5, 1.5, 709.7, 709.79, 710.0, -746.0, 450359962
 @pytest.mark.parametrize("function", ONE_ARGUMENT, ids=lambda each: each.__name__)
 def test_elementary_functions_have_a_value_for_every_float(function: Any) -> None:
     pytest.importorskip("numba")
-    from rths_nodes.app.studies.compiling import compiled
+    from rths_nodes.app.compiling.kernels import compiled
 
     quick, rng = compiled(lambda x: function(x)), np.random.default_rng(1)
     for x in (*EDGES, *(rng.standard_normal(3000) * 10.0 ** rng.uniform(-8, 8, 3000)).tolist()):
@@ -407,7 +407,7 @@ def test_elementary_functions_have_a_value_for_every_float(function: Any) -> Non
 
 def test_powers_have_a_value_for_every_float() -> None:
     pytest.importorskip("numba")
-    from rths_nodes.app.studies.compiling import compiled
+    from rths_nodes.app.compiling.kernels import compiled
 
     quick, rng = compiled(arithmetic.power), np.random.default_rng(1)
     for x in (*EDGES, *rng.uniform(0.0, 1e3, 2000).tolist()):
@@ -428,7 +428,7 @@ def test_whole_numbers_are_those_of_round() -> None:
 @pytest.mark.parametrize("shape", [(1, 1), (3, 2), (12, 12), (2, 40), (1, 100), (29, 87)])
 def test_a_product_is_summed_from_left_to_right(shape: tuple[int, int], order: Any) -> None:
     pytest.importorskip("numba")
-    from rths_nodes.app.studies.compiling import compiled
+    from rths_nodes.app.compiling.kernels import compiled
 
     rng = np.random.default_rng(3)
     matrix, vector = np.array(rng.standard_normal(shape), order=order), rng.standard_normal(shape[1])

@@ -16,17 +16,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.app.compiling.loops import loop_over_kernels
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop import outcomes
+from rths_nodes.loop.compiled.running import KernelLoop
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import (
+    COMPILED,
     EMBEDDED,
+    IN_PYTHON,
     LOCKSTEP,
     ONE_NODE,
     PROCESSES,
@@ -68,6 +72,8 @@ class RunResult:
     notes: list[str] = field(default_factory=list)
     actuator_nodes: str = "one"
     faults: tuple[str, ...] = ()
+    engine: str = ""
+    """On the host embedded."""
 
     @property
     def ending(self) -> str:
@@ -145,11 +151,12 @@ def run(
         run_id=chosen.run_id or loaded.run_id(),
     )
     _check_handed(port, chosen)
-    loop = _loop(loaded, chosen, port)  # what is wrong is refused here, before any node starts
+    embedded = _loop(loaded, chosen, port)  # what is wrong is refused here, before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
+    loop = _over_kernels(embedded) if chosen.engine == COMPILED else embedded
     started = time.monotonic()
     result = (
         _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)
@@ -189,6 +196,14 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
     return checked_loop(scenario, port=port)
 
 
+def _over_kernels(loop: Loop) -> KernelLoop:
+    """The loop over kernels. Raises ConfigError where the scenario has none."""
+    found = loop_over_kernels(loop)
+    if isinstance(found, str):
+        raise ConfigError(f"engine = 'compiled': {found}: use python")
+    return found
+
+
 def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
     """Result of a run of ``scenario`` from what was ``found``; how long it took is not known here."""
     recording = Path(options.record) if options.record else None
@@ -196,9 +211,9 @@ def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
     return RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)
 
 
-def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
-    scenario = loop.scenario
-    about = information(scenario, options.run_id, options.host, options.pace, options.faults)
+def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
+    scenario, engine = loop.scenario, COMPILED if isinstance(loop, KernelLoop) else IN_PYTHON
+    about = information(scenario, options.run_id, options.host, options.pace, options.faults, engine=engine)
     collector = Collector(scenario, loop.assembly.names) if keep else None
     recording = None
     if options.record:
@@ -213,6 +228,9 @@ def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunR
             recording.abandon("the run was broken off")
         raise
     code = outcomes.ExitCode.FAILED if outcome.failed else outcomes.of_state(outcome.state)
+    if isinstance(loop, KernelLoop) and not loop.by_kernels:
+        engine = IN_PYTHON
+        about |= {"engine": engine}
     if recording is not None:
         recording.close(outcome)
     about |= {"outcome": code.outcome, "reason": outcome.reason}
@@ -227,6 +245,8 @@ def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunR
         compensator=unflatten(flatten(outcome.compensator, "compensator"), "compensator"),
         timing=outcome.timing,
         run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
+        notes=list(loop.notes) if isinstance(loop, KernelLoop) else [],
+        engine=engine,
     )
 
 

@@ -25,6 +25,9 @@ EMBEDDED, COMPOSED, PROCESSES = HOSTS = ("embedded", "composed", "processes")
 LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
 """As fast as the machine allows, each node waiting for the others; by the clock."""
 
+AUTO, IN_PYTHON, COMPILED = ENGINES = ("auto", "python", "compiled")
+"""Whoever runs the test decides; the stages one after the other; the loop over kernels, compiled."""
+
 ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
 """One actuator node for the whole rig; one more for each axis, whose Measurements it gathers."""
 
@@ -89,6 +92,13 @@ class RunOptions:
         EMBEDDED,
         HOSTS,
         places=offered(command="--host", node="host", python="host", roles="recorder"),
+    )
+    engine: str = text(
+        "how the host embedded computes: python, stage by stage; compiled, by a loop over kernels that numba has "
+        "compiled (extra fast), with the same bits; auto: python",
+        AUTO,
+        ENGINES,
+        places=offered(command="--engine", python="engine"),
     )
     pace: str = text(
         "lockstep: as fast as the machine allows; realtime: by the clock",
@@ -188,6 +198,10 @@ class RunOptions:
                     raise ConfigError(
                         f"{name} = {value!r}: the host embedded has no nodes; use composed or processes"
                     )
+        elif self.engine == COMPILED:
+            raise ConfigError(f"engine = 'compiled': only of the host embedded, not of {self.host}")
+        if self.engine == COMPILED and self.faults:
+            raise ConfigError("engine = 'compiled': faults are put in by the engine python only")
         if self.separate and self.host != COMPOSED:
             raise ConfigError(
                 f"separate = {', '.join(self.separate)}: only of the host composed, not of {self.host}"

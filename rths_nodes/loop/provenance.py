@@ -112,13 +112,20 @@ def _git(*words: str) -> str:
 
 
 def information(
-    scenario: Scenario, run_id: str, host: str, pace: str, faults: Iterable[str] = (), actuator_nodes: str = ""
+    scenario: Scenario,
+    run_id: str,
+    host: str,
+    pace: str,
+    faults: Iterable[str] = (),
+    actuator_nodes: str = "",
+    engine: str = "",
 ) -> dict[str, str]:
     """The scenario, what the run was called, where and with which version it began now.
 
-    ``actuator_nodes`` is empty on the host embedded, which has no nodes.
+    ``actuator_nodes`` is empty on the host embedded, which has no nodes, and ``engine`` on the others.
     """
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
+    layout |= {"engine": engine} if engine else {}
     injected = " ".join(faults)
     return {
         "scenario": yaml_text.dump(scenario.data()),

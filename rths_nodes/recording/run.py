@@ -222,6 +222,17 @@ class Collector:
             stream: {name: _Table(width) for name, width in fields.items()} for stream, fields in wide.items()
         }
         self._last_sample = self._last_step = -1
+        self._whole: Mapping[str, Mapping[str, Array]] | None = None
+
+    def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
+        """All histories at once, by stream and field, a row for each sample or step; nothing else is called then.
+
+        Energies of a Target stand in one array.
+        """
+        target = dict(rows["target"])
+        energies = target.pop("energies")
+        columns = {name: energies[:, place : place + 1] for place, name in enumerate(ENERGIES)}
+        self._whole = {**rows, "target": target | columns}
 
     def target(self, target: Target) -> None:
         step, table = target.step, self._tables["target"]
@@ -280,7 +291,7 @@ class Collector:
         }
         return assembled(
             self.scenario,
-            rows,
+            rows if self._whole is None else self._whole,
             dof_names=self._names.observed,
             compensator_names=self._names.state,
             information=dict(information or {}),

@@ -193,7 +193,7 @@ def test_both_forms_of_the_components_page_are_one_law(register: Register) -> No
 
 def test_a_kernel_of_another_package_can_be_compiled() -> None:
     pytest.importorskip("numba")
-    from rths_nodes.app.studies.compiling import compiled
+    from rths_nodes.app.compiling.kernels import compiled
 
     params = build(forms()[1].Params, {"delay": 0.02})  # type: ignore[attr-defined]
     kernel = forms()[1].kernel_of(params)  # type: ignore[attr-defined]

@@ -58,7 +58,7 @@ def test_a_step_is_arithmetic_and_nothing_else(kernel: Any) -> None:
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
 def test_plain_and_compiled_give_the_same_bits(kernel: Any, extreme: bool) -> None:
     pytest.importorskip("numba")
-    from rths_nodes.app.studies.compiling import compiled
+    from rths_nodes.app.compiling.kernels import compiled
 
     rng = np.random.default_rng(9)
     constants, state, rows = KERNELS[kernel](numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme))

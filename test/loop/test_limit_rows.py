@@ -367,7 +367,7 @@ def inputs(rng: np.random.Generator, extreme: bool) -> dict[Any, tuple[Any, ...]
 def test_limits_are_kernels(kernel: Any) -> None:
     """The same bits compiled, on numbers and on what is none; nothing barred stands in them."""
     pytest.importorskip("numba")
-    from rths_nodes.app.studies.compiling import compiled
+    from rths_nodes.app.compiling.kernels import compiled
 
     assert {
         name.__qualname__: wrong_in(name) for name in functions_of(kernel, {}).values() if wrong_in(name)

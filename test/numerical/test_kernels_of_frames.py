@@ -38,7 +38,7 @@ def of_frame(make: Make, name: str, **more: Any) -> tuple[Kernel, Any, Any]:
 
 def agree(kernel: Kernel, constants: Any, rows: Any) -> None:
     pytest.importorskip("numba")
-    from rths_nodes.app.studies.compiling import compiled
+    from rths_nodes.app.compiling.kernels import compiled
 
     step = compiled(kernel.step)
     with np.errstate(all="ignore"):

@@ -7,7 +7,6 @@ plain form leans on numpy or on comprehensions have a compiled form of their own
 
 from __future__ import annotations
 
-import dis
 import os
 from collections.abc import Callable
 from types import CellType, FunctionType
@@ -15,6 +14,7 @@ from typing import Any
 
 from rths_nodes.core import arithmetic
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.compiled.pure import identity, is_kernel, named
 
 MEAN = "s[{i}] + h / 6.0 * (a[{i}] + 2.0 * (b[{i}] + c[{i}]) + d[{i}])"
 _made: dict[Any, Any] = {}
@@ -30,30 +30,34 @@ def numba() -> Any:
     return found
 
 
+def versions() -> tuple[Any, ...]:
+    """Versions of the compiler, and the processor that it works for."""
+    from llvmlite import binding  # type: ignore[import-untyped]
+
+    return numba().__version__, binding.llvm_version_info, binding.get_host_cpu_name(), _features(binding)
+
+
+def _features(binding: Any) -> str:
+    try:
+        return str(binding.get_host_cpu_features().flatten())
+    except RuntimeError:  # the processor does not tell
+        return ""
+
+
 def compiled(kernel: Callable[..., Any]) -> Any:
     """The compiled form of a kernel's function: the same bits. Raises ConfigError where numba is missing."""
     if not _made:
         _made.update(_own_forms())
-    key = _key(kernel)
+    key = identity(kernel)
     if key not in _made:
-        _made[key] = numba().njit(error_model="numpy")(_with_compiled(kernel))
+        _made[key] = numba().njit(error_model="numpy", forceinline=True)(_with_compiled(kernel))
     return _made[key]
-
-
-def _key(function: Any) -> Any:
-    """Identity of a function: its code, and what its closure holds."""
-    cells = tuple(_held(cell.cell_contents) for cell in function.__closure__ or ())
-    return function.__code__, cells
-
-
-def _held(value: Any) -> Any:
-    return _key(value) if isinstance(value, FunctionType) else value
 
 
 def _with_compiled(function: Any) -> FunctionType:
     """A copy of ``function`` that calls compiled functions."""
     code = function.__code__
-    names = {name: value for name, value in function.__globals__.items() if name in _names(code)}
+    names = {name: value for name, value in function.__globals__.items() if name in named(code)}
     names = {name: _form(value) for name, value in names.items()}
     cells = tuple(CellType(_form(cell.cell_contents)) for cell in function.__closure__ or ())
     copy = FunctionType(code, names | {"__builtins__": __builtins__}, function.__name__, None, cells)
@@ -61,16 +65,8 @@ def _with_compiled(function: Any) -> FunctionType:
     return copy
 
 
-def _names(code: Any) -> set[str]:
-    """The globals that ``code`` reads."""
-    inner = [each for each in code.co_consts if hasattr(each, "co_code")]
-    own = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
-    return own.union(*(_names(each) for each in inner))
-
-
 def _form(value: Any) -> Any:
-    written = isinstance(value, FunctionType) and value.__module__.partition(".")[0] != "numpy"
-    return compiled(value) if written else value
+    return compiled(value) if is_kernel(value) else value
 
 
 def _own_forms() -> dict[Any, Any]:
@@ -101,18 +97,18 @@ def _own_forms() -> dict[Any, Any]:
         return total
 
     return {
-        _key(arithmetic.dot): dot,
-        _key(arithmetic.numbers): numbers,
-        _key(arithmetic.replaced): _written_out(found, _replaced, "rows, values"),
-        _key(arithmetic.matvec): matvec,
-        _key(arithmetic.times): _written_out(found, _products, "rows, vector"),
-        _key(arithmetic.mapped): _written_out(found, _calls, "function, items, given"),
-        _key(arithmetic.along): _unrolled(found, "s[{i}] + h * rates[{i}]", "s, h, rates"),
-        _key(arithmetic.along_mean): _unrolled(found, MEAN, "s, h, a, b, c, d"),
-        _key(arithmetic.scaled): _unrolled(found, "s[{i}] * f[{i}]", "s, f"),
-        _key(arithmetic.first): _unrolled(found, "values[{i}]", "s, values"),
-        _key(arithmetic.raised): _unrolled(found, "s[{i}] + by if place == {i} else s[{i}]", "s, place, by"),
-        _key(arithmetic.all_nan): _unrolled(found, "nan", "s"),
+        identity(arithmetic.dot): dot,
+        identity(arithmetic.numbers): numbers,
+        identity(arithmetic.replaced): _written_out(found, _replaced, "rows, values"),
+        identity(arithmetic.matvec): matvec,
+        identity(arithmetic.times): _written_out(found, _products, "rows, vector"),
+        identity(arithmetic.mapped): _written_out(found, _calls, "function, items, given"),
+        identity(arithmetic.along): _unrolled(found, "s[{i}] + h * rates[{i}]", "s, h, rates"),
+        identity(arithmetic.along_mean): _unrolled(found, MEAN, "s, h, a, b, c, d"),
+        identity(arithmetic.scaled): _unrolled(found, "s[{i}] * f[{i}]", "s, f"),
+        identity(arithmetic.first): _unrolled(found, "values[{i}]", "s, values"),
+        identity(arithmetic.raised): _unrolled(found, "s[{i}] + by if place == {i} else s[{i}]", "s, place, by"),
+        identity(arithmetic.all_nan): _unrolled(found, "nan", "s"),
     }
 
 
@@ -147,14 +143,14 @@ def _written_out(found: Any, terms: Callable[..., list[str]], arguments: str) ->
 
     def text_of(*types: Any) -> Any:
         written = terms(*types)
-        space: dict[str, Any] = {"nan": float("nan")}
+        space: dict[str, Any] = {"nan": float("nan"), "__name__": __name__}
         body = ", ".join(written) + ("," if written else "")
         exec(f"def of({arguments}):\n    return ({body})", space)
         return space["of"]
 
-    names: dict[str, Any] = {"text_of": text_of}
+    names: dict[str, Any] = {"text_of": text_of, "__name__": __name__}
     exec(f"def typed({arguments}):\n    return text_of({arguments})", names)
     overload(by_type)(names["typed"])
-    call: dict[str, Any] = {"by_type": by_type}
+    call: dict[str, Any] = {"by_type": by_type, "__name__": __name__}
     exec(f"def of({arguments}):\n    return by_type({arguments})", call)
     return found.njit(error_model="numpy")(call["of"])

@@ -1,0 +1,135 @@
+"""Loops over kernels, compiled, or in plain Python where that cannot be; each is made once for all of its kind."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import platform
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.app.compiling import kernels
+from rths_nodes.app.compiling.folder import Module, place
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.version import __version__
+from rths_nodes.loop.compiled.history import given, room
+from rths_nodes.loop.compiled.parts import Parts, parts_of
+from rths_nodes.loop.compiled.pure import digest, identity
+from rths_nodes.loop.compiled.running import KernelLoop, Way, in_arrays, plain
+from rths_nodes.loop.embedded import Loop
+
+OLDEST = (0, 61)
+"""Version of numba."""
+_ways: dict[Any, Way] = {}
+_told: set[str] = set()
+
+
+def loop_over_kernels(loop: Loop) -> KernelLoop | str:
+    """The loop of a scenario over its kernels, or in words why there is none; ``loop`` is the embedded one."""
+    parts = parts_of(loop.assembly)
+    return parts if isinstance(parts, str) else KernelLoop(loop, parts, way_of(parts))
+
+
+def way_of(parts: Parts) -> Way:
+    """How a loop is called: compiled, or in plain Python; then its ``notes`` say why, once in a process."""
+    key = parts.kind, tuple(parts.constants), tuple(parts.states), _identities(parts)
+    if key not in _ways:
+        _ways[key] = _made(parts)
+    way = _ways[key]
+    notes = tuple(note for note in way.notes if note not in _told)
+    _told.update(notes)
+    return way._replace(notes=notes)
+
+
+def _identities(parts: Parts) -> tuple[Any, ...]:
+    return tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
+
+
+def _made(parts: Parts) -> Way:
+    try:
+        found = kernels.numba()
+        if tuple(map(int, found.__version__.split(".")[:2])) < OLDEST:
+            raise ConfigError(f"numba: is {found.__version__}: must be >= {'.'.join(map(str, OLDEST))}")
+    except ConfigError as error:
+        return plain(parts)._replace(notes=(f"{error}; the loop runs in plain Python, 20 to 100 times as long",))
+    try:
+        return _compiled(parts)
+    except Exception as error:  # whatever a compiler comes upon
+        words = str(error).strip().splitlines() or [""]
+        why = f"the loop cannot be compiled ({type(error).__name__}: {words[0]}); it runs in plain Python"
+        return plain(parts)._replace(notes=(why,))
+
+
+def _compiled(parts: Parts) -> Way:
+    """The compiled loop, from the disk where it is there. Raises whatever the compiler raises."""
+    module, notes = Module(parts.text, key_of(parts)), []
+    try:
+        with module.held():
+            if module.whole():
+                with suppress(Exception):  # whatever it has come upon, it is made anew
+                    return Way(_typed(parts, _imported(module.path), True), True)
+            if module.path.exists():
+                notes.append(f"{place()}: what was compiled there is damaged; it is made anew")
+            module.write()
+            run = _typed(parts, _imported(module.path), True, _forms(parts))
+            module.close()
+    except OSError as error:
+        notes.append(f"{place()}: {error.strerror or error}: what is compiled is not kept for the next time")
+        space: dict[str, Any] = {}
+        exec(compile(parts.text, "<loop over kernels>", "exec"), space)
+        run = _typed(parts, space, False, _forms(parts))
+    return Way(run, True, tuple(notes))
+
+
+def _forms(parts: Parts) -> dict[str, Any]:
+    """The globals of a module: compiled kernels."""
+    return {name: kernels.compiled(kernel) for name, kernel in parts.kernels.items()}
+
+
+def _imported(path: Path) -> dict[str, Any]:
+    """The globals of the module at ``path``."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # by this name the compiler finds it again
+    spec.loader.exec_module(module)
+    return vars(module)
+
+
+def _typed(parts: Parts, module: dict[str, Any], kept: bool, forms: Mapping[str, Any] | None = None) -> Any:
+    """The function ``run`` of a ``module`` for the types of these parts.
+
+    Without the ``forms`` of the kernels only where it was compiled before, and ``kept``.
+    """
+    module.update(forms or {})
+    found = kernels.numba()
+    made = found.njit(error_model="numpy", cache=kept)(module["run"])
+    made.compile(tuple(found.typeof(each) for each in _arguments(parts)))
+    made.disable_compile()  # other types are a mistake, and would take seconds
+    return made
+
+
+def _arguments(parts: Parts) -> tuple[Any, ...]:
+    """What ``run`` is called with."""
+    constants, states = (in_arrays(tuple(each.values())) for each in (parts.constants, parts.states))
+    quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)
+    known = given(quiet, 1, in_arrays(parts.excitation))
+    if parts.channel_noise is not None:
+        known = (*known, np.zeros((1, parts.kind.channels)))
+    return 0, 1, constants, states, known, room(parts, 1, 1)
+
+
+def key_of(parts: Parts) -> str:
+    """A key of all that decides what a compiler makes of the text: kernels, versions, processor."""
+    found = hashlib.sha256()
+    for name, kernel in sorted(parts.kernels.items()):
+        found.update(name.encode() + digest(kernel))
+    found.update(Path(kernels.__file__).read_bytes())
+    found.update(repr((__version__, kernels.versions(), np.__version__, platform.python_version())).encode())
+    return found.hexdigest()

@@ -1,0 +1,368 @@
+"""What the loop over kernels is made of for a scenario: kernels, constants, first states; or words why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rths_nodes.control.ramps import OfKernel
+from rths_nodes.core.arithmetic import all_finite, dot, finite, numbers
+from rths_nodes.core.control import SemiActive, SetupOfKernel
+from rths_nodes.core.kernels import copied
+from rths_nodes.core.protocols import Integrator
+from rths_nodes.core.samples import FLAG_SATURATED, Measurement, Target
+from rths_nodes.laboratory.corrections import shown_forces
+from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
+from rths_nodes.laboratory.sensing import Noise
+from rths_nodes.laboratory.sensors import converted
+from rths_nodes.loop.compiled.pure import foreign, is_plain
+from rths_nodes.loop.compiled.text import APART, HANDED_ON, TOGETHER, Kind, text_of
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.stages.in_time import in_time
+from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.stages.numerical import NumericalStage, force_lead_of
+from rths_nodes.loop.supervision import limit_rows
+from rths_nodes.loop.supervision.kernels import axis
+from rths_nodes.loop.supervision.levels import LevelWatch
+from rths_nodes.loop.supervision.limits import LimitCheck
+from rths_nodes.numerical.integrators.stepped import Stepped
+from rths_nodes.numerical.observation import Observation
+
+
+class Parts(NamedTuple):
+    """A loop over kernels, ready to run once: its states are worked in place."""
+
+    kind: Kind
+    kernels: Mapping[str, Callable[..., Any]]
+    constants: Mapping[str, Any]
+    states: dict[str, Any]
+    excitation: Any
+    ground: Any
+    """By steps, m/s^2."""
+    chance: Any
+    """Random numbers of a controller, by steps."""
+    noise: list[Noise | None]
+    """Of the sensors, by axis."""
+    channel_noise: Noise | None
+    target: Target
+    measured: Measurement
+    true: Measurement
+    """Target 0, Measurement 0 and what is true there."""
+    monitor: MonitorStage
+    """It has seen these."""
+
+    @property
+    def text(self) -> str:
+        """The module."""
+        where = {name: f"{each.__module__}.{each.__qualname__}" for name, each in self.kernels.items()}
+        return text_of(self.kind, where, list(self.constants), list(self.states))
+
+
+class Resists(Exception):
+    """A scenario that does not run so, with the reason."""
+
+
+def parts_of(assembly: Assembly) -> Parts | str:
+    """The parts of a loop over kernels, or why the scenario has none, in words."""
+    try:
+        return _Gathered(assembly).parts()
+    except Resists as reason:
+        return str(reason)
+
+
+class _Gathered:
+    """The parts of an assembly, one room after the other."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self._a, self._scenario = assembly, assembly.scenario
+        self._kernels: dict[str, Callable[..., Any]] = {"finite": finite, "all_finite": all_finite}
+        self._kernels |= {"numbers": numbers, "acting": limit_rows.acting, "index_step": axis.step}
+        self._kernels["broken_alone"] = limit_rows.broken_alone
+        self._constants: dict[str, Any] = {}
+        self._states: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}
+
+    def parts(self) -> Parts:
+        """All of them. Raises Resists."""
+        self._refuse()
+        stage = NumericalStage.of(self._a)
+        target = stage.first()
+        self._numerical(target)
+        if self._scenario.soft_start is not None:
+            self._soft_start(stage, target)
+        self._between(target)
+        self._law()
+        measured, true = self._rig()
+        self._limits(measured)
+        monitor = self._indices(target, measured)
+        ground, chance = self._control()
+        for name, kernel in self._kernels.items():
+            if held := foreign(kernel):
+                raise Resists(f"{name}: {kernel.__qualname__} holds {held}, which is no arithmetic")
+        for name, value in (self._constants | self._states).items():
+            if not is_plain(value):
+                raise Resists(f"{name}: is computed by an object, not by a kernel")
+        streams = self._port.sensors
+        noise = [pair.noise if pair.noise.any else None for pair in streams]
+        integrator: Any = self._a.integrator
+        return Parts(
+            Kind(**self._facts),
+            self._kernels,
+            self._constants,
+            self._states,
+            integrator.excitation,
+            ground,
+            chance,
+            noise,
+            self._port.auxiliary.noise if self._facts["channel_noise"] else None,
+            target,
+            measured,
+            true,
+            monitor,
+        )
+
+    def _refuse(self) -> None:
+        """Raises Resists for what only the embedded loop can do."""
+        s, a = self._scenario, self._a
+        if type(a.port) is not Simulator:
+            raise Resists(f"port: {type(a.port).__name__} is no bare simulator")
+        if a.port.parts is None:
+            raise Resists("port: something on the rig is as it should not be, or it has further channels")
+        self._port = a.port.parts
+        if s.force_axes:
+            raise Resists(f"axes: {', '.join(s.force_axes)}: controlled by force")
+        if s.monitor.corridor is not None:
+            raise Resists("monitor.corridor: is followed sample by sample")
+        steep = s.monitor.tracking_indicator_rate, s.monitor.tracking_indicator_rate_over_amplitude
+        if any(each is not None for each in steep):
+            raise Resists("monitor.tracking_indicator_rate: is judged sample by sample")
+        names = a.port.auxiliary_names
+        whole = s.levels.given(True, s.servo_rate)
+        if LevelWatch.of(s.limits, s.dt, names, None, whole) is not None:
+            raise Resists("limits.levels: are watched sample by sample")
+        if shown_forces(names, list(s.axes)):
+            raise Resists("port: a second channel shows the force")
+        if type(a.observation) is not Observation:
+            raise Resists("interface: only a part of the model is seen in a Target")
+
+    def _numerical(self, target: Target) -> None:
+        """Integrator, its time, and what stands before it."""
+        solver, scenario = self._a.integrator, self._scenario
+        own = type(solver)
+        if not isinstance(solver, Stepped) or own.step is not Stepped.step or own.finish is not Integrator.finish:
+            raise Resists("integrator: has no kernel")
+        self._kernels["integrate"] = solver.kernel.step
+        self._states["solver"] = copied(solver.state)
+        self._states["pose"] = tuple(solver.displacement.tolist())
+        ratio, substeps = scenario.time_ratio, scenario.samples_per_step
+        self._constants |= {"samples": scenario.samples, "substeps": substeps, "of_integrator": solver.constants}
+        self._constants["ratio"] = ratio
+        self._states |= {"substep": 0, "step": 0}
+        self._facts |= {
+            "axes": len(scenario.axes),
+            "dofs": len(target.displacement),
+            "in_floats": solver.in_floats,
+            "soft_start": scenario.soft_start is not None,
+            "ratio": ratio != 1,
+            "lead": scenario.force_lead is not None,
+            "in_time": self._a.late_velocity,
+        }
+        if (lead := force_lead_of(scenario, solver)) is not None:
+            self._kernels["dot"] = dot
+            self._constants["slope"] = np.array(lead.slope)
+            for place in range(len(scenario.axes)):
+                self._states[f"window_{place}"] = np.zeros(len(lead.slope))
+
+    def _soft_start(self, stage: NumericalStage, first: Target) -> None:
+        """The prescribed Targets, in arrays."""
+        before, substeps = self._scenario.soft_start_steps, self._scenario.samples_per_step
+        rest = np.zeros(len(self._scenario.axes))
+        targets = [first]
+        for step in range(before):
+            found = stage.next(Measurement(step * substeps, rest, rest, rest))
+            assert found is not None
+            targets.append(found)
+        rows = ("displacement", "velocity", "acceleration")
+        arrays = [np.array([getattr(each, name) for each in targets]) for name in rows]
+        flags = np.array([each.flags for each in targets], np.int64)
+        nothing = np.zeros(len(first.displacement))
+        of_soft = dict(zip(("soft_x", "soft_v", "soft_a"), arrays, strict=True))
+        self._constants |= of_soft | {"soft_flags": flags, "before": before}
+        self._constants["nothing"] = 0.0 if self._facts["in_floats"] else nothing
+        self._states["flags"] = first.flags
+        self._kernels["index_anew"] = axis.anew
+
+    def _between(self, target: Target) -> None:
+        """Ramp and setup."""
+        ramp, setup, scenario = self._a.ramp, self._a.setup, self._scenario
+        if not isinstance(ramp, OfKernel):
+            raise Resists("ramp: has no kernel")
+        kernel, k = ramp.bound()
+        x, v, a = target.displacement, target.velocity, target.acceleration
+        manner, still = HANDED_ON, False
+        if ramp.hands_on:
+            pass
+        elif ramp.apart:
+            manner, rows = APART, zip(x.tolist(), v.tolist(), a.tolist(), strict=True)
+            self._states |= {f"ramp_{dof}": copied(kernel.start(k, *each)) for dof, each in enumerate(rows)}
+        else:
+            manner, state = TOGETHER, kernel.start(k, x.copy(), v.copy(), a.copy())
+            self._states["ramp"] = copied(state)
+            still = not isinstance(kernel.step(k, copied(state), 1)[2], np.ndarray)
+        self._facts |= {"ramp": manner, "still": still}
+        if manner != HANDED_ON:
+            self._kernels |= {"ramp_follow": kernel.follow, "ramp_step": kernel.step}
+            self._constants["of_ramp"] = k
+        if self._facts["in_time"]:
+            step = scenario.samples_per_step * scenario.dt
+            self._kernels["in_time"] = in_time
+            self._constants |= {"step_s": step, "half_s": 0.5 * step}
+            if manner == TOGETHER:
+                self._states["x_before"] = x.copy()
+            else:
+                self._states |= {f"x_before_{dof}": each for dof, each in enumerate(x.tolist())}
+        if not isinstance(setup, SetupOfKernel):
+            raise Resists("setup: has no kernel")
+        axes, forces, of_setup, on_arrays = setup.bound()
+        self._kernels |= {"setup_axes": axes, "setup_forces": forces}
+        self._constants["of_setup"] = of_setup
+        self._facts["setup_on_arrays"] = on_arrays
+        for place in range(len(scenario.axes)):
+            self._states |= {f"{name}_{place}": 0.0 for name in ("c", "cv", "ca")}
+
+    def _law(self) -> None:
+        """The compensator."""
+        found = bound() if (bound := getattr(self._a.compensator, "bound", None)) else None
+        if found is None:
+            raise Resists("compensator: has no kernel")
+        self._kernels["law_step"] = found.step
+        self._constants["of_law"] = found.constants
+        names = ["law"] if found.coupled else [f"law_{place}" for place in range(len(found.states))]
+        states = [copied(state) for state in found.states]
+        self._states |= dict(zip(names, states, strict=True))
+        counts = []
+        for which, shown in enumerate(found.shown):
+            told = [shown(found.constants, state) for state in states]
+            counts.append(len(told[0]))
+            self._kernels[f"law_shown_{which}"] = shown
+            if found.renewed is not None:
+                self._states |= {f"told_{which}_{place}": copied(each) for place, each in enumerate(told)}
+        if found.renewed is not None:
+            self._kernels["law_renewed"] = found.renewed
+        if sum(counts) * len(states) != len(self._a.names.state):
+            raise Resists("compensator: does not say what it shows")
+        self._facts |= {"coupled_law": found.coupled, "shown": tuple(counts), "renewed": found.renewed is not None}
+
+    def _rig(self) -> tuple[Measurement, Measurement]:
+        """Rig, converters, transport and sensors; Measurement 0, and what is true there."""
+        rig: Any = self._port.rig
+        n, port = len(self._scenario.axes), self._a.port
+        coupled = not isinstance(rig, SeparateAxes)
+        places = pushes = np.zeros(n)
+        true = np.zeros(0)
+        if coupled:
+            if (found := rig.bound()) is None:
+                raise Resists("rig: has no kernel")
+            kernel, k = found
+            self._kernels["rig_step"], self._constants["of_rig"] = kernel.step, k
+            state = kernel.rest(k)
+            self._states["rig"] = copied(state)
+            places, _, pushes, true = kernel.shown(k, state)
+        else:
+            for place, (actuator, k) in enumerate(rig.axes):
+                self._kernels[f"actuator_{place}"], self._constants[f"of_actuator_{place}"] = actuator.step, k
+                self._states[f"rig_{place}"] = copied(actuator.rest(k))
+        inputs, transport = len(port.auxiliary_inputs), self._port.transport
+        if coupled:
+            self._states["inputs"] = np.zeros(inputs)
+        if transport:
+            self._states |= {"line": np.zeros((transport, n)), "at": 0}
+            if coupled:
+                self._states["input_line"] = np.zeros((transport, inputs))
+        if self._port.converters:
+            self._kernels["converted"] = converted
+            for place, (resolution, largest) in enumerate(self._port.converters):
+                self._constants |= {f"resolution_{place}": resolution, f"range_{place}": largest}
+        self._facts |= {"coupled_rig": coupled, "inputs": inputs, "transport": transport > 0}
+        self._facts["converts"] = bool(self._port.converters)
+        return self._sensors(places.tolist(), pushes.tolist(), true)
+
+    def _sensors(self, places: list[float], pushes: list[float], true: Any) -> tuple[Measurement, Measurement]:
+        """Sensors of the axes and beside them, which have their noise of Measurement 0."""
+        moved, forces, flags = [], [], 0
+        pairs, auxiliary = self._port.sensors, self._port.auxiliary.noise
+        for place, (pair, x, f) in enumerate(zip(pairs, places, pushes, strict=True)):
+            kernel, k = pair.bound()
+            pair.noise.reset()
+            if not pair.perfect:
+                one, other = pair.noise.ahead(1)[0].tolist() if pair.noise.any else (0.0, 0.0)
+                self._kernels[f"sense_{place}"], self._constants[f"of_sensors_{place}"] = kernel.step, k
+                state, (x, f, at_end) = kernel.step(k, kernel.rest(k), x, f, one, other, 0)
+                self._states[f"sensed_{place}"] = copied(state)
+                flags |= FLAG_SATURATED if at_end else 0
+            moved.append(x)
+            forces.append(f)
+            self._states |= {f"m_{place}": x, f"f_{place}": f}
+        self._facts |= {
+            "sensors": tuple(not pair.perfect for pair in pairs),
+            "noise": tuple(pair.noise.any for pair in pairs),
+            "channels": len(true),
+            "channel_noise": auxiliary.any,
+        }
+        auxiliary.reset()
+        channels = true + auxiliary.ahead(1)[0] if auxiliary.any else true.copy()
+        if len(true):
+            self._states["channels"] = channels
+        command, modes = np.zeros(len(places)), self._a.port.control_mode
+        shown = Measurement(0, np.array(moved), np.array(forces), command, channels, flags, modes)
+        return shown, Measurement(0, np.array(places), np.array(pushes), command, true.copy(), flags, modes)
+
+    def _limits(self, measured: Measurement) -> None:
+        """Limits of commands and measurements."""
+        scenario, port = self._scenario, self._a.port
+        stopped, names = scenario.stop_groups, (port.auxiliary_inputs, port.auxiliary_names)
+        bounds = LimitCheck(scenario.limits, scenario.dt, *names, None, stopped).bounds
+        table, in_a_row, last = bounds.measurements
+        counts = np.array(in_a_row, np.int64), np.array(last, np.int64)
+        self._constants |= {"moves": tuple(bounds.moves), "measurements": (table, *counts)}
+        self._states |= {f"sent_{place}": each for place, each in enumerate(measured.command.tolist())}
+        self._facts |= {"together": bool(bounds.groups), "beside": bounds.beside}
+        if bounds.groups:
+            self._kernels["broken_together"] = limit_rows.broken_together
+            longest = max(map(len, bounds.groups))  # a member that counts twice changes nothing
+            groups = [(*group, *[group[0]] * (longest - len(group))) for group in bounds.groups]
+            self._constants["groups"] = tuple(groups)
+        if bounds.beside:
+            self._kernels["of_errors"] = limit_rows.of_errors
+            self._constants["zeros"] = tuple(bounds.zeros)
+
+    def _indices(self, target: Target, measured: Measurement) -> MonitorStage:
+        """The monitor, at Measurement 0."""
+        monitor = MonitorStage.of(self._a)
+        monitor.target(target)
+        monitor.measurement(measured)
+        monitor.monitor.energy.take(measured.sample)
+        tracking = monitor.monitor.tracking
+        for place, (k, state) in enumerate(zip(tracking.constants, tracking.states, strict=True)):
+            self._constants[f"of_index_{place}"], self._states[f"index_{place}"] = k, copied(state)
+        return monitor
+
+    def _control(self) -> tuple[Any, Any]:
+        """The controller of the rig's inputs; ground motion and random numbers by steps."""
+        controller = self._a.controller
+        self._facts["control"] = controller is not None
+        if controller is None:
+            return None, None
+        if (bound := getattr(controller, "bound", None)) is None:
+            raise Resists("semi_active: has no kernel")
+        kernel, k, state = bound()
+        self._kernels["control"], self._constants["of_control"] = kernel.step, k
+        self._states["controller"] = copied(state)
+        ground = self._a.ground_acceleration
+        chance = np.zeros(len(ground))
+        if type(controller).chance is not SemiActive.chance:
+            chance = np.array([controller.chance() for _ in range(len(ground))])
+            controller.reset()
+        return ground, chance

@@ -1,0 +1,112 @@
+"""Kernels as what they are made of: which of them are one text, and whether one holds more than arithmetic.
+
+A kernel is a function with the functions that it reaches, in its module or its closure. ``core/kernels.py`` says
+what may stand in one; what a compiler has to know of it is told apart here.
+"""
+
+from __future__ import annotations
+
+import dis
+import hashlib
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+_judged: dict[Any, str] = {}
+
+
+def identity(function: Any) -> Any:
+    """What is the same for two functions of one text: code, and what the closure holds."""
+    cells = tuple(_held(cell.cell_contents) for cell in function.__closure__ or ())
+    return function.__code__, cells
+
+
+def _held(value: Any) -> Any:
+    return identity(value) if isinstance(value, FunctionType) else value
+
+
+def named(code: CodeType) -> set[str]:
+    """The globals that ``code`` reads."""
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    own = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+    return own.union(*(named(each) for each in inner))
+
+
+def is_kernel(value: Any) -> bool:
+    """Whether it is a function that somebody has written in Python, which numpy's are not."""
+    return isinstance(value, FunctionType) and value.__module__.partition(".")[0] != "numpy"
+
+
+def reached(function: Any) -> Iterator[tuple[str, Any]]:
+    """What a function takes from its module, and from its closure, by name."""
+    code = function.__code__
+    for name in sorted(named(code) & function.__globals__.keys()):
+        yield name, function.__globals__[name]
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
+
+
+def foreign(function: Any) -> str:
+    """What a kernel holds that no compiler knows, by name; empty where there is none."""
+    try:
+        key = identity(function)
+        if key not in _judged:
+            _judged[key] = ""  # one that calls itself
+            _judged[key] = next(filter(None, (_foreign(*each) for each in reached(function))), "")
+        return _judged[key]
+    except TypeError:  # it holds what cannot be compared
+        return next(filter(None, (_foreign(*each) for each in reached(function))), "")
+
+
+def _foreign(name: str, value: Any) -> str:
+    if is_kernel(value):
+        return foreign(value)
+    of_numpy = str(getattr(value, "__module__", "")).startswith("numpy")
+    known = of_numpy or isinstance(value, (ModuleType, type, BuiltinFunctionType, np.ufunc))
+    return "" if known or is_plain(value) else name
+
+
+def is_plain(value: Any) -> bool:
+    """Whether ``value`` is made of numbers, arrays of them, nothing, and tuples and lists of all these."""
+    if isinstance(value, (tuple, list)):
+        return all(is_plain(each) for each in value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "fib"
+    return value is None or isinstance(value, (*NUMBERS, bytes))
+
+
+def digest(function: Any) -> bytes:
+    """A hash of all that a kernel reaches."""
+    found = hashlib.sha256()
+    for part in _contents(function, set()):
+        found.update(part)
+    return found.digest()
+
+
+def _contents(function: Any, seen: set[int]) -> Iterator[bytes]:
+    if id(function) in seen:
+        yield b"again"
+        return
+    seen.add(id(function))
+    yield from _text(function.__code__)
+    for name, value in reached(function):
+        yield name.encode()
+        if is_kernel(value):
+            yield from _contents(value, seen)
+        else:
+            array = isinstance(value, np.ndarray)
+            plain = value.tobytes() if array else repr(value).encode()
+            yield plain if is_plain(value) else str(getattr(value, "__qualname__", name)).encode()
+
+
+def _text(code: CodeType) -> Iterator[bytes]:
+    yield code.co_code
+    yield repr((code.co_names, code.co_varnames, code.co_freevars)).encode()
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _text(each)
+        else:
+            yield repr(each).encode()

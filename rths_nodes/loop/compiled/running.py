@@ -1,0 +1,135 @@
+"""A run of the loop over kernels, and the way back to the embedded loop.
+
+Where a limit is broken, a number is not finite or a part raises, the embedded loop runs the test from its start,
+and what it tells counts: words, safe stop and the sample of a trip need no second way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rths_nodes.loop.compiled.history import Histories, given
+from rths_nodes.loop.compiled.parts import Parts
+from rths_nodes.loop.embedded import Loop, Outcome, Sink
+from rths_nodes.loop.supervision.delay import CHUNK
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.timing import timing
+
+
+class Way(NamedTuple):
+    """The function ``run`` of a module that ``text.py`` has written, and what there is to tell of it.
+
+    It is compiled where it takes arrays in place of lists.
+    """
+
+    run: Callable[..., Any]
+    compiled: bool
+    notes: tuple[str, ...] = ()
+
+
+def plain(parts: Parts) -> Way:
+    """The text of the module itself."""
+    space: dict[str, Any] = dict(parts.kernels)
+    exec(compile(parts.text, "<loop over kernels>", "exec"), space)
+    return Way(space["run"], False)
+
+
+def in_arrays(value: Any) -> Any:
+    """``value`` with arrays in place of lists of numbers, and tuples in place of other lists."""
+    if isinstance(value, tuple):
+        parts = [in_arrays(each) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, list):
+        numbers = all(isinstance(each, (int, float)) for each in value)
+        return np.array(value) if numbers else tuple(in_arrays(each) for each in value)
+    return value
+
+
+class KernelLoop:
+    """The loop of a scenario over its kernels; ``loop`` is the embedded one, as built, ``way`` how to call them.
+
+    ``by_kernels`` is true once a run has come to its end without the embedded loop.
+    """
+
+    def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
+        self.assembly, self.scenario = loop.assembly, loop.scenario
+        self.by_kernels = False
+        self.notes = way.notes
+        self._loop, self._parts, self._way = loop, parts, way
+
+    def run(
+        self,
+        sinks: Sequence[Sink] = (),
+        progress: Callable[[int], None] | None = None,
+        interrupted: Callable[[], bool] | None = None,
+    ) -> Outcome:
+        """As :meth:`Loop.run`, once. A sink that has ``whole`` gets all histories in one call of it."""
+        found = self._by_kernels(bool(sinks), progress, interrupted)
+        if found is None:
+            self.notes = (*self.notes, "run again stage by stage, for what the loop over kernels does not tell")
+            return self._loop.run(sinks, progress, interrupted)
+        self.by_kernels = True
+        outcome, histories = found
+        rows = histories.rows() if sinks else {}
+        others = []
+        for sink in sinks:
+            if whole := getattr(sink, "whole", None):
+                whole(rows)
+            else:
+                others.append(sink)
+        for name, values in histories.told() if others else ():
+            for sink in others:
+                getattr(sink, name)(*(values if name == "state" else (values,)))
+        return outcome
+
+    def _by_kernels(
+        self, kept: bool, progress: Callable[[int], None] | None, interrupted: Callable[[], bool] | None
+    ) -> tuple[Outcome, Histories] | None:
+        parts, samples = self._parts, self.scenario.samples
+        histories = Histories(parts, self.assembly, kept)
+        run, compiled, _ = self._way
+        constants, states = tuple(parts.constants.values()), tuple(parts.states.values())
+        excitation, names, begin = parts.excitation, list(parts.states), 0
+        if compiled:
+            constants, states, excitation = in_arrays((constants, states, excitation))
+        started = time.perf_counter()
+        if parts.monitor.monitor.breach or parts.monitor.monitor.in_order:
+            return None
+        while begin <= samples:
+            end = min(begin + CHUNK, samples + 1)
+            with np.errstate(all="ignore"):
+                try:
+                    known = given(parts, CHUNK, excitation)
+                    stopped, steps, states = run(begin, end, constants, states, known, histories.out)
+                except (ArithmeticError, ValueError):
+                    return None
+                if stopped >= 0 or not histories.take(begin, end, steps, dict(zip(names, states, strict=True))):
+                    return None
+            begin = end
+            if progress:
+                progress(min(end, samples))
+            if interrupted and interrupted():
+                return None
+        taken = time.perf_counter() - started
+        return self._outcome(dict(zip(names, states, strict=True)), taken), histories
+
+    def _outcome(self, states: dict[str, Any], taken: float) -> Outcome:
+        """What a test that has come to its end tells."""
+        rig, samples = self._loop.rig, self.scenario.samples
+        monitor = self._parts.monitor
+        metrics = monitor.metrics()
+        times = timing(taken, np.full(1, taken / samples), np.zeros(0), 0, 0) | rig.pause_counts
+        return Outcome(State.FINISHED, "", samples, metrics, self._shown(states), times)
+
+    def _shown(self, states: dict[str, Any]) -> dict[str, float]:
+        """The compensator's inner numbers at the end."""
+        p, found = self._parts, []
+        laws = ["law"] if p.kind.coupled_law else [f"law_{axis}" for axis in range(p.kind.axes)]
+        for which in range(len(p.kind.shown)):
+            shown = p.kernels[f"law_shown_{which}"]
+            found += [float(number) for law in laws for number in shown(p.constants["of_law"], states[law])]
+        return dict(zip(self.assembly.names.state, found, strict=True))

@@ -1,0 +1,362 @@
+"""The loop of one kind of scenario as the text of a Python module, in the order of ``embedded.py``.
+
+    run(begin, end, constants, states, given, out) -> stopped, steps, states
+
+goes from Measurement ``begin`` to ``end``, and is called for one chunk after the other. Axes are written out:
+tuples of different types cannot be indexed by a variable where the text is compiled. The kernels are globals of
+the module, which whoever loads it puts there; constants, states and what is known beforehand are arguments, so
+that all scenarios of a kind share one module. ``stopped`` is a sample in which something is as it must not be, or
+-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from rths_nodes.core.samples import FLAG_RESTING, FLAG_SATURATED, FLAG_SOFT_START
+
+APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
+"""A ramp with a state for each degree of freedom, with one of arrays, or none."""
+IN, IN_IN = 4 * " ", 8 * " "
+
+
+class Kind(NamedTuple):
+    """What the text depends on; ``dofs`` are the degrees of freedom of a Target."""
+
+    axes: int
+    dofs: int
+    in_floats: bool
+    """The integrator takes and gives a float in place of arrays of one."""
+    soft_start: bool
+    lead: bool
+    in_time: bool
+    """The integrator's velocity is late, and put right."""
+    ratio: bool
+    """The rig is slower than the structure."""
+    ramp: str
+    still: bool
+    """The acceleration of a ramp in arrays is one number, zero."""
+    setup_on_arrays: bool
+    coupled_law: bool
+    shown: tuple[int, ...]
+    """Numbers of an axis of each function that shows some; of a coupled law those of all axes."""
+    renewed: bool
+    together: bool
+    """Axes that stop together."""
+    beside: bool
+    """More than displacements and forces is limited."""
+    converts: bool
+    transport: bool
+    coupled_rig: bool
+    inputs: int
+    channels: int
+    channel_noise: bool
+    sensors: tuple[bool, ...]
+    """By axis, whether its sensors are less than perfect."""
+    noise: tuple[bool, ...]
+    control: bool
+
+
+def each(pattern: str, count: int) -> str:
+    """The ``pattern`` for each number below ``count``, separated by commas."""
+    return ", ".join(pattern.replace("#", str(index)) for index in range(count))
+
+
+def row(pattern: str, count: int) -> str:
+    """The same as a tuple."""
+    return f"({each(pattern, count)}{',' if count == 1 else ''})"
+
+
+def told(kind: Kind) -> list[tuple[int, int, int]]:
+    """Which function shows numbers, of which axis, and how many, in the order of the compensator's state."""
+    axes = 1 if kind.coupled_law else kind.axes
+    return [(which, axis, count) for which, count in enumerate(kind.shown) for axis in range(axes)]
+
+
+def sample_columns(kind: Kind) -> dict[str, slice]:
+    """Columns of the numbers of a sample."""
+    n, wrong = kind.axes, any(kind.sensors)
+    widths = {"target": n, "command": n, "applied": n * kind.converts, "displacement": n, "force": n}
+    widths |= {"true_displacement": n * wrong, "true_force": n * wrong, "total": 1, "error": 1}
+    return _places(widths | {"channels": kind.channels, "true_channels": kind.channels * kind.channel_noise})
+
+
+def step_columns(kind: Kind) -> dict[str, slice]:
+    """Columns of the numbers of a step."""
+    names = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
+    return _places(dict.fromkeys(names, kind.dofs) | {"inputs": kind.inputs})
+
+
+def _places(widths: Mapping[str, int]) -> dict[str, slice]:
+    found, first = {}, 0
+    for name, width in widths.items():
+        found[name] = slice(first, first + width)
+        first += width
+    return found
+
+
+def width(columns: Mapping[str, slice]) -> int:
+    """How many columns there are."""
+    found: int = max(place.stop for place in columns.values())
+    return found
+
+
+def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], states: Sequence[str]) -> str:
+    """The module of a ``kind``; ``kernels``: where each stands; names of ``constants`` and ``states``."""
+    where = "\n".join(f"    {name:16} {place}" for name, place in sorted(kernels.items()))
+    given = ["excitation", *["ground", "chance"] * kind.control, "noise", *["channel_noise"] * kind.channel_noise]
+    head = (
+        f'"""One loop over kernels, written by rths_nodes/loop/compiled/text.py; its globals are\n\n{where}\n"""'
+    )
+    lines = [
+        *(head, "", "import numpy as np", "", ""),
+        "def run(begin, end, constants, states, given, out):",
+        f"{IN}({', '.join(constants)},) = constants",
+        f"{IN}({', '.join(states)},) = states",
+        f"{IN}({', '.join(given)},) = given",
+        f"{IN}rows, shown, marks, steps = out",
+        f"{IN}stopped, made, rests, preparing = -1, 0, False, False",
+        f"{IN}for sample in range(begin, end):",
+        f"{IN_IN}row = sample - begin",
+        *_indented(_target(kind), IN_IN),
+        *_indented(_command(kind), IN_IN),
+        *_indented(_rig(kind), IN_IN),
+        *_indented(_judged(kind), IN_IN),
+        *_indented(_written(kind), IN_IN),
+        f"{IN}return stopped, made, ({', '.join(states)},)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _indented(lines: Iterable[str], by: str) -> list[str]:
+    return [by + line if line else line for line in lines]
+
+
+def _stop(condition: str) -> list[str]:
+    """Where the ``condition`` holds, somebody else has to tell what becomes of it."""
+    return [f"if {condition}:", f"{IN}stopped = sample", f"{IN}break"]
+
+
+def _target(kind: Kind) -> list[str]:
+    """Measurement i n -> Target i + 1."""
+    n = kind.axes
+    lines = ["# Measurement k -> Target, where a step begins"]
+    if kind.lead:
+        lines += [f"window_{axis}[substep if substep else substeps] = f_{axis}" for axis in range(n)]
+    lines.append("if substep == 0 and sample < samples:")
+    solve = _solve(kind)
+    if kind.soft_start:
+        solve = ["if step < before:", *_indented(_prescribed(kind), IN), "else:", *_indented(solve, IN)]
+    body = [*solve, *_motion(kind), "step += 1"]
+    return lines + _indented(body, IN)
+
+
+def _prescribed(kind: Kind) -> list[str]:
+    """A Target of the soft start."""
+    at = "float(soft_{}[step + 1, 0])" if kind.in_floats else "soft_{}[step + 1]"
+    x, v, a = (at.format(name) for name in "xva")
+    return [f"x, v, a, exact, r = {x}, {v}, {a}, {a}, nothing", "flags = int(soft_flags[step + 1])"]
+
+
+def _solve(kind: Kind) -> list[str]:
+    """The integrator's step."""
+    index = "step - before" if kind.soft_start else "step"
+    forces = row("f_# + dot(slope, window_#)" if kind.lead else "f_#", kind.axes)
+    lines = []
+    if kind.setup_on_arrays:
+        lines.append(f"felt = setup_forces(of_setup, np.array({forces}), np.array(pose))")
+    else:
+        lines.append(f"felt = setup_forces(of_setup, {forces}, pose)")
+    if kind.lead:
+        lines += [f"window_{axis}[0] = f_{axis}" for axis in range(kind.axes)]
+    felt = "felt[0]" if kind.in_floats else "felt" if kind.setup_on_arrays else "np.array(felt)"
+    called = f"integrate(of_integrator, solver, {felt}, excitation, {index})"
+    lines.append(f"solver, (x, v, a, exact, r) = {called}")
+    if kind.control:
+        known = f"channels, float(ground[{index}]), float(chance[{index}])"
+        lines += [f"controller, wanted = control(of_control, controller, {known})", "inputs = np.array(wanted)"]
+    if kind.ratio:
+        lines.append("v, a, exact = v / ratio, a / ratio**2, exact / ratio**2")
+    if kind.in_floats:
+        lines.append("pose = (x,)")
+    else:
+        lines += ["shown_x = numbers(x)", f"pose = {row('shown_x[#]', kind.dofs)}"]
+    if kind.soft_start:
+        lines.append("flags = 0")
+    return lines
+
+
+def _motion(kind: Kind) -> list[str]:
+    """The Target, as the recording and the ramp get it."""
+    lines, d = [], kind.dofs
+    for values, columns in zip(("x", "v", "a", "exact", "r"), step_columns(kind).values(), strict=False):
+        at = f"{columns.start}" if kind.in_floats else f"{columns.start}:{columns.stop}"
+        lines.append(f"steps[made, {at}] = {values}")
+    if kind.inputs:
+        lines.append(f"steps[made, {step_columns(kind)['inputs'].start}:] = inputs")
+    lines.append("made += 1")
+    if kind.ramp == TOGETHER:
+        lines += _stop("not (all_finite(x) and all_finite(v) and all_finite(a))")
+        if kind.in_time:
+            late = "v = in_time(step_s, half_s, x, x_before, a)"
+            lines += ["if step >= before:", IN + late] if kind.soft_start else [late]
+            lines.append("x_before = x.copy()")
+        return [*lines, "ramp = ramp_follow(of_ramp, ramp, x.copy(), v.copy(), a.copy())"]
+    for name in "xva":
+        lines.append(f"{name}_0 = {name}" if kind.in_floats else f"of_{name} = numbers({name})")
+        if not kind.in_floats:
+            lines.append(f"{each(f'{name}_#', d)} = {each(f'of_{name}[#]', d)}")
+    whole = " + ".join(f"{name}_{dof}" for name in "xva" for dof in range(d))
+    lines += _stop(f"not finite({whole})")
+    for dof in range(d) if kind.in_time else ():
+        late = f"v_{dof} = in_time(step_s, half_s, x_{dof}, x_before_{dof}, a_{dof})"
+        lines += ["if step >= before:", IN + late] if kind.soft_start else [late]
+        lines.append(f"x_before_{dof} = x_{dof}")
+    if kind.ramp == APART:
+        follow = "ramp_# = ramp_follow(of_ramp, ramp_#, x_#, v_#, a_#)"
+        lines += [follow.replace("#", str(dof)) for dof in range(d)]
+    return lines
+
+
+def _command(kind: Kind) -> list[str]:
+    """Target, Measurement k -> Command k + 1."""
+    n, d, lines = kind.axes, kind.dofs, ["# Target, Measurement k -> Command k + 1"]
+    names, ramp = ("rx", "rv", "ra"), []
+    if kind.ramp == APART:
+        motion = [row(f"{name}_#", d) for name in names]
+        step = f"{', '.join(f'{name}_#' for name in names)} = ramp_step(of_ramp, ramp_#, substep + 1)"
+        ramp = [step.replace("#", str(dof)) for dof in range(d)]
+    elif kind.ramp == HANDED_ON:
+        motion = [row(f"{name}_#", d) for name in "xva"]
+    else:
+        ramp = ["rx, rv, ra = ramp_step(of_ramp, ramp, substep + 1)"]
+        ramp += ["ra = np.full(len(rx), ra)"] * kind.still
+        ramp += [f"all_{name} = numbers({name})" for name in names]
+        motion = [row(f"all_{name}[#]", d) for name in names]
+    if kind.setup_on_arrays:
+        motion = [f"np.array({each})" for each in motion]
+    ramp.append(f"to_x, to_v, to_a = setup_axes(of_setup, {', '.join(motion)})")
+    for name, of in zip(("c", "cv", "ca"), ("to_x", "to_v", "to_a"), strict=True):
+        at = f"float({of}[#])" if kind.setup_on_arrays else f"{of}[#]"
+        ramp.append(f"{each(f'{name}_#', n)} = {each(at, n)}")
+    lines += ["if sample < samples:", *_indented(ramp, IN)]
+    if kind.soft_start:
+        lines.append(f"rests, preparing = flags & {FLAG_RESTING} != 0, flags & {FLAG_SOFT_START} != 0")
+    if kind.coupled_law:
+        rows = ", ".join(row(f"{name}_#", n) for name in ("c", "cv", "ca", "m", "f"))
+        lines.append(f"law, wanted_p = law_step(of_law, law, {rows}, rests, preparing)")
+        lines.append(f"{each('p_#', n)} = {each('wanted_p[#]', n)}")
+    else:
+        given = "c_#, cv_#, ca_#, m_#, f_#, rests, preparing"
+        step = f"law_#, p_# = law_step(of_law, law_#, {given})"
+        lines += [step.replace("#", str(axis)) for axis in range(n)]
+    return [*lines, *_shown(kind), "if sample == samples:", f"{IN}break"]
+
+
+def _shown(kind: Kind) -> list[str]:
+    """The compensator's inner numbers."""
+    lines, first = [], 0
+    for which, axis, count in told(kind):
+        law = "law" if kind.coupled_law else f"law_{axis}"
+        name = f"told_{which}_{axis}"
+        call = f"{name} = law_shown_{which}(of_law, {law})"
+        if count:
+            lines += [f"if law_renewed({law}):", IN + call] if kind.renewed else [call]
+            if kind.coupled_law:
+                lines.append(f"shown[row, {first}:{first + count}] = {name}")
+            else:
+                places = ", ".join(f"shown[row, {first + place}]" for place in range(count))
+                lines.append(f"{places} = {each(f'{name}[#]', count)}")
+        first += count
+    return lines
+
+
+def _rig(kind: Kind) -> list[str]:
+    """Command k + 1 -> rig, where it may be sent."""
+    n, lines = kind.axes, ["# Command k + 1 -> rig -> Measurement k + 1"]
+    targets, commands, sent = row("c_#", n), row("p_#", n), row("sent_#", n)
+    lines += _stop(f"broken_alone(moves, {targets}, {commands}, {sent}) >= 0")
+    if kind.together:
+        lines += _stop(f"broken_together(groups, {commands}, {sent}) >= 0")
+    if kind.inputs:
+        lines += _stop("not all_finite(inputs)")
+    lines += [f"{each('sent_#', n)} = {each('p_#', n)}", "marked = 0", f"{each('u_#', n)} = {each('p_#', n)}"]
+    for axis in range(n) if kind.converts else ():
+        lines.append(f"u_{axis} = converted(p_{axis}, resolution_{axis}, range_{axis})")
+        lines += [f"if abs(u_{axis}) >= range_{axis}:", f"{IN}marked = {FLAG_SATURATED}"]
+    lines += [f"{each('w_#', n)} = {each('u_#', n)}"] + ["acts = inputs"] * kind.coupled_rig
+    if kind.transport:
+        lines.append(f"{each('w_#', n)} = {each('float(line[at, #])', n)}")
+        lines.append(f"{each('line[at, #]', n)} = {each('u_#', n)}")
+        if kind.coupled_rig:
+            lines += ["acts = input_line[at].copy()", "input_line[at] = inputs"]
+        lines += ["at += 1", "if at == len(line):", f"{IN}at = 0"]
+    if kind.coupled_rig:
+        command = f"np.array({row('w_#', n)})"
+        lines.append(f"rig, (places, rates, pushes, true) = rig_step(of_rig, rig, {command}, acts)")
+        lines.append(f"{each('d_#', n)} = {each('float(places[#])', n)}")
+        lines.append(f"{each('g_#', n)} = {each('float(pushes[#])', n)}")
+        lines += [f"channels = true{' + channel_noise[row]' * kind.channel_noise}"] if kind.channels else []
+    for axis in range(n):
+        if not kind.coupled_rig:
+            lines.append(
+                f"rig_{axis}, (d_{axis}, _, g_{axis}) = actuator_{axis}(of_actuator_{axis}, rig_{axis}, w_{axis})"
+            )
+        lines += _sensed(kind, axis)
+    return lines
+
+
+def _sensed(kind: Kind, axis: int) -> list[str]:
+    """What the sensors of an axis show."""
+    if not kind.sensors[axis]:
+        return [f"m_{axis}, f_{axis} = d_{axis}, g_{axis}"]
+    noise = "0.0, 0.0"
+    if kind.noise[axis]:
+        noise = ", ".join(f"float(noise[row, {2 * axis + which}])" for which in (0, 1))
+    given = f"of_sensors_{axis}, sensed_{axis}, d_{axis}, g_{axis}, {noise}, sample + 1"
+    return [
+        f"sensed_{axis}, (m_{axis}, f_{axis}, at_end) = sense_{axis}({given})",
+        "if at_end:",
+        f"{IN}marked = {FLAG_SATURATED}",
+    ]
+
+
+def _judged(kind: Kind) -> list[str]:
+    """Limits of Measurement k + 1, and the indices."""
+    n = kind.axes
+    moved, forces, lines = row("m_#", n), row("f_#", n), []
+    values = f"({each('m_#', n)}, {each('f_#', n)})"
+    if kind.beside:
+        values = f"[{each('m_#', n)}, {each('f_#', n)}]"
+        values += f' + of_errors(zeros, {moved}, {forces}, {row("c_#", n)}, b"")'
+    lines += _stop(f"acting(measurements, {values}, 0) >= 0")
+    if kind.channels:
+        lines += _stop("not all_finite(channels)")
+    step = "index_#, (i_#, e_#) = index_step(of_index_#, index_#, c_#, m_#, f_#)"
+    index = [step.replace("#", str(axis)) for axis in range(n)]
+    sums = (each(f"{name}_#", n).replace(", ", " + ") for name in "ie")
+    index.append("total, error = " + ", ".join(f"0.0 + {terms}" for terms in sums))
+    index += _stop("not finite(total)")
+    if kind.soft_start:
+        anew = [f"index_{axis} = index_anew(c_{axis}, m_{axis}, f_{axis})" for axis in range(n)]
+        anew.append("total = error = 0.0")
+        index = ["if preparing:", *_indented(anew, IN), "else:", *_indented(index, IN)]
+    return ["# indices", *lines, *index]
+
+
+def _written(kind: Kind) -> list[str]:
+    """Everything about Command and Measurement k + 1."""
+    n, names = kind.axes, {"target": "c", "command": "p", "applied": "u", "displacement": "m", "force": "f"}
+    names |= {"true_displacement": "d", "true_force": "g"}
+    lines, columns = [], sample_columns(kind)
+    for name, place in columns.items():
+        if name in names and place.stop > place.start:
+            lines += [f"rows[row, {place.start + axis}] = {names[name]}_{axis}" for axis in range(n)]
+    lines += [f"rows[row, {columns[name].start}] = {name}" for name in ("total", "error")]
+    if kind.channels:
+        names = {"channels": "channels", "true_channels": "true"}
+        for name in names if kind.channel_noise else ["channels"]:
+            lines.append(f"rows[row, {columns[name].start}:{columns[name].stop}] = {names[name]}")
+    lines.append(f"marks[row, 0], marks[row, 1] = {'flags' if kind.soft_start else '0'}, marked")
+    return [*lines, "substep += 1", "if substep == substeps:", f"{IN}substep = 0"]

@@ -1,0 +1,212 @@
+"""The loop over kernels gives what the embedded loop gives, to the bit, or says why it does not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.loop.compiled.parts import Parts, parts_of
+from rths_nodes.loop.compiled.running import KernelLoop, plain
+from rths_nodes.loop.embedded import Loop, Outcome
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.run import Collector, Run
+
+Different = Callable[..., list[str]]
+TOLD = ("state", "reason", "samples", "metrics", "compensator", "failed", "integrator")
+
+RESISTING = {
+    "column_under_axial_load": "port: ForceLoopPort is no bare simulator",
+    "tall_frame": "interface: only a part of the model is seen in a Target",
+    "tall_frame craig_bampton": "interface: only a part of the model is seen in a Target",
+    "tall_frame modal": "interface: only a part of the model is seen in a Target",
+}
+"""Shipped scenarios and cases that do not run so, with the reason."""
+TRIPPING = ("phillips_spencer_2012 b",)
+"""Those in which a limit is broken within the first seconds."""
+
+
+def cases() -> Iterator[str]:
+    for name in files.shipped():
+        yield name
+        yield from (f"{name} {case}" for case in files.load(name).cases)
+
+
+def loaded(words: str, *overrides: str) -> Scenario:
+    name, _, case = words.partition(" ")
+    return files.load(name, overrides, case)
+
+
+def of_loop(scenario: Scenario, make: Callable[[Loop], Any] = lambda loop: loop) -> tuple[Outcome, Run, Any]:
+    loop = make(Loop(Assembly(scenario)))
+    collector = Collector(scenario, loop.assembly.names)
+    outcome = loop.run([collector])
+    return outcome, collector.run(metrics=outcome.metrics), loop
+
+
+def over_kernels(loop: Loop) -> KernelLoop:
+    parts = parts_of(loop.assembly)
+    assert isinstance(parts, Parts), parts
+    return KernelLoop(loop, parts, plain(parts))
+
+
+def told(outcome: Outcome) -> str:
+    """Floats by their shortest digits, which are theirs alone."""
+    return repr([getattr(outcome, name) for name in TOLD])
+
+
+def check(scenario: Scenario, different: Different, by_kernels: bool = True) -> Outcome:
+    outcome, run, _ = of_loop(scenario)
+    again, run_again, loop = of_loop(scenario, over_kernels)
+    assert loop.by_kernels is by_kernels
+    assert told(again) == told(outcome)
+    assert different(run_again, run) == []
+    return outcome
+
+
+@pytest.mark.parametrize("words", ["chen_ricles_2010", "rths_benchmark_2020 case_1", "phillips_spencer_2012 d"])
+def test_it_gives_the_bits_of_the_embedded_loop(words: str, different: Different) -> None:
+    """Over more than one chunk."""
+    assert check(loaded(words, "duration=4.3"), different).state is State.FINISHED
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", sorted(cases()))
+def test_every_shipped_case_has_the_same_bits_or_a_reason(words: str, different: Different) -> None:
+    scenario = loaded(words, "duration=2")
+    parts = parts_of(Assembly(scenario))
+    if words in RESISTING:
+        assert parts == RESISTING[words]
+    else:
+        check(scenario, different, words not in TRIPPING)
+
+
+CHANGED = {
+    "reads ahead": "chen_ricles_2010 compensator.lead=0.01",
+    "slower rig": "chen_ricles_2010 time_ratio=3",
+    "curved ramp": "chen_ricles_2010 ramp.type=hermite",
+    "predicting ramp": "chen_ricles_2010 ramp.type=predictor_corrector",
+    "forces led": "chen_ricles_2010 force_lead=0.002",
+    "tracking error limited": "chen_ricles_2010 axes.story_1.limits.tracking_error=0.1",
+    "coarse converters": "chen_ricles_2010 axes.story_1.output.resolution=1e-4 axes.story_1.output.range=0.2",
+    "wrong sensors": "chen_ricles_2010 axes.story_1.sensors.force_scale=1.01 axes.story_1.sensors.force_delay=3",
+    "transport": "phillips_spencer_2012 port.transport_samples=3",
+    "passive damper": "phillips_spencer_2012 semi_active={type:passive,voltage:1.0}",
+    "random switching": "phillips_spencer_2012 semi_active={type:random_switching}",
+    "no controller": "phillips_spencer_2012 semi_active=null",
+    "soft start": "chen_ricles_2010 soft_start={amplitude:0.002,duration:2.0}",
+    "soft start, many axes": "phillips_spencer_2012 soft_start={amplitude:0.0005,duration:2.0}",
+    "chained": "chen_ricles_2010 compensator={type:chain,first:{type:discrete_model},second:{type:pi_lead}}",
+    "chained, ahead": (
+        "chen_ricles_2010 compensator={type:chain,lead:0.01,first:{type:discrete_model},second:{type:pi_lead}}"
+    ),
+    "linear": "chen_ricles_2010 compensator={type:linear,law:{D:[[1.0]]}}",
+    "time series": "chen_ricles_2010 compensator={type:adaptive_time_series,delay:0.02}",
+}
+
+
+@pytest.mark.parametrize("words", CHANGED.values(), ids=CHANGED)
+def test_what_a_scenario_may_have_besides_gives_the_same_bits(words: str, different: Different) -> None:
+    name, *overrides = words.split()
+    scenario = files.load(name, [each.replace(":", ": ") for each in overrides] + ["duration=1.5"])
+    again, run, loop = of_loop(scenario, over_kernels)
+    outcome, expected, _ = of_loop(scenario)
+    assert told(again) == told(outcome)
+    assert different(run, expected) == []
+    assert loop.by_kernels is (outcome.state is State.FINISHED)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("chen_ricles_2010 axes.story_1.limits.velocity=0.01", "limits.velocity"),
+        ("chen_ricles_2010 axes.story_1.limits.force=1e4", "limits.force"),
+        ("chen_ricles_2010 axes.story_1.limits.tracking_error=1e-4", "limits.tracking_error"),
+        ("chen_ricles_2010 monitor.energy_error_percent=0.01", "monitor.energy_error_percent"),
+        ("chen_ricles_2010 structure.frequency=40 structure.restoring_force=null", ""),
+    ],
+)
+def test_a_test_that_breaks_a_limit_is_told_by_the_embedded_loop(
+    words: str, reason: str, different: Different
+) -> None:
+    name, *overrides = words.split()
+    scenario = files.load(name, [*overrides, "duration=6"])
+    again, run, loop = of_loop(scenario, over_kernels)
+    outcome, expected, _ = of_loop(scenario)
+    assert told(again) == told(outcome)
+    assert different(run, expected) == []
+    if reason:
+        assert outcome.state is State.TRIPPED
+        assert reason in outcome.reason
+        assert not loop.by_kernels
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (["port.trigger=true"], "port: something"),
+        (["axes.story_1.output.offset=0.001"], "port: something"),
+        (["monitor.tracking_indicator_rate=1"], "monitor.tracking_indicator_rate: "),
+        (["axes.story_1.limits.levels.force={maximum: 1e6}"], "limits.levels: "),
+    ],
+)
+def test_what_does_not_run_so_says_why(overrides: list[str], reason: str) -> None:
+    found = parts_of(Assembly(files.load("chen_ricles_2010", overrides)))
+    assert isinstance(found, str)
+    assert found.startswith(reason)
+
+
+class Heard:
+    """A sink that keeps what it is told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def target(self, target: Any) -> None:
+        self.told.append(("target", self._of(target)))
+
+    def command(self, command: Any) -> None:
+        self.told.append(("command", self._of(command)))
+
+    def measurement(self, measured: Any) -> None:
+        self.told.append(("measurement", self._of(measured)))
+
+    def truth(self, true: Any) -> None:
+        self.told.append(("truth", self._of(true)))
+
+    def state(self, sample: int, values: Any) -> None:
+        self.told.append(("state", sample, list(values)))
+
+    @staticmethod
+    def _of(message: Any) -> list[Any]:
+        values = [getattr(message, name) for name in type(message).__slots__]
+        return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
+
+
+@pytest.mark.parametrize("words", ["chen_ricles_2010", "phillips_spencer_2012 d", "tadc_sine"])
+def test_a_sink_hears_the_same_messages_in_the_same_order(words: str) -> None:
+    scenario, heard = loaded(words, "duration=0.5"), (Heard(), Heard())
+    Loop(Assembly(scenario)).run([heard[0]])
+    over_kernels(Loop(Assembly(scenario))).run([heard[1]])
+    assert repr(heard[1].told) == repr(heard[0].told)
+
+
+def test_scenarios_of_a_kind_share_their_text() -> None:
+    found = [
+        parts_of(Assembly(files.load("rths_benchmark_2020", overrides)))
+        for overrides in ([], ["axes.floor_1.actuator.a3=2.0", "axes.floor_1.specimen.specimen.stiffness=1.2e6"])
+    ]
+    assert len({parts.text for parts in found if isinstance(parts, Parts)}) == 1
+    assert "\nimport " in found[0].text  # type: ignore[union-attr]
+
+
+def test_who_interrupts_finds_the_test_held() -> None:
+    loop = over_kernels(Loop(Assembly(files.load("chen_ricles_2010", ["duration=20"]))))
+    outcome = loop.run((), None, lambda: True)
+    assert outcome.state is State.HELD
+    assert outcome.reason.endswith(": interrupted")
