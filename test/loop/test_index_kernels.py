@@ -135,3 +135,28 @@ def test_a_step_leaves_the_state_before_as_it_was() -> None:
     assert (after[4], after[5]) == (indicator, energy)
     again, *_ = axis.step(axis.Constants(0.5), before, 0.3, 0.1, 4.0)
     assert again == after
+
+
+@pytest.mark.parametrize("n_axes", [1, 3])
+def test_samples_in_a_row_are_counted_as_one_by_one_to_the_bit(n_axes: int) -> None:
+    """Over more than a chunk, wherever it is cut; with a number that is none at its end."""
+    rng = np.random.default_rng(n_axes)
+    c, m, f = np.cumsum(rng.normal(0.0, 1e-3, (3, 6000, n_axes)), axis=1)
+    m[-30, 0], f[-40, -1] = math.nan, math.inf
+    scale = np.array([1.0, 2.5, 0.3])[:n_axes]
+    one, other, cut = (Tracking(n_axes, 40, scale) for _ in range(3))
+    for sample, each in enumerate(zip(c.tolist(), m.tolist(), f.tolist(), strict=True)):
+        one.step(sample, *each)
+        if sample == 5900:
+            before = repr((one.states, one.energy_error))
+    other.over(c[:5901], m[:5901], f[:5901])
+    assert repr((other.states, other.energy_error)) == before
+    indicators, errors = other.over(c[5901:], m[5901:], f[5901:])
+    for start, end in ((0, 3), (3, 4000), (4000, 4004), (4004, 6000)):
+        found = cut.over(c[start:end], m[start:end], f[start:end])
+    for tracking in (other, cut):
+        assert repr((tracking.states, tracking.energy_error)) == repr((one.states, one.energy_error))
+        assert repr(tracking.indices("abc"[:n_axes], 1e-3)) == repr(one.indices("abc"[:n_axes], 1e-3))
+        assert tracking.sample == one.sample
+    for now, all_of in ((indicators, found[0]), (errors, found[1])):
+        np.testing.assert_array_equal(now, all_of[-len(now) :])
