@@ -8,6 +8,7 @@ never imported (it pulls pandas in, which takes a second): only its files are re
 from __future__ import annotations
 
 import importlib.util
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -201,9 +202,24 @@ def _load(params: Record.Params) -> tuple[str, Series]:
         source = f"{SECTION}.file = {params.file!r}"
         path = Path(str(params.file)).expanduser()
     try:
-        return source, read(_bytes_of(path))
+        return source, _series(path, *_now(path))
     except FormatError as error:
         raise ConfigError(f"{source}: {error}") from None
+
+
+def _now(path: Path) -> tuple[int, ...]:
+    """What tells a file from what it was: its number, size and times; nothing where it cannot be asked."""
+    try:
+        now = path.stat()
+    except (OSError, ValueError):
+        return ()
+    return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+@lru_cache(maxsize=4)
+def _series(path: Path, *now: int) -> Series:
+    """What the file at ``path`` holds, as it is ``now``; plants of a study read the same. Raises FormatError."""
+    return read(_bytes_of(path))
 
 
 def _shipped(name: str, source: str) -> Path:
