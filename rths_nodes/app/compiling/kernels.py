@@ -17,6 +17,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.pure import identity, is_kernel, named
 
 MEAN = "s[{i}] + h / 6.0 * (a[{i}] + 2.0 * (b[{i}] + c[{i}]) + d[{i}])"
+IN_LINE = {"error_model": "numpy", "forceinline": True}
+"""Options of a kernel: where it is called, its constants and state are then not handed over number by number."""
 _made: dict[Any, Any] = {}
 
 
@@ -44,14 +46,20 @@ def _features(binding: Any) -> str:
         return ""
 
 
-def compiled(kernel: Callable[..., Any]) -> Any:
-    """The compiled form of a kernel's function: the same bits. Raises ConfigError where numba is missing."""
+def compiled(kernel: Callable[..., Any], inner: bool = False) -> Any:
+    """The compiled form of a kernel's function: the same bits. Raises ConfigError where numba is missing.
+
+    An ``inner`` one can be called by compiled functions only, which takes half of the time to compile.
+    """
     if not _made:
         _made.update(_own_forms())
     key = identity(kernel)
-    if key not in _made:
-        _made[key] = numba().njit(error_model="numpy", forceinline=True)(_with_compiled(kernel))
-    return _made[key]
+    if key in _made:
+        return _made[key]
+    if (key, inner) not in _made:
+        bare = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} if inner else {}
+        _made[key, inner] = numba().njit(**IN_LINE, **bare)(_with_compiled(kernel))
+    return _made[key, inner]
 
 
 def _with_compiled(function: Any) -> FunctionType:
@@ -66,7 +74,7 @@ def _with_compiled(function: Any) -> FunctionType:
 
 
 def _form(value: Any) -> Any:
-    return compiled(value) if is_kernel(value) else value
+    return compiled(value, True) if is_kernel(value) else value
 
 
 def _own_forms() -> dict[Any, Any]:
@@ -74,7 +82,7 @@ def _own_forms() -> dict[Any, Any]:
     found = numba()
     import numpy as np
 
-    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    @found.njit(**IN_LINE)  # type: ignore[untyped-decorator]
     def matvec(matrix: Any, vector: Any) -> Any:
         rows, columns = matrix.shape
         result = np.empty(rows)
@@ -85,11 +93,11 @@ def _own_forms() -> dict[Any, Any]:
                 result[row] += matrix[row, column] * vector[column]
         return result
 
-    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    @found.njit(**IN_LINE)  # type: ignore[untyped-decorator]
     def numbers(vector: Any) -> Any:
         return vector
 
-    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    @found.njit(**IN_LINE)  # type: ignore[untyped-decorator]
     def dot(a: Any, b: Any) -> Any:
         total = 0.0
         for index in range(len(a)):
@@ -153,4 +161,4 @@ def _written_out(found: Any, terms: Callable[..., list[str]], arguments: str) ->
     overload(by_type)(names["typed"])
     call: dict[str, Any] = {"by_type": by_type, "__name__": __name__}
     exec(f"def of({arguments}):\n    return by_type({arguments})", call)
-    return found.njit(error_model="numpy")(call["of"])
+    return found.njit(**IN_LINE)(call["of"])
