@@ -28,6 +28,7 @@ from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import (
+    AUTO,
     COMPILED,
     EMBEDDED,
     IN_PYTHON,
@@ -128,6 +129,7 @@ def run(
     interrupted: Callable[[], bool] | None = None,
     starting: Callable[[str], None] | None = None,
     port: Port | None = None,
+    eager: bool = False,
     **options: Any,
 ) -> RunResult:
     """Run ``scenario`` (a Scenario, a path or the name of a shipped one).
@@ -136,12 +138,13 @@ def run(
     keeps the histories of an embedded run in memory. ``progress`` gets sample and samples; ``interrupted`` tells
     that the operator wants to stop; where it is left out, signals do, and have their usual effect once the test
     has come to its end. ``starting`` gets in words what the nodes wait for before the test. ``port`` is handed in
-    by a procedure, which keeps it open (``loop/procedure``). Raises ConfigError for anything that must not run.
+    by a procedure, which keeps it open (``loop/procedure``). ``eager``: with the loop over kernels where there is
+    one, unless the engine is python. Raises ConfigError for anything that must not run.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
             looking_on: dict[str, Any] = {"progress": progress, "interrupted": asked, "starting": starting}
-            return run(scenario, overrides, keep=keep, port=port, **looking_on, **options)
+            return run(scenario, overrides, keep=keep, port=port, eager=eager, **looking_on, **options)
     name = scenario.name if isinstance(scenario, Scenario) else scenario
     chosen = run_options({"scenario": name, "overrides": overrides} | options)
     loaded = files.load(scenario, chosen.overrides, chosen.case, chosen.rig)
@@ -156,7 +159,7 @@ def run(
         bag.check_free(Path(chosen.record))
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
-    loop = _over_kernels(embedded) if chosen.engine == COMPILED else embedded
+    loop = _engine(embedded, chosen, eager)
     started = time.monotonic()
     result = (
         _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)
@@ -196,12 +199,15 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
     return checked_loop(scenario, port=port)
 
 
-def _over_kernels(loop: Loop) -> KernelLoop:
-    """The loop over kernels. Raises ConfigError where the scenario has none."""
+def _engine(loop: Loop, options: RunOptions, eager: bool) -> Loop | KernelLoop:
+    """The loop as it is run. Raises ConfigError where one over kernels is asked for, and there is none."""
+    required = options.engine == COMPILED
+    if not (required or (eager and options.engine == AUTO and options.host == EMBEDDED and not options.faults)):
+        return loop
     found = loop_over_kernels(loop)
-    if isinstance(found, str):
+    if isinstance(found, str) and required:
         raise ConfigError(f"engine = 'compiled': {found}: use python")
-    return found
+    return loop if isinstance(found, str) else found
 
 
 def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:

@@ -8,7 +8,7 @@ from typing import Any
 from rths_nodes.app.commands import completion
 from rths_nodes.app.studies.engine import Where, processors
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.options import COMMAND, LOCKSTEP, PYTHON, REALTIME, Option, options
+from rths_nodes.loop.options import AUTO, COMMAND, ENGINES, LOCKSTEP, PYTHON, REALTIME, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -98,6 +98,16 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     )
     words = "dask scheduler that has the runs done by its workers, e.g. tcp://host:8786"
     parser.add_argument("--scheduler", default="", metavar="ADDRESS", help=words)
+    add_engine(parser)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """How many runs are computed."""
+    words = (
+        "how: python, stage by stage; compiled, by a loop over kernels where a run has one (extra fast), with the "
+    )
+    words += "same bits; auto: compiled where the runs are many or long"
+    parser.add_argument("--engine", choices=ENGINES, default=AUTO, help=words)
 
 
 def where(given: argparse.Namespace) -> Where:
@@ -106,7 +116,7 @@ def where(given: argparse.Namespace) -> Where:
         raise ConfigError("--jobs: the scheduler knows how many runs its workers do at a time; leave it out")
     if given.jobs is not None and given.jobs < 1:
         raise ConfigError(f"--jobs = {given.jobs}: must be >= 1")
-    return Where(given.jobs or processors(), given.scheduler)
+    return Where(given.jobs or processors(), given.scheduler, given.engine)
 
 
 def check_least(given: argparse.Namespace, **least: float) -> None:

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also compute the whole structure in one piece, and the errors of the response",
     )
     parser.add_argument("--figure", metavar="FILE", help="draw all variants into one figure (.png, .svg, .pdf)")
+    arguments.add_engine(parser)
     arguments.add_json(parser)
 
 
@@ -49,7 +50,9 @@ def run(options: argparse.Namespace) -> int:
     )
     with terminal.progress(loaded.name) as progress:
         response = options.response or comparison.has_response(chosen)
-        results = comparison.compare(chosen, keep=figure is not None, response=response, progress=progress)
+        results = comparison.compare(
+            chosen, keep=figure is not None, response=response, progress=progress, by=options.engine
+        )
     if options.json:
         terminal.print_json(comparison.as_json(loaded, results))
     else:

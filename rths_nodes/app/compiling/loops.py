@@ -21,10 +21,12 @@ from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.pure import digest, identity
 from rths_nodes.loop.compiled.running import KernelLoop, Way, in_arrays, plain
-from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.embedded import Loop, checked_loop
+from rths_nodes.loop.scenario.schema import Scenario
 
 OLDEST = (0, 61)
 """Version of numba."""
+SLOWER = "20 to 100 times as long"
 _ways: dict[Any, Way] = {}
 _told: set[str] = set()
 
@@ -33,6 +35,18 @@ def loop_over_kernels(loop: Loop) -> KernelLoop | str:
     """The loop of a scenario over its kernels, or in words why there is none; ``loop`` is the embedded one."""
     parts = parts_of(loop.assembly)
     return parts if isinstance(parts, str) else KernelLoop(loop, parts, way_of(parts))
+
+
+def remarks(scenario: Scenario) -> list[str]:
+    """Why runs of this kind are not compiled, in words; nothing where they are.
+
+    Raises ConfigError for what cannot run.
+    """
+    found = parts_of(checked_loop(scenario).assembly)
+    if isinstance(found, str):
+        return [f"engine python: {found}"]
+    missing = _missing()
+    return [f"{missing}; the loops run in plain Python, {SLOWER}"] if missing else []
 
 
 def way_of(parts: Parts) -> Way:
@@ -51,18 +65,25 @@ def _identities(parts: Parts) -> tuple[Any, ...]:
 
 
 def _made(parts: Parts) -> Way:
-    try:
-        found = kernels.numba()
-        if tuple(map(int, found.__version__.split(".")[:2])) < OLDEST:
-            raise ConfigError(f"numba: is {found.__version__}: must be >= {'.'.join(map(str, OLDEST))}")
-    except ConfigError as error:
-        return plain(parts)._replace(notes=(f"{error}; the loop runs in plain Python, 20 to 100 times as long",))
+    if missing := _missing():
+        return plain(parts)._replace(notes=(f"{missing}; the loop runs in plain Python, {SLOWER}",))
     try:
         return _compiled(parts)
     except Exception as error:  # whatever a compiler comes upon
         words = str(error).strip().splitlines() or [""]
         why = f"the loop cannot be compiled ({type(error).__name__}: {words[0]}); it runs in plain Python"
         return plain(parts)._replace(notes=(why,))
+
+
+def _missing() -> str:
+    """Why nothing can be compiled, in words; empty where it can."""
+    try:
+        found = kernels.numba()
+    except ConfigError as error:
+        return str(error)
+    if tuple(map(int, found.__version__.split(".")[:2])) < OLDEST:
+        return f"numba: is {found.__version__}: must be >= {'.'.join(map(str, OLDEST))}"
+    return ""
 
 
 def _compiled(parts: Parts) -> Way:

@@ -11,6 +11,7 @@ from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -103,18 +104,19 @@ def compare(
     response: bool = False,
     workers: int | None = None,
     progress: Callable[[float, float], None] | None = None,
+    by: str = AUTO,
 ) -> list[Result]:
     """Run all variants, as many at a time as there are cores (or ``workers``; short ones in this process).
 
     The results come in the order of ``chosen``. ``keep`` keeps the histories; ``response`` adds the errors against
-    the whole structure; ``progress`` gets how much of the work is done, and of how much.
+    the whole structure; ``progress`` gets how much of the work is done, and of how much; ``by`` is the engine.
     """
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]
     kinds = [(number,) for number in range(len(chosen))]
     told = remaining.weighed(progress or (lambda done, of: None), kinds, samples, processes)
     scenarios = [variant.scenario for variant in chosen]
-    found = dict(runs.all_of(scenarios, engine.Where(processes), keep, response, told))
+    found = dict(runs.all_of(scenarios, engine.Where(processes, engine=by), keep, response, told))
     return [Result(**vars(found[number]), variant=variant) for number, variant in enumerate(chosen)]
 
 

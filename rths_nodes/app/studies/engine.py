@@ -16,17 +16,27 @@ import numpy as np
 
 from rths_nodes.app.studies.pieces import Job, Progress, Tell
 from rths_nodes.loop.interrupts import raised_at_once
+from rths_nodes.loop.options import AUTO, COMPILED
+
+WORTH = 3e6
+"""Samples of all runs from which on a loop over kernels is worth the time to compile it."""
 
 
 @dataclass(frozen=True)
 class Where:
     """Where the work is done: by dask at the address ``scheduler``, else by so many ``processes`` here.
 
-    One process is this one. A scheduler's address looks like ``tcp://host:8786``.
+    One process is this one. A scheduler's address looks like ``tcp://host:8786``. ``engine`` is the one of
+    ``loop/options.py``: compiled means the loop over kernels for each run that has one.
     """
 
     processes: int = 1
     scheduler: str = ""
+    engine: str = AUTO
+
+    def eager(self, samples: float) -> bool:
+        """Whether runs of so many samples in all take the loop over kernels; few are not worth compiling one."""
+        return self.engine == COMPILED or (self.engine == AUTO and samples >= WORTH)
 
 
 def finished(

@@ -147,15 +147,17 @@ def findings(
     keep: bool = False,
     response: bool = False,
     interrupted: Callable[[], bool] | None = None,
+    eager: bool = False,
 ) -> Findings:
     """Run ``scenario`` embedded. ``keep`` keeps the histories; ``response`` adds the errors of the response.
 
-    Raises ConfigError for what must not run.
+    ``eager`` as of :func:`hosts.run`: the same numbers sooner. Raises ConfigError for what must not run.
     """
     report = hosts.run(
         scenario,
         progress=lambda sample, samples: tell(min(1.0, sample / samples)),
         interrupted=interrupted,
+        eager=eager,
     )
     run = report.read()
     evaluation = Evaluation(run)
@@ -183,14 +185,14 @@ def packed(data: Mapping[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":"))
 
 
-def elsewhere(given: str | Scenario, keep: bool, response: bool, tell: Tell) -> dict[str, Any]:
+def elsewhere(given: str | Scenario, keep: bool, response: bool, eager: bool, tell: Tell) -> dict[str, Any]:
     """A run in another process, from the text of its scenario: what of its Findings can travel.
 
     Text travels, not objects: classes of components are looked up again on the other side. Where nothing travels,
     or it was read on the other side already, the Scenario itself is given.
     """
     scenario = given if isinstance(given, Scenario) else files.from_text(given, "variant")
-    found = findings(scenario, tell, keep, response, interrupted=lambda: False)
+    found = findings(scenario, tell, keep, response, lambda: False, eager)
     plain = {name: value for name, value in vars(found).items() if name != "run"}
     if found.run is not None:
         plain["run"] = {name: value for name, value in vars(found.run).items() if name != "scenario"}
@@ -203,10 +205,10 @@ def arrived(plain: dict[str, Any], scenario: Scenario) -> Findings:
     return Findings(run=None if run is None else Run(scenario=scenario, **run), **plain)
 
 
-def guarded(given: str | Scenario, response: bool, tell: Tell) -> dict[str, Any]:
+def guarded(given: str | Scenario, response: bool, eager: bool, tell: Tell) -> dict[str, Any]:
     """As :func:`elsewhere` without histories; what cannot run is an outcome with its reason, and no exception."""
     try:
-        return elsewhere(given, False, response, tell)
+        return elsewhere(given, False, response, eager, tell)
     except ConfigError as error:
         return nothing(REFUSED, "; ".join(error.problems))
     except Exception as error:  # one run of a thousand must not end the others
@@ -235,7 +237,8 @@ def all_of(
 ) -> Iterator[tuple[int, Findings]]:
     """Run each of ``chosen``; their Findings by number, as they are ready. Raises what a run raises."""
     travels = where.scheduler or where.processes > 1
-    jobs = ((n, (packed(each.data()) if travels else each, keep, response)) for n, each in enumerate(chosen))
+    given = keep, response, where.eager(sum(each.samples for each in chosen))
+    jobs = ((n, (packed(each.data()) if travels else each, *given)) for n, each in enumerate(chosen))
     for number, plain in engine.finished(elsewhere, jobs, len(chosen), where, progress):
         if isinstance(plain, Lost):
             raise ChildProcessError(f"{chosen[number].name}: {plain.reason}")

@@ -61,7 +61,8 @@ def run(
     """
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
-    jobs = ((number, (row.scenario, response)) for number, row in enumerate(rows))
+    eager = where.eager(len(rows) * design.base.samples)
+    jobs = ((number, (row.scenario, response, eager)) for number, row in enumerate(rows))
     for number, plain in engine.finished(runs.guarded, jobs, len(rows), where, progress):
         if isinstance(plain, Lost):
             lost[rows[number].key] = runs.nothing(runs.LOST, plain.reason)

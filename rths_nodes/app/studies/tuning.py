@@ -186,7 +186,7 @@ class Search:
             raise unknown("--index", "index", index, known)
         for share in (0.0, 1.0):  # the limits of the ranges are allowed, so that what lies between is, too
             self._with(scenarios[0], {each.key: each.value(share) for each in chosen})
-        self.evaluations = 0
+        self.evaluations, self._eager = 0, False
         self.unjudged = ""
         self._decided = np.zeros(len(scenarios))
         """How often each scenario was the worst one of a candidate for which all were run."""
@@ -201,6 +201,7 @@ class Search:
         """
         from scipy.stats import qmc
 
+        self._eager = self._where.eager(budget * sum(each.samples for each in self._scenarios))
         if progress:
             self._told = lambda done: progress(done, budget)
         n = len(self._chosen)
@@ -268,7 +269,7 @@ class Search:
             return runs.packed(self._with(self._scenarios[place], candidates[number]).data())
 
         def run(pairs: Sequence[tuple[int, int]], told: Progress | None = None) -> None:
-            jobs = [(text(*pair), self._index) for pair in pairs]
+            jobs = [(text(*pair), self._index, self._eager) for pair in pairs]
             for job, found in engine.finished(ran, enumerate(jobs), len(jobs), self._where, told):
                 worst[pairs[job]] = BROKEN if isinstance(found, Lost) else found
 
@@ -299,10 +300,10 @@ class Search:
         return replace(scenario, [(key.split("."), value) for key, value in values.items()])
 
 
-def ran(text: str, index: str, tell: Tell) -> float:
+def ran(text: str, index: str, eager: bool, tell: Tell) -> float:
     """The magnitude of ``index`` of a run; of one that ends before its time the more, the earlier that is."""
     scenario = files.from_text(text, "candidate")
-    found = runs.Findings(**runs.guarded(scenario, runs.needs_response([index]), tell))
+    found = runs.Findings(**runs.guarded(scenario, runs.needs_response([index]), eager, tell))
     if found.outcome != "finished":
         return BROKEN * (2.0 - found.samples / scenario.samples)
     value = abs(found.values.get(index, math.nan))

@@ -396,3 +396,39 @@ def test_a_study_survives_a_worker_that_is_killed(cluster: Any, tmp_path: Path) 
     assert killed
     assert len(found) == 400
     assert found.finished.all()
+
+
+SCATTER = {
+    ALPHA: {"normal": [29.0, 6.0]},
+    "axes.story_1.specimen.stiffness": {"normal": [7.6e6, 8.0e5]},
+    GAIN: {"uniform": [0.0, 3.0]},
+}
+
+
+def test_the_table_does_not_depend_on_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With plants that trip: to the byte."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    changes = {"duration": 4.0, "scatter": SCATTER}
+    of = designed(set=changes, factors={ESTIMATE: {"list": [15.0, 29.0]}}, plants=12, seed=3)
+    tables = []
+    for engine in ("python", "compiled"):
+        table = done(of, tmp_path / engine, Where(engine=engine))
+        tables.append(text(table, tmp_path))
+        assert set(table.outcomes()) == {"finished", "tripped"}
+    assert tables[0] == tables[1]
+
+
+def test_few_runs_are_not_worth_a_compiler() -> None:
+    assert [Where(engine=engine).eager(1e5) for engine in ("auto", "python", "compiled")] == [False, False, True]
+    assert [Where(engine=engine).eager(1e8) for engine in ("auto", "python", "compiled")] == [True, False, True]
+
+
+def test_a_study_says_once_why_it_is_not_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = SMALL | PLAIN | {"set": {"duration": 0.1, "port.trigger": True}}
+    Path("trigger.yaml").write_text(dump(small), encoding="utf-8")
+    assert main(["study", "trigger.yaml", "--jobs", "1", "--engine", "compiled"]) == 0
+    told = capsys.readouterr().err
+    assert told.count("engine python: port: something on the rig is as it should not be") == 1
