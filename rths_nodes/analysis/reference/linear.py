@@ -17,6 +17,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.numerical.structures.linear_force import is_linear
 
+BLOCK = 64
+"""Steps of a block of the recursion."""
+
 
 class LinearResponse(NamedTuple):
     """``(steps + 1, n_dof)`` each, relative to the ground, from the end of a soft start."""
@@ -45,9 +48,28 @@ def linear_response(assembly: Assembly) -> LinearResponse:
     phi, before, now = transition(system, inputs, assembly.scenario.step)
     force = assembly.force_on_whole
     driven = force[:-1] @ before.T + force[1:] @ now.T
-    states = np.zeros((len(force), len(system)))
-    for state, onward, load in zip(states[:-1], states[1:], driven, strict=True):
-        phi.dot(state, onward)
-        onward += load
+    states = recursion(phi, driven)
     rates = states @ system.T + force @ inputs.T
     return LinearResponse(states @ displacement.T, rates @ (displacement @ system).T)
+
+
+def recursion(phi: Array, driven: Array) -> Array:
+    """States ``(steps + 1, n)`` of z' = phi z + u from rest, with u by steps, ``(steps, n)``.
+
+    In blocks side by side, each from rest; then what each begins with is led on through it.
+    """
+    steps, n = driven.shape
+    blocks = -(-steps // BLOCK)
+    rows = np.zeros((blocks * BLOCK, n))
+    rows[:steps] = driven
+    rows = rows.reshape(blocks, BLOCK, n)
+    powers = np.empty((BLOCK, n, n))
+    powers[0] = phi
+    for place in range(1, BLOCK):
+        rows[:, place] += rows[:, place - 1] @ phi.T
+        powers[place] = phi @ powers[place - 1]
+    begins = np.zeros((blocks, n))
+    for block in range(1, blocks):
+        begins[block] = powers[-1] @ begins[block - 1] + rows[block - 1, -1]
+    rows += (begins @ powers.reshape(BLOCK * n, n).T).reshape(blocks, BLOCK, n)
+    return np.vstack([np.zeros((1, n)), rows.reshape(-1, n)[:steps]])
