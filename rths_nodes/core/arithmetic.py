@@ -170,6 +170,11 @@ def numbers(vector: Array) -> list[float]:
     return found
 
 
+def put(array: Array, first: int, values: Array) -> None:
+    """``values`` into ``array``, from the place ``first`` on: what a compiler takes long for as a slice."""
+    array[first : first + len(values)] = values
+
+
 def mapped(function: Callable[..., Any], items: Sequence[Any], given: Any) -> tuple[Any, ...]:
     """``function`` of each of the ``items`` of a tuple, and of what is ``given`` to all."""
     return tuple([function(item, given) for item in items])

@@ -82,7 +82,7 @@ def _own_forms() -> dict[Any, Any]:
     found = numba()
     import numpy as np
 
-    @found.njit(**IN_LINE)  # type: ignore[untyped-decorator]
+    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
     def matvec(matrix: Any, vector: Any) -> Any:
         rows, columns = matrix.shape
         result = np.empty(rows)
@@ -93,18 +93,24 @@ def _own_forms() -> dict[Any, Any]:
                 result[row] += matrix[row, column] * vector[column]
         return result
 
-    @found.njit(**IN_LINE)  # type: ignore[untyped-decorator]
+    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
     def numbers(vector: Any) -> Any:
         return vector
 
-    @found.njit(**IN_LINE)  # type: ignore[untyped-decorator]
+    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
     def dot(a: Any, b: Any) -> Any:
         total = 0.0
         for index in range(len(a)):
             total += a[index] * b[index]
         return total
 
+    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    def put(array: Any, first: Any, values: Any) -> None:
+        for index in range(len(values)):
+            array[first + index] = values[index]
+
     return {
+        identity(arithmetic.put): put,
         identity(arithmetic.dot): dot,
         identity(arithmetic.numbers): numbers,
         identity(arithmetic.replaced): _written_out(found, _replaced, "rows, values"),
@@ -161,4 +167,4 @@ def _written_out(found: Any, terms: Callable[..., list[str]], arguments: str) ->
     overload(by_type)(names["typed"])
     call: dict[str, Any] = {"by_type": by_type, "__name__": __name__}
     exec(f"def of({arguments}):\n    return by_type({arguments})", call)
-    return found.njit(**IN_LINE)(call["of"])
+    return found.njit(error_model="numpy")(call["of"])

@@ -24,7 +24,7 @@ from rths_nodes.control.compensators import lqg
 from rths_nodes.control.compensators.ahead import acceleration_cautions
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
-from rths_nodes.core.arithmetic import Numbers, first, matvec, numbers
+from rths_nodes.core.arithmetic import Numbers, first, matvec, numbers, put
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -101,9 +101,9 @@ def law(feedback: Callable[..., None]) -> Callable[..., Any]:
         # the target of the sample before belongs to this measurement
         feedback(of_feedback, observer, np.array(m) - derivatives[:n], u_fb)
         before = derivatives[2 * n : 3 * n].copy()
-        derivatives[: 3 * n] = np.array(x + v + a)
-        derivatives[3 * n :] = (derivatives[2 * n : 3 * n] - before) / dt
-        u_ff[:] = matvec(matrix, derivatives)
+        put(derivatives, 0, np.array(x + v + a))
+        put(derivatives, 3 * n, (derivatives[2 * n : 3 * n] - before) / dt)
+        put(u_ff, 0, matvec(matrix, derivatives))
         return (derivatives, u_ff, u_fb, observer), first(x, numbers(u_ff + u_fb))
 
     return step
@@ -117,8 +117,9 @@ def shown(k: Constants, s: State) -> Array:
     """Feedforward and feedback, one after the other for each axis, m."""
     _, u_ff, u_fb, _ = s
     found = np.empty(2 * len(u_ff))
-    found[::2] = u_ff
-    found[1::2] = u_fb
+    for axis in range(len(u_ff)):
+        found[2 * axis] = u_ff[axis]
+        found[2 * axis + 1] = u_fb[axis]
     return found
 
 

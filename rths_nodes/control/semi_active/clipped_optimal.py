@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import solve_continuous_are
 
 from rths_nodes.core import channels
-from rths_nodes.core.arithmetic import matvec
+from rths_nodes.core.arithmetic import matvec, put
 from rths_nodes.core.control import SemiActiveOfKernel
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError, show
@@ -88,9 +88,9 @@ def step(
     gain, _, onward, channels, ground, voltage = k
     known, _ = s
     states, count = len(onward), len(channels)
-    known[states : states + count] = known[states + count :]
-    known[states + count :] = auxiliary[channels] + ground_acceleration * ground
-    known[:states] = matvec(onward, known)
+    put(known, states, known[states + count :])
+    put(known, states + count, auxiliary[channels] + ground_acceleration * ground)
+    put(known, 0, matvec(onward, known))
     desired = -float(matvec(gain, known[:states])[0])
     force = float(known[len(known) - 1])
     return (known, desired), (voltage if (desired - force) * force > 0.0 else 0.0,)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import all_nan, ceiling, matvec, numbers
+from rths_nodes.core.arithmetic import all_nan, ceiling, matvec, numbers, put
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.kernels import advance_of
@@ -122,10 +122,10 @@ def linear_with_specimen(
         whole, inner, x0, v0, f = s
         own = driven(own, voltage)
         if ramp:
-            whole[n : n + m] = whole[n + m : n + 2 * m]
+            put(whole, n, whole[n + m : n + 2 * m])
         else:
-            whole[n : n + m] = inputs
-        whole[n + m : n + 2 * m] = inputs
+            put(whole, n, inputs)
+        put(whole, n + m, inputs)
         found = whole
         for block in range(blocks):
             first = numbers(matvec(places[block], whole[: n + 2 * m]))
@@ -145,7 +145,7 @@ def linear_with_specimen(
             for place in range(2 * count + 1):
                 whole[n + 2 * m + place] = forces[place]
             found = matvec(onward[block], whole)
-            whole[:n] = found[:n]
+            put(whole, 0, found[:n])
         return (whole, inner, x0, v0, f), found
 
     return step

@@ -18,6 +18,8 @@ from rths_nodes.core.samples import FLAG_RESTING, FLAG_SATURATED, FLAG_SOFT_STAR
 
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
 """A ramp with a state for each degree of freedom, with one of arrays, or none."""
+FEW = 8
+"""Degrees of freedom up to which their numbers are written out."""
 IN, IN_IN = 4 * " ", 8 * " "
 
 
@@ -181,7 +183,7 @@ def _solve(kind: Kind) -> list[str]:
     if kind.in_floats:
         lines.append("pose = (x,)")
     else:
-        lines += ["shown_x = numbers(x)", f"pose = {row('shown_x[#]', kind.dofs)}"]
+        lines += ["posed = numbers(x)", f"pose = {row('posed[#]', kind.dofs)}"]
     if kind.soft_start:
         lines.append("flags = 0")
     return lines
@@ -191,8 +193,14 @@ def _motion(kind: Kind) -> list[str]:
     """The Target, as the recording and the ramp get it."""
     lines, d = [], kind.dofs
     for values, columns in zip(("x", "v", "a", "exact", "r"), step_columns(kind).values(), strict=False):
-        at = f"{columns.start}" if kind.in_floats else f"{columns.start}:{columns.stop}"
-        lines.append(f"steps[made, {at}] = {values}")
+        if kind.in_floats:
+            lines.append(f"steps[made, {columns.start}] = {values}")
+        elif d > FEW:
+            lines.append(f"steps[made, {columns.start}:{columns.stop}] = {values}")
+        else:
+            lines.append(f"of_{values} = numbers({values})")
+            places = ", ".join(f"steps[made, {place}]" for place in range(columns.start, columns.stop))
+            lines.append(f"{places} = {each(f'of_{values}[#]', d)}")
     if kind.inputs:
         lines.append(f"steps[made, {step_columns(kind)['inputs'].start}:] = inputs")
     lines.append("made += 1")
@@ -204,8 +212,10 @@ def _motion(kind: Kind) -> list[str]:
             lines.append("x_before = x.copy()")
         return [*lines, "ramp = ramp_follow(of_ramp, ramp, x.copy(), v.copy(), a.copy())"]
     for name in "xva":
-        lines.append(f"{name}_0 = {name}" if kind.in_floats else f"of_{name} = numbers({name})")
-        if not kind.in_floats:
+        if kind.in_floats:
+            lines.append(f"{name}_0 = {name}")
+        else:
+            lines += [f"of_{name} = numbers({name})"] if d > FEW else []
             lines.append(f"{each(f'{name}_#', d)} = {each(f'of_{name}[#]', d)}")
     whole = " + ".join(f"{name}_{dof}" for name in "xva" for dof in range(d))
     lines += _stop(f"not finite({whole})")

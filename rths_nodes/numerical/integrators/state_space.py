@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import matvec
+from rths_nodes.core.arithmetic import matvec, put
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Structure
@@ -52,21 +52,29 @@ class Constants(NamedTuple):
     start: tuple[Array]
 
 
-def by_matrix(at: Callable[[Any, int], Any]) -> Callable[..., Any]:
-    """The step of a linear structure by one matrix; see ``stepped.py`` for what it is given."""
+def put_one(array: Array, place: int, value: float) -> None:
+    """As ``put`` of a number."""
+    array[place] = value
+
+
+def by_matrix(at: Callable[[Any, int], Any], fill: Callable[..., None] = put) -> Callable[..., Any]:
+    """The step of a linear structure by one matrix; see ``stepped.py`` for what it is given.
+
+    ``fill`` puts a vector, or a float of one degree of freedom, to its place.
+    """
 
     def step(k: Constants, s: tuple[Array], measured: Any, external: Any, index: int) -> tuple[Any, Any]:
         matrix, n, _ = k
         (known,) = s
         two, three, four, five = 2 * n, 3 * n, 4 * n, 5 * n
         if index == 0:  # nothing is known of the time before: as if it had always been so
-            known[two:three] = measured
-        known[three:four] = measured
-        known[four:five] = at(external, index)
-        known[five:] = at(external, index + 1)
+            fill(known, two, measured)
+        fill(known, three, measured)
+        fill(known, four, at(external, index))
+        fill(known, five, at(external, index + 1))
         found = matvec(matrix, known)
-        known[:two] = found[:two]
-        known[two:three] = measured
+        put(known, 0, found[:two])
+        fill(known, two, measured)
         return s, (found[:n], found[n:two], found[two:three], found[three:four], found[four:])
 
     return step
@@ -117,8 +125,9 @@ class ByMatrix(Dynamics):
         if not is_linear(structure):
             return super().kernel_of(params, structure)
         vectors = vectors_of(structure.mass)
-        step = by_matrix(vectors.at)
-        return Kernel(cls.constants_of, start, in_floats(step) if vectors is ONE else step)
+        if vectors is ONE:
+            return Kernel(cls.constants_of, start, in_floats(by_matrix(vectors.at, put_one)))
+        return Kernel(cls.constants_of, start, by_matrix(vectors.at))
 
     @classmethod
     def constants_of(cls, params: Any, structure: Structure, external_force: Array, dt: float) -> Any:
