@@ -191,7 +191,7 @@ def elsewhere(given: str | Scenario, keep: bool, response: bool, eager: bool, te
     Text travels, not objects: classes of components are looked up again on the other side. Where nothing travels,
     or it was read on the other side already, the Scenario itself is given.
     """
-    scenario = given if isinstance(given, Scenario) else files.from_text(given, "variant")
+    scenario = given if isinstance(given, Scenario) else files.from_data(json.loads(given), "variant")
     found = findings(scenario, tell, keep, response, lambda: False, eager)
     plain = {name: value for name, value in vars(found).items() if name != "run"}
     if found.run is not None:

@@ -120,7 +120,13 @@ def from_text(source: str, origin: str, folder: Path | None = None, rig: RigFile
 
     Without a folder they are relative to the working one. Raises ConfigError with ``origin``.
     """
-    data = _data(source, origin, folder, Scenario)
+    return from_data(_data(source, origin, folder, Scenario), origin, folder, rig)
+
+
+def from_data(
+    data: dict[str, Any], origin: str, folder: Path | None = None, rig: RigFile | None = None
+) -> Scenario:
+    """As :func:`from_text` of plain data, as a Scenario gives it."""
     try:
         scenario = build(Scenario, data if rig is None else on_rig(data, rig))
     except ConfigError as error:
