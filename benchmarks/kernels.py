@@ -1,256 +1,161 @@
-"""Time of kernels by themselves, plain and compiled: python benchmarks/kernels.py
+"""Time of the loop over kernels, plain and compiled, and of its compiler: python benchmarks/kernels.py
 
-Loops over the kernels of the components of a scenario alone, without messages, limits, indices or recording:
-
-    chen_ricles_2010               ramp, adaptive inverse, actuator with its specimen, the integrator once in a
-                                   step; in plain Python, and compiled from the same text by numba
+    chen_ricles_2010               ten samples a step, adaptive inverse, actuator with its specimen
     rths_benchmark_2020, case_1    three floors, learning inverse, hydraulic actuator, noisy and late sensors
     phillips_spencer_2012, d       three coupled axes with a damper, its controller, and noisy sensors
 
-All give the displacements of the embedded loop to the bit, or the exit code is 1. Noise is drawn beforehand. Times
-are of the processor, the least of a few runs, beside steps of a plain loop (`v -= 0.01 * x; x += 0.01 * v`)
-that is timed around each of them.
+``loop`` is the function of the module alone, ``whole`` a run as a study has it: noise, limits, indices, histories.
+Both give the histories of the embedded loop to the bit, or the exit code is 1. Times are of the processor, the
+least of a few runs, beside steps of a plain Python loop (`v -= 0.01 * x; x += 0.01 * v`) that is timed around each
+of them. The compiler is timed once in a folder of its own, and in a new process that finds there what it made.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
-import zlib
-from collections import deque
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable
+from time import process_time, thread_time_ns
 from typing import Any, NamedTuple
 
 import numpy as np
 from processor_time import least
 
-from rths_nodes.app.compiling.kernels import compiled
-from rths_nodes.core import registry
-from rths_nodes.core.arithmetic import dot
-from rths_nodes.core.kernels import copied
+from rths_nodes.app.compiling import kernels, loops
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.sensing import BLOCK, Noise, SensorPair
-from rths_nodes.laboratory.sensors import converted
+from rths_nodes.loop.compiled.history import given, room
+from rths_nodes.loop.compiled.parts import Parts, parts_of
+from rths_nodes.loop.compiled.running import KernelLoop, Way, in_arrays, plain
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.stages.numerical import force_lead_of
 from rths_nodes.recording.run import Collector
 
-Run = Callable[[], Array]
-"""Gives the displacements of the first axis; its time counts."""
+CASES = {
+    "chen_ricles_2010": ("", 30.0),
+    "rths_benchmark_2020": ("case_1", 20.0),
+    "phillips_spencer_2012": ("d", 10.0),
+}
+"""Case of each scenario, and its duration, s."""
 
 
 class Bench(NamedTuple):
-    """A loop over kernels: its samples, a run from the first states, displacements of the embedded loop (m)."""
+    """A scenario that is run again and again, and the true displacements of the embedded loop (m)."""
 
     name: str
+    case: str
+    seconds: float
     samples: int
-    make: Callable[[], Run]
     wanted: Array
 
+    def loop(self) -> Loop:
+        return Loop(Assembly(files.load(self.name, [f"duration={self.seconds}"], self.case)))
 
-def ready(name: str, case: str, seconds: float) -> tuple[Assembly, Array]:
-    """The parts of a scenario, and the true displacements of the first axis in the embedded loop."""
-    scenario = files.load(name, [f"duration={seconds}"], case)
-    loop = Loop(Assembly(scenario))
-    collector = Collector(scenario, loop.assembly.names)
+    def parts(self) -> Parts:
+        found = parts_of(self.loop().assembly)
+        assert isinstance(found, Parts), found
+        return found
+
+
+def bench(name: str, longest: float) -> Bench:
+    """The scenario, no longer than ``longest`` (s)."""
+    case, seconds = CASES[name]
+    made = Bench(name, case, min(seconds, longest), 0, np.zeros(0))
+    loop = made.loop()
+    collector = Collector(loop.scenario, loop.assembly.names)
     loop.run([collector])
-    return Assembly(scenario), collector.run({}, {}, {}).true_displacement[1:, 0]
+    return made._replace(samples=loop.scenario.samples, wanted=collector.run().true_displacement)
 
 
-def of_chen(seconds: float, make: Callable[..., Any] = lambda run: run) -> Bench:
-    """The slice; ``make`` turns the loop into the one that runs, as by compiling it."""
-    assembly, wanted = ready("chen_ricles_2010", "", seconds)
-    scenario, structure, dt = assembly.scenario, assembly.structure, assembly.scenario.dt
-    axis = next(iter(scenario.axes.values()))
-    ramp = registry.class_of("ramp", scenario.ramp).kernel_of(scenario.ramp)
-    law = registry.class_of("compensator", scenario.compensator).kernel_of(scenario.compensator)
-    specimen = registry.build("specimen", axis.specimen)
-    actuator = registry.class_of("actuator", axis.actuator).kernel_of(axis.actuator, specimen)
-    integrator = registry.class_of("integrator", scenario.integrator).kernel_of(scenario.integrator, structure)
-    constants = (
-        ramp.constants(scenario.ramp, dt, scenario.samples_per_step),
-        law.constants(scenario.compensator, dt),
-        actuator.constants(axis.actuator, dt),
-        integrator.constants(scenario.integrator, structure, assembly.external_force, scenario.step),
-    )
-    states = (
-        ramp.start(constants[0], 0.0, 0.0, 0.0),
-        law.rest(constants[1]),
-        actuator.rest(constants[2]),
-        integrator.rest(constants[3]),
-    )
-    run = make(one_axis(ramp.follow, ramp.step, law.step, actuator.step, integrator.step))
-    samples, substeps = scenario.samples, scenario.samples_per_step
-    external = assembly.external_force[:, 0].copy()
+def whole(of: Bench, way: Way) -> Callable[[], Callable[[], Array]]:
+    """Runs with histories in memory."""
 
-    def again() -> Run:
-        first = copied(states)
-        return lambda: run(samples, substeps, constants, first, external, np.zeros(samples))
+    def make() -> Callable[[], Array]:
+        embedded = of.loop()
+        parts = parts_of(embedded.assembly)
+        assert isinstance(parts, Parts)
+        loop, collector = KernelLoop(embedded, parts, way), Collector(embedded.scenario, embedded.assembly.names)
 
-    return Bench("chen_ricles_2010", samples, again, wanted)
+        def run() -> Array:
+            loop.run([collector])
+            assert loop.by_kernels
+            return collector.run().true_displacement
+
+        return run
+
+    return make
 
 
-def one_axis(follow: Any, ramp: Any, compensate: Any, actuate: Any, integrate: Any) -> Callable[..., Any]:
-    """The loop over these kernels: displacements at each sample, from constants and first states."""
+def alone(of: Bench, way: Way) -> Callable[[], Callable[[], Any]]:
+    """The function of the module, over all samples in one call."""
 
-    def run(samples: int, substeps: int, constants: Any, states: Any, excitation: Any, measured: Any) -> Any:
-        of_ramp, of_compensator, of_actuator, of_integrator = constants
-        line, law, rig, solver = states
-        displacement, force = 0.0, 0.0
-        for sample in range(samples):
-            substep = sample % substeps
-            if substep == 0:
-                solver, told = integrate(of_integrator, solver, force, excitation, sample // substeps)
-                line = follow(of_ramp, line, told[0], told[1], told[2])
-            x, v, a = ramp(of_ramp, line, substep + 1)
-            law, command = compensate(of_compensator, law, x, v, a, displacement, force, False, False)
-            rig, shown = actuate(of_actuator, rig, command)
-            displacement, _, force = shown
-            measured[sample] = displacement
-        return measured
+    def make() -> Callable[[], Any]:
+        parts = of.parts()
+        arguments = tuple(parts.constants.values()), tuple(parts.states.values()), parts.excitation
+        constants, states, excitation = in_arrays(arguments) if way.compiled else arguments
+        known, out = given(parts, of.samples, excitation), room(parts, of.samples + 1, of.samples + 1)
+        return lambda: way.run(0, of.samples + 1, constants, states, known, out)
 
-    return run
+    return make
 
 
-def noise_of(samples: int, seed: Sequence[int], rms: Sequence[float]) -> Array:
-    """Noise of Measurement 0 and of all samples, a row each."""
-    stream = Noise(seed, rms)
-    blocks = [stream.numbers()[::-1] for _ in range(samples // BLOCK + 1)]
-    return np.concatenate(blocks)
-
-
-class Parts:
-    """Kernels, constants and first states of what both scenarios with a step of one sample have."""
-
-    def __init__(self, name: str, case: str, seconds: float) -> None:
-        self.assembly, self.wanted = ready(name, case, seconds)
-        scenario = self.scenario = self.assembly.scenario
-        dt, self.samples, n = scenario.dt, scenario.samples, len(scenario.axes)
-        assert scenario.samples_per_step == 1, name
-        integrator: Any = self.assembly.integrator
-        self.integrate, self.of_integrator = integrator.kernel.step, integrator.constants
-        self.solver, self.excitation = integrator.state, integrator.excitation
-        self.n_dof = len(integrator.displacement)
-        law = registry.class_of("compensator", scenario.compensator).kernel_of(scenario.compensator)
-        self.compensate, self.of_law = law.step, law.constants(scenario.compensator, dt)
-        self.law = law.rest(self.of_law)
-        setup = registry.class_of("setup", scenario.setup).kernel_of(scenario.setup)
-        self.to_axes, self.to_structure = setup.axes, setup.forces
-        self.of_setup = setup.constants(scenario.setup, self.n_dof, n)
-        self.sensors = []
-        for axis, each in scenario.axes.items():
-            kernel, rms = SensorPair.kernel_of(each.sensors), each.sensors
-            given = [scenario.seed, zlib.crc32(axis.encode())]
-            noise = noise_of(self.samples, given, [rms.displacement_noise_rms, rms.force_noise_rms]).tolist()
-            constants = kernel.constants(each.sensors, dt)
-            self.sensors.append((kernel.step, constants, kernel.rest(constants), noise))
-
-
-def of_benchmark(seconds: float) -> Bench:
-    """One hydraulic actuator below three floors, whose force is late and led."""
-    p = Parts("rths_benchmark_2020", "case_1", seconds)
-    axis = next(iter(p.scenario.axes.values()))
-    actuator = registry.build("actuator", axis.actuator, p.scenario.dt, registry.build("specimen", axis.specimen))
-    rig_kernel, of_rig = actuator.bound()
-    lead = force_lead_of(p.scenario, p.assembly.integrator)
-    assert lead is not None
-    weights = lead.weights[::-1].tolist()
-    resolution, limit = axis.output.converter
-    sense, of_sensors, _, noise = p.sensors[0]
-    transport = p.scenario.port.transport_samples
-
-    def make() -> Run:
-        (_, _, sensed, _) = copied(p.sensors[0])
-        law, solver, rig = copied(p.law), copied(p.solver), rig_kernel.rest(of_rig)
-        return lambda: run(law, solver, rig, sensed)
-
-    def run(law: Any, solver: Any, rig: Any, sensed: Any) -> Array:
-        integrate, compensate, actuate = p.integrate, p.compensate, rig_kernel.step
-        found, line, pose = np.zeros(p.samples), deque([0.0] * transport), [0.0] * p.n_dof
-        sensed, (moved, force, _) = sense(of_sensors, sensed, 0.0, 0.0, *noise[0], 0)
-        forces = deque([0.0] * len(weights), maxlen=len(weights))
-        for index in range(p.samples):
-            forces.append(force)
-            felt = p.to_structure(p.of_setup, (dot(weights, forces),), pose)
-            solver, (x, v, a, _, _) = integrate(p.of_integrator, solver, np.array(felt), p.excitation, index)
-            pose = x.tolist()
-            (d,), (rate,), (curvature,) = p.to_axes(p.of_setup, pose, v.tolist(), a.tolist())
-            law, command = compensate(p.of_law, law, d, rate, curvature, moved, force, False, False)
-            line.append(converted(command, resolution, limit))
-            rig, (true, _, push) = actuate(of_rig, rig, line.popleft())
-            sensed, (moved, force, _) = sense(of_sensors, sensed, true, push, *noise[index + 1], index + 1)
-            found[index] = true
-        return found
-
-    return Bench("rths_benchmark_2020, case_1", p.samples, make, p.wanted)
-
-
-def of_phillips(seconds: float) -> Bench:
-    """Three coupled axes, a damper and its controller."""
-    p = Parts("phillips_spencer_2012", "d", seconds)
-    scenario, n = p.scenario, len(p.scenario.axes)
-    rig_kernel = registry.class_of("rig", scenario.rig).kernel_of(scenario.rig, n)
-    of_rig = rig_kernel.constants(scenario.rig, scenario.dt)
-    port: Any = p.assembly.port
-    control = registry.class_of("semi_active", scenario.semi_active).kernel_of(scenario.semi_active)
-    of_control = control.constants(scenario.semi_active, p.assembly.structure, scenario.step, port.auxiliary_names)
-    ground = p.assembly.ground_acceleration.tolist()
-    rms = scenario.port.auxiliary_noise_rms
-    beside = noise_of(p.samples, [scenario.seed, zlib.crc32(b"auxiliary"), len(rms)], rms)
-
-    def make() -> Run:
-        states = copied((p.law, p.solver)), rig_kernel.rest(of_rig), control.rest(of_control)
-        return lambda: run(*states[0], *states[1:])
-
-    def run(law: Any, solver: Any, rig: Any, controller: Any) -> Array:
-        integrate, compensate, actuate = p.integrate, p.compensate, rig_kernel.step
-        found, pose, (true, _, push, channels) = np.zeros(p.samples), [0.0] * n, rig_kernel.shown(of_rig, rig)
-        for index in range(p.samples):
-            moved, forces = [], []
-            pairs = zip(p.sensors, true.tolist(), push.tolist(), strict=True)
-            for (sense, of_sensors, sensed, noise), at, of in pairs:
-                _, (x, f, _) = sense(of_sensors, sensed, at, of, *noise[index], index)
-                moved.append(x)
-                forces.append(f)
-            felt = np.array(p.to_structure(p.of_setup, forces, pose))
-            solver, (x, v, a, _, _) = integrate(p.of_integrator, solver, felt, p.excitation, index)
-            controller, voltage = control.step(
-                of_control, controller, channels + beside[index], ground[index], 0.0
-            )
-            pose = x.tolist()
-            target = p.to_axes(p.of_setup, pose, v.tolist(), a.tolist())
-            law, commands = compensate(p.of_law, law, *target, moved, forces, False, False)
-            rig, (true, _, push, channels) = actuate(of_rig, rig, np.array(commands), np.array(voltage))
-            found[index] = true[0]
-        return found
-
-    return Bench("phillips_spencer_2012, d", p.samples, make, p.wanted)
-
-
-def told(words: str, bench: Bench, runs: int) -> bool:
-    """Print a line; whether it gives what the embedded loop does."""
-    (found, *_), seconds, steps = least(bench.make, bench.samples, runs)
-    equal = np.array_equal(found, bench.wanted)
-    bits = "the same bits" if equal else f"{np.abs(found - bench.wanted).max():.3g} m off"
-    print(f"{bench.name + ', ' + words:38} {1e6 * seconds:8.3f} us a sample, {steps:8.2f} plain steps, {bits}")
+def told(of: Bench, way: Way, runs: int) -> bool:
+    """Print a line; whether the run gives what the embedded loop does."""
+    _, seconds, steps = least(alone(of, way), of.samples, runs)
+    (found, *_), in_all, steps_in_all = least(whole(of, way), of.samples, runs)
+    equal = np.array_equal(found, of.wanted)
+    words = f"{of.name}{', ' * bool(of.case)}{of.case}, {'compiled' if way.compiled else 'plain'}"
+    each = f"loop {1e6 * seconds:8.3f} us a sample, {steps:8.2f} plain steps"
+    in_all_words = f"whole {1e6 * in_all:8.3f} us, {steps_in_all:8.2f} plain steps"
+    print(f"{words:46} {each}; {in_all_words}; {'the same bits' if equal else 'OTHER BITS'}", flush=True)
     return equal
+
+
+def compiling(of: Bench) -> tuple[Way, float, float]:
+    """The compiled loop; time of the processor (s) to compile it, and to find it in another process."""
+    parts = of.parts()
+    kernels.numba()
+    before = process_time()
+    way = loops.way_of(parts)
+    cold = process_time() - before
+    words = [sys.executable, __file__, "--warm", of.name]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    return way, cold, json.loads(done.stdout)
+
+
+def warm(name: str) -> float:
+    """Time of the processor (s) until the compiled loop is there, the import of numba included."""
+    case, _ = CASES[name]
+    parts = parts_of(Assembly(files.load(name, ["duration=1"], case)))
+    assert isinstance(parts, Parts)
+    before = thread_time_ns()
+    assert loops.way_of(parts).compiled
+    return 1e-9 * (thread_time_ns() - before)
 
 
 def main() -> int:
     """Print all, and whether they are what the embedded loop gives."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of a test, at most; default: %(default)g")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of a test, at most; default: %(default)g")
+    parser.add_argument("--warm", choices=CASES, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    seconds, runs = options.seconds, options.runs
-    same = told("plain", of_chen(seconds), runs)
-    fast = of_chen(seconds, compiled)
-    least(fast.make, fast.samples, 1)  # compiles
-    same = told("compiled", fast, 4 * runs) and same
-    same = told("plain", of_benchmark(min(seconds, 8.0)), runs) and same
-    same = told("plain", of_phillips(min(seconds, 5.0)), runs) and same
+    if options.warm:
+        print(json.dumps(warm(options.warm)))
+        return 0
+    same = True
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        for name in CASES:
+            of = bench(name, options.seconds)
+            same = told(of, plain(of.parts()), 1) and same
+            way, cold, found = compiling(of)
+            print(f"{name:46} compiled in {cold:.1f} s, found in {found:.2f} s", *way.notes, flush=True)
+            same = told(of, way, options.runs) and same
     return 0 if same else 1
 
 

@@ -41,8 +41,9 @@ def test_kernels_alone_give_what_the_embedded_loop_does(monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import kernels
 
-    for make in (kernels.of_chen, kernels.of_benchmark, kernels.of_phillips):
-        assert kernels.told("plain", make(0.5), 1), make.__name__
+    for name in kernels.CASES:
+        of = kernels.bench(name, 0.5)
+        assert kernels.told(of, kernels.plain(of.parts()), 1), name
     sys.modules.pop("kernels")
 
 
