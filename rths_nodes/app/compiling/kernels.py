@@ -17,8 +17,10 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.pure import identity, is_kernel, named
 
 MEAN = "s[{i}] + h / 6.0 * (a[{i}] + 2.0 * (b[{i}] + c[{i}]) + d[{i}])"
-IN_LINE = {"error_model": "numpy", "forceinline": True}
-"""Options of a kernel: where it is called, its constants and state are then not handed over number by number."""
+IN_LINE = {"forceinline": True}
+"""Options of the kernels of a loop: constants and states are then not handed over number by number."""
+BARE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of a function that only compiled ones call, which takes half of the time to compile."""
 _made: dict[Any, Any] = {}
 
 
@@ -49,32 +51,37 @@ def _features(binding: Any) -> str:
 def compiled(kernel: Callable[..., Any], inner: bool = False) -> Any:
     """The compiled form of a kernel's function: the same bits. Raises ConfigError where numba is missing.
 
-    An ``inner`` one can be called by compiled functions only, which takes half of the time to compile.
+    An ``inner`` one is part of a loop, in line: only compiled functions can call it.
     """
     if not _made:
         _made.update(_own_forms())
+    return _compiled(kernel, {**BARE, **IN_LINE} if inner else {}, IN_LINE if inner else {})
+
+
+def _compiled(kernel: Callable[..., Any], own: dict[str, bool], of_all: dict[str, bool]) -> Any:
+    """With options of its ``own``, and ``of_all`` that it calls."""
     key = identity(kernel)
     if key in _made:
         return _made[key]
-    if (key, inner) not in _made:
-        bare = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} if inner else {}
-        _made[key, inner] = numba().njit(**IN_LINE, **bare)(_with_compiled(kernel))
-    return _made[key, inner]
+    key = key, *own, *of_all
+    if key not in _made:
+        _made[key] = numba().njit(error_model="numpy", **own)(_with_compiled(kernel, of_all))
+    return _made[key]
 
 
-def _with_compiled(function: Any) -> FunctionType:
+def _with_compiled(function: Any, options: dict[str, bool]) -> FunctionType:
     """A copy of ``function`` that calls compiled functions."""
     code = function.__code__
     names = {name: value for name, value in function.__globals__.items() if name in named(code)}
-    names = {name: _form(value) for name, value in names.items()}
-    cells = tuple(CellType(_form(cell.cell_contents)) for cell in function.__closure__ or ())
+    names = {name: _form(value, options) for name, value in names.items()}
+    cells = tuple(CellType(_form(cell.cell_contents, options)) for cell in function.__closure__ or ())
     copy = FunctionType(code, names | {"__builtins__": __builtins__}, function.__name__, None, cells)
     copy.__defaults__, copy.__module__ = function.__defaults__, function.__module__
     return copy
 
 
-def _form(value: Any) -> Any:
-    return compiled(value, True) if is_kernel(value) else value
+def _form(value: Any, options: dict[str, bool]) -> Any:
+    return _compiled(value, BARE | options, options) if is_kernel(value) else value
 
 
 def _own_forms() -> dict[Any, Any]:

@@ -109,7 +109,7 @@ def _compiled(parts: Parts) -> Way:
 
 def _forms(parts: Parts) -> dict[str, Any]:
     """The globals of a module: compiled kernels."""
-    return {name: kernels.compiled(kernel) for name, kernel in parts.kernels.items()}
+    return {name: kernels.compiled(kernel, inner=True) for name, kernel in parts.kernels.items()}
 
 
 def _imported(path: Path) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _typed(parts: Parts, module: dict[str, Any], kept: bool, forms: Mapping[str,
     """
     module.update(forms or {})
     found = kernels.numba()
-    made = found.njit(error_model="numpy", cache=kept)(module["run"])
+    made = found.njit(error_model="numpy", cache=kept, no_cfunc_wrapper=True)(module["run"])
     made.compile(tuple(found.typeof(each) for each in _arguments(parts)))
     made.disable_compile()  # other types are a mistake, and would take seconds
     return made
