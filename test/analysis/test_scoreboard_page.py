@@ -99,16 +99,16 @@ def test_the_column_by_which_they_rank_stands_first(tmp_path: Path) -> None:
     found = written(tmp_path)
     table_of = found[found.index("<h2>Scores") :]
     heads = re.findall(r"<th(?: [^>]*)?>(.*?)</th>", table_of[: table_of.index("</thead>")])
-    assert heads == ["Compensator", "J2", "J1", "Outcome"]
-    assert "then by the worst J2." in found
-    row = re.search(r"<tr><th>best</th>(.*?)</tr>", found, re.DOTALL)
+    assert heads == ["Place", "Compensator", "J2", "J1", "Outcome"]
+    assert "by the share of runs that finished, then by J2." in found
+    row = re.search(r'<tr><td data-of="Place">1</td><th>best</th>(.*?)</tr>', found, re.DOTALL)
     assert row
     assert re.findall(r"<td.*?>(.*?)</td>", row[1]) == ['0.200<div class="why">0.150</div>', "0", "stable"]
 
 
 def test_long_reasons_stand_across_and_no_column_has_nothing_but_dashes(tmp_path: Path) -> None:
     found = written(tmp_path)
-    across = re.findall(r'<tr class="whole"><td colspan="4">(.*?)</td></tr>', found)
+    across = re.findall(r'<tr class="whole"><td colspan="5">(.*?)</td></tr>', found)
     assert across[:2] == ["bad: 2 of 2 runs, tripped: axes.x.limits.stroke: command = 0.02 m", "late: needs gains"]
     published = found[found.index("<h2>Published") :]
     assert re.findall(r"<th(?: [^>]*)?>(.*?)</th>", published[: published.index("</thead>")]) == ["Case", "J1"]

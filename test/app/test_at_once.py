@@ -39,7 +39,7 @@ def rows_of(study: str, folder: Path, *changes: tuple[str, str]) -> list[design.
 
 
 def of_the_package(row: design.Row) -> dict[str, float]:
-    values = runs.guarded(row.scenario, False, lambda _: None)
+    values = runs.guarded(row.scenario, False, False, lambda _: None)
     assert values["outcome"] == "finished"
     published: dict[str, float] = values["published"]
     return published
@@ -134,7 +134,7 @@ def test_a_run_that_a_limit_stops_is_marked(limit: str, breach: str, tmp_path: P
     changes = f"set: {{duration: 0.5, axes.actuator_2.limits.{name}: {value}}}"
     rows = rows_of("marths_thousand", tmp_path, ("plants: 1000", f"plants: 1\n{changes}"))
     assert program.run(rows)["limit_broken"].all()
-    values = runs.guarded(rows[0].scenario, False, lambda _: None)
+    values = runs.guarded(rows[0].scenario, False, False, lambda _: None)
     assert values["outcome"] == "tripped"
     assert breach in values["reason"]
 

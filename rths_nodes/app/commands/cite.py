@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 def publications() -> dict[str, str]:
     """The entries that come with the package, by their keys. Raises ConfigError where they are not installed."""
     try:
-        text = resource("config", PUBLICATIONS).read_text("utf-8")
+        text = resource("config", PUBLICATIONS).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{PUBLICATIONS}: {error.strerror or error}") from None
     return {found[1]: found[0] for found in re.finditer(r"^@\w+\{(\w+),.*?^\}", text, re.S | re.M)}
