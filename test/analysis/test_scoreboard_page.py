@@ -99,9 +99,9 @@ def test_the_column_by_which_they_rank_stands_first(tmp_path: Path) -> None:
     found = written(tmp_path)
     table_of = found[found.index("<h2>Scores") :]
     heads = re.findall(r"<th(?: [^>]*)?>(.*?)</th>", table_of[: table_of.index("</thead>")])
-    assert heads == ["Place", "Compensator", "J2", "J1", "Outcome"]
+    assert heads == ["Compensator", "Place", "J2", "J1", "Outcome"]
     assert "by the share of runs that finished, then by J2." in found
-    row = re.search(r'<tr><td data-of="Place">1</td><th>best</th>(.*?)</tr>', found, re.DOTALL)
+    row = re.search(r'<tr><th>best</th><td data-of="Place">1</td>(.*?)</tr>', found, re.DOTALL)
     assert row
     assert re.findall(r"<td.*?>(.*?)</td>", row[1]) == ['0.200<div class="why">0.150</div>', "0", "stable"]
 
