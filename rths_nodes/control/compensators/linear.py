@@ -11,6 +11,7 @@ in which target and measurement of an instant act at once, as that of the RTHS b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,9 +159,8 @@ class State(NamedTuple):
     given: tuple[float, ...]
 
 
-def constants(params: Any, dt: float) -> Constants:
-    """The law at the servo period ``dt`` (s). Raises ConfigError."""
-    law, place = law_of(params)
+def constants(law: Law, place: str, params: Any, dt: float) -> Constants:
+    """The ``law`` of the parameters, which stands at ``place``, at the servo period dt (s). Raises ConfigError."""
     a, b, c, d = law.sampled(dt, place)
     n, per_axis = len(d), len(params.given)
     if d.shape[1] != n * per_axis:
@@ -271,10 +271,11 @@ class Linear(Coupled):
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
         """That of one axis in numbers, that of several in tuples."""
-        law, place = law_of(params)
+        law, place = law_of(params)  # a file is read once
+        sampled = partial(constants, law, place)
         if len(law.system(place).d) == 1:
-            return Kernel(constants, rest, step_of_one)
-        return CoupledKernel(constants, rest, step)
+            return Kernel(sampled, rest, step_of_one)
+        return CoupledKernel(sampled, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``, or ``(n, n_axes, n_axes)``.
