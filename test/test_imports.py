@@ -45,7 +45,6 @@ EXTERNAL = {
     "numerical/ground_motions/readers/waveforms.py": NUMBERS | {"obspy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
-    "recording/exporting.py": NUMBERS | {"h5py"},
     "recording/": NUMBERS | {"mcap", "attrs"},
     "analysis/figures/": NUMBERS | {"matplotlib"},
     "analysis/report/": NUMBERS | {"jinja2"},

@@ -21,7 +21,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.programs import modules_of
-from rths_nodes.core.text_files import read_bytes
+from rths_nodes.core.text_files import read_bytes, reason
 
 LARGEST_FILE = 1 << 30
 """Bytes; a matrix may have some hundred million."""
@@ -53,9 +53,10 @@ class Named:
                 file = Path(os.path.normpath(main.parent / each))
                 parts[file] = read_bytes(file, LARGEST_FILE)
         except (OSError, ValueError) as error:
-            words = getattr(error, "strerror", None) or error
             which = getattr(error, "filename", None) or self.path
-            raise ConfigError(f"{self.place} = {show(self.path)}: {which} cannot be read ({words})") from error
+            raise ConfigError(
+                f"{self.place} = {show(self.path)}: {which} cannot be read ({reason(error)})"
+            ) from error
         root = Path(os.path.commonpath([file.parent for file in parts]))
         relative = {file.relative_to(root).as_posix(): content for file, content in parts.items()}
         return Contents(relative, main.relative_to(root).as_posix())

@@ -10,10 +10,8 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import read_bytes
+from rths_nodes.core.text_files import read_head, reason
 
-LARGEST = 2 << 30
-"""Bytes."""
 HDF5 = b"\x89HDF\r\n\x1a\n"
 MATLAB_HEADER = 512
 """Bytes in front of HDF5's own in a file of version 7.3."""
@@ -27,9 +25,9 @@ def read(path: Path, place: str = "") -> dict[str, Array]:
     """
     told = f"{place}: {path}" if place else str(path)
     try:
-        head = read_bytes(path, LARGEST)[: MATLAB_HEADER + len(HDF5)]
+        head = read_head(path, MATLAB_HEADER + len(HDF5))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{told} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise ConfigError(f"{told} cannot be read ({reason(error)})") from None
     if head.startswith(HDF5) or head[MATLAB_HEADER:] == HDF5:
         return _of_hdf5(path, told)
     from scipy.io import loadmat
@@ -42,6 +40,17 @@ def read(path: Path, place: str = "") -> dict[str, Array]:
     return dict(_numbers({name: value for name, value in found.items() if not name.startswith("__")}))
 
 
+def hdf5(what: str, otherwise: str = "") -> Any:
+    """The module h5py. Raises ConfigError where it is missing: ``what`` needs it, ``otherwise`` is what helps."""
+    try:
+        import h5py
+    except ImportError:
+        raise ConfigError(
+            f"{what} needs h5py: install it (pip install 'rths_nodes[hdf5]', Debian python3-h5py){otherwise}"
+        ) from None
+    return h5py
+
+
 def _numbers(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Array]]:
     """Real numbers by name, those in structs of one element as well."""
     for name, value in values.items():
@@ -52,13 +61,7 @@ def _numbers(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str,
 
 
 def _of_hdf5(path: Path, told: str) -> dict[str, Array]:
-    try:
-        import h5py
-    except ImportError:
-        raise ConfigError(
-            f"{told} is HDF5 (MATLAB's version 7.3), which h5py reads: install it (pip install h5py, Debian "
-            "python3-h5py), or save with '-v7'"
-        ) from None
+    h5py = hdf5(f"{told} is HDF5 (MATLAB's version 7.3), which", ", or save with '-v7'")
     found: dict[str, Array] = {}
 
     def take(name: str, item: Any) -> None:

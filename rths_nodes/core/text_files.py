@@ -1,9 +1,14 @@
-"""Text files that somebody hands in: read whole, and therefore bounded in size."""
+"""Files that somebody hands in, read whole, and therefore bounded in size; tables that are handed out."""
 
 from __future__ import annotations
 
+import csv
+import math
 import os
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 LARGEST_TEXT = 4 << 20
 """Bytes of a YAML file: a scenario has some thousand, the model of a rig with a hundred states 300 000."""
@@ -19,16 +24,38 @@ def size_of(count: int) -> str:
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """All bytes of a file. Raises OSError, and ValueError for one that is not regular or larger than ``most``."""
+    data = read_head(path, most + 1)
+    if len(data) > most:
+        raise ValueError(f"is larger than {size_of(most)}")
+    return data
+
+
+def read_head(path: str | os.PathLike[str], count: int) -> bytes:
+    """The first ``count`` bytes of a file, or all. Raises OSError, and ValueError for one that is not regular."""
     path = Path(path)
     if path.is_dir():
         raise ValueError("is a directory, must be a file")
     if path.exists() and not path.is_file():  # a pipe or device could keep us waiting for ever
         raise ValueError("is not a regular file")
     with path.open("rb") as stream:
-        data = stream.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"is larger than {size_of(most)}")
-    return data
+        return stream.read(count)
+
+
+def reason(error: Exception) -> str:
+    """Why a file cannot be read, without its path."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def write_columns(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
+    """Columns under their names as CSV; floats to their last digit, nothing where there is no number.
+
+    Shorter columns end with empty cells. Raises OSError.
+    """
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(columns)
+        for row in zip_longest(*columns.values(), fillvalue=""):
+            writer.writerow(["" if isinstance(value, float) and math.isnan(value) else value for value in row])
 
 
 def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:

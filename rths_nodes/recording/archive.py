@@ -60,7 +60,6 @@ def _outputs(name: str, run: Run, folder: Path) -> Iterator[Path]:
     time = samples[0]
     for part, histories in ((COORDINATOR, samples), (SIMULATED, steps)):
         path = folder / part / OUTPUT / f"{name}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
         exporting.write_csv(histories, path)
         yield path
     for axis in (*run.axes, *(run.loads.names if run.loads is not None else ())):
@@ -70,7 +69,6 @@ def _outputs(name: str, run: Run, folder: Path) -> Iterator[Path]:
             if axis in each.columns
         ]
         path = folder / TESTED / axis / OUTPUT / f"{name}.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
         exporting.write_csv([time, *own], path)
         yield path
     facts = exporting.facts_of(run)

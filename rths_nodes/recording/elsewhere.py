@@ -33,7 +33,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.core.strict import as_data, build
-from rths_nodes.core.text_files import read_text
+from rths_nodes.core.text_files import read_text, reason
 from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
@@ -149,7 +149,7 @@ def _of_text(path: Path) -> dict[str, Array]:
     try:
         lines = read_text(path, LARGEST).splitlines()
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise ConfigError(f"{path} cannot be read ({reason(error)})") from None
     rows = [
         (number, line) for number, line in enumerate(lines, 1) if line.strip() and line.lstrip()[0] not in "#%"
     ]
@@ -231,7 +231,7 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None) -> Elsewhe
     try:
         data = yaml_text.parse(read_text(columns), str(columns))
     except (OSError, UnicodeError) as error:
-        raise ConfigError(f"{columns} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise ConfigError(f"{columns} cannot be read ({reason(error)})") from None
     table = Table(file)
     try:
         wanted = build(Columns, data)

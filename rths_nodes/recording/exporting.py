@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.core import yaml_text
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core import mat_files, yaml_text
 from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import write_columns
 from rths_nodes.recording.run import Run
 
 FORMS = ("csv", "mat", "hdf5")
@@ -83,20 +83,14 @@ def write_csv(histories: list[History], path: Path) -> None:
 
     Raises OSError.
     """
-    names, columns = [], []
+    columns = {}
     for each in histories:
-        rows = each.values.reshape(len(each.values), -1).T
-        of = each.columns or ("",)
-        names += [
-            f"{f'{name}.' if name else ''}{each.name}{f' ({each.unit})' if each.unit else ''}" for name in of
-        ]
-        columns += list(rows)
-    length = max(map(len, columns))
-    with path.open("w", encoding="utf-8", newline="\n") as stream:
-        stream.write(",".join(f'"{name}"' if "," in name else name for name in names) + "\n")
-        for row in range(length):
-            cells = (repr(float(each[row])) if row < len(each) else "" for each in columns)
-            stream.write(",".join("" if cell == "nan" else cell for cell in cells) + "\n")
+        unit = f" ({each.unit})" if each.unit else ""
+        rows = each.values.reshape(len(each.values), -1).T.tolist()
+        for of, values in zip(each.columns or ("",), rows, strict=True):
+            columns[f"{of}.{each.name}{unit}" if of else f"{each.name}{unit}"] = values
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_columns(columns, path)
 
 
 def write_mat(run: Run, path: Path) -> None:
@@ -120,12 +114,7 @@ def write_hdf5(run: Run, path: Path) -> None:
 
     Raises ConfigError without h5py.
     """
-    try:
-        import h5py
-    except ImportError:
-        raise ConfigError(
-            "HDF5 needs h5py: install it (pip install 'rths_nodes[hdf5]', Debian python3-h5py)"
-        ) from None
+    h5py = mat_files.hdf5("HDF5")
     with h5py.File(path, "w") as file:
         file.attrs.update(facts_of(run))
         for group, histories in (("samples", samples_of(run)), ("steps", steps_of(run))):

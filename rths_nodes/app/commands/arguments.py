@@ -105,8 +105,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     """How many runs are computed."""
     words = (
         "how: python, stage by stage; compiled, by a loop over kernels where a run has one (extra fast), with the "
+        "same bits; auto: compiled where the runs are many or long"
     )
-    words += "same bits; auto: compiled where the runs are many or long"
     parser.add_argument("--engine", choices=ENGINES, default=AUTO, help=words)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import math
 from pathlib import Path
 
@@ -28,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the recording, and say how long the test is."""
     from rths_nodes.app.hosts import open_writer, recorded_topics
     from rths_nodes.loop.embedded import Outcome
-    from rths_nodes.loop.provenance import information
+    from rths_nodes.loop.provenance import hashes, information
     from rths_nodes.loop.stages.monitor import MonitorStage
     from rths_nodes.loop.supervision.states import State
     from rths_nodes.recording import bag, elsewhere
@@ -42,8 +41,7 @@ def run(options: argparse.Namespace) -> int:
     test = elsewhere.read(Path(options.file), Path(options.columns), scenario)
     own = test.scenario
     about = information(own, own.run_id(), ELSEWHERE, LOCKSTEP)
-    source = hashlib.sha256(Path(options.file).read_bytes()).hexdigest()
-    about |= {"source": f"{Path(options.file).name}, sha256 {source}"}
+    about |= {"source": f"{Path(options.file).name}, sha256 {hashes([options.file])[options.file]}"}
     writer = open_writer(options.record, recorded_topics("rths"), about)
     recording = RecordingSink(writer, own, test.names, "rths", about)
     monitor = MonitorStage(own, len(test.dof_names), math.nan)

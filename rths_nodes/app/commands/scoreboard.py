@@ -16,6 +16,7 @@ from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import as_data
+from rths_nodes.core.text_files import write_columns
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
@@ -259,7 +260,7 @@ def _write(
 
     with terminal.writing(folder):
         study.write(board.table, folder)
-        study.write_csv(board.columns(), folder / SCORES)
+        write_columns(board.columns(), folder / SCORES)
         (folder / SETTINGS).write_text(yaml_text.dump(settings), encoding="utf-8")
         (folder / TEXT).write_text(page.markdown(board, facts), encoding="utf-8")
         words = {name: yaml_text.dump(each) + _search(searches.get(name)) for name, each in settings.items()}

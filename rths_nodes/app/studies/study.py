@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from rths_nodes.app.studies.journal import Journal
 from rths_nodes.app.studies.pieces import Lost, Progress
 from rths_nodes.app.studies.runs import Findings
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.text_files import write_columns
 
 CSV, PARQUET = "table.csv", "table.parquet"
 
@@ -111,22 +111,9 @@ def _result(row: Row, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def write(of: StudyTable, folder: Path) -> None:
     """The table as ``CSV``, and as ``PARQUET`` where pyarrow is installed, in ``folder``. Raises OSError."""
-    write_csv(of.columns, folder / CSV)
+    write_columns(of.columns, folder / CSV)
     if not parquet_missing():
         write_parquet(of, folder / PARQUET)
-
-
-def write_csv(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
-    """Columns as text; floats to their last digit, nothing where there is no number. Raises OSError."""
-    with open(path, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(columns)
-        for row in zip(*columns.values(), strict=True):
-            writer.writerow([_cell(value) for value in row])
-
-
-def _cell(value: Any) -> Any:
-    return "" if isinstance(value, float) and math.isnan(value) else value
 
 
 def parquet_missing() -> str:

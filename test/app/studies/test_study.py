@@ -25,6 +25,7 @@ from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.journal import NAME, Journal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import build
+from rths_nodes.core.text_files import write_columns
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario import files
 
@@ -55,7 +56,7 @@ def done(of: Design, folder: Path, where: Where = HERE) -> study.StudyTable:
 
 def text(of: study.StudyTable, folder: Path) -> str:
     """The whole table, in which nothing is equal to nothing."""
-    study.write_csv(of.columns, folder / "compared.csv")
+    write_columns(of.columns, folder / "compared.csv")
     return (folder / "compared.csv").read_text()
 
 
@@ -269,7 +270,7 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path) -> None:
 def test_parquet_holds_what_the_csv_holds(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     found = done(designed(), tmp_path / "out")
-    study.write_csv(found.columns, tmp_path / "table.csv")
+    write_columns(found.columns, tmp_path / "table.csv")
     study.write_parquet(found, tmp_path / "table.parquet")
     with open(tmp_path / "table.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
