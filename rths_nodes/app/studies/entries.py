@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,9 +29,11 @@ from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.inputs import Named, make_absolute, replace_files
 from rths_nodes.core.registry import load
-from rths_nodes.core.text_files import read_text
-from rths_nodes.loop.provenance import Code, combined, hashes, package_files, version
+from rths_nodes.core.resources import PACKAGE
+from rths_nodes.core.text_files import read_text, reason
+from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 VERSION = 1
@@ -59,7 +61,7 @@ def written(
     content: dict[str, Any] = {
         "version": VERSION,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "code": _code(scenario),
+        "code": _code(scenario, [law.settings for law in laws if not law.reason]),
         "scenario": yaml_text.dump(data),
         "scored": {name: list(of) if isinstance(of, tuple) else of for name, of in vars(scored).items()},
         "laws": given,
@@ -84,14 +86,13 @@ def _carry(carried: dict[str, str], law: str, folder: Path, named: Named) -> str
     return f"{law}_{file.name}"
 
 
-def _code(scenario: Scenario) -> dict[str, str]:
-    others = {name: known for name, known in Code.of(scenario).names.items() if not name.startswith("rths_nodes")}
-    found = {
-        "rths_nodes": version(),
-        "files": combined(hashes(package_files())),
-        "python": platform.python_version(),
-    }
-    return found | {name: version_of(name) for name in COMPUTES} | others
+def _code(scenario: Scenario, laws: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """With what the ``scenario`` is computed with each of the laws, also those of other packages."""
+    names: dict[str, str] = {}
+    for settings in laws:
+        names |= Code.of(replace(scenario, [(["compensator"], dict(settings))])).names
+    found = {"files": names.pop(f"{PACKAGE}, files"), "python": platform.python_version()}
+    return names | found | {name: version_of(name) for name in COMPUTES}
 
 
 def _plain(score: Score) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise ConfigError(f"{path}: cannot be read ({reason(error)})") from None
     if not isinstance(content, dict) or set(content) != set(PARTS) or content["version"] != VERSION:
         raise ConfigError(f"{path}: is no entry of a scoreboard (version {VERSION})")
     if content["digest"] != digest(content):
@@ -154,7 +155,7 @@ def verify(
     found = scoreboard.scores(table, laws, scored.indices[0])
     known = {(score.law, score.block): score for score in found}
     verdicts = [_verdict(told, known) for told in content["scores"]]
-    here = _code(scenario)
+    here = _code(scenario, [law.settings for law in laws])
     differs = [
         f"{name}: {told} there, {here.get(name, 'none')} here"
         for name, told in content["code"].items()

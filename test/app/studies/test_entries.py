@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rths_nodes.app.cli import main
-from rths_nodes.app.studies import entries
-from rths_nodes.core import yaml_text
+from rths_nodes.app.studies import entries, scoreboard
+from rths_nodes.app.studies.laws import Law
+from rths_nodes.core import registry, yaml_text
+from rths_nodes.loop.scenario import files
 
 BRIEF = ["chen_ricles_2010", "--set", "duration=1", "--set", "servo_rate=512", "--jobs", "1"]
 SETTINGS = """\
@@ -120,3 +123,20 @@ def test_what_is_no_entry_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     for name, words in (("none.yaml", "is no entry of a scoreboard"), ("nowhere.yaml", "cannot be read")):
         assert main(["scoreboard", "--verify", str(tmp_path / name)]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_the_code_of_a_law_of_another_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rths_nodes_of_a_lab.py").write_text(
+        "from rths_nodes.control.compensators.none import NoCompensation as Mine\n"
+        "class Law(Mine):\n    class Params(Mine.Params):\n        pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    points = EntryPoints([EntryPoint("law", "rths_nodes_of_a_lab:Law", "rths_nodes.compensator")])
+    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    registry._table.cache_clear()
+    try:
+        scenario, scored = files.load("chen_ricles_2010"), scoreboard.Scored((), 1, 0, 1, ("J2",))
+        found = entries.written(scenario, scored, [Law("law", {"type": "law"})], tmp_path, [])
+    finally:
+        registry._table.cache_clear()
+    assert found["code"].keys() >= {"rths_nodes", "files", "python", "numpy", "scipy", "rths_nodes_of_a_lab"}
