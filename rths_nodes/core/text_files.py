@@ -41,6 +41,15 @@ def read_head(path: str | os.PathLike[str], count: int) -> bytes:
         return stream.read(count)
 
 
+def version_of(path: Path) -> tuple[int, int, int, int]:
+    """What tells a file from what it was: its number, size and times, which nobody can change back.
+
+    Raises OSError, and ValueError for a path that no file can have.
+    """
+    now = path.stat()
+    return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
 def reason(error: Exception) -> str:
     """Why a file cannot be read, without its path."""
     return getattr(error, "strerror", None) or str(error)

