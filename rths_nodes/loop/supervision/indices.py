@@ -164,10 +164,10 @@ class Tracking:
 
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
         """Samples, each ``(n, n_axes)`` m and N: the indicators and the energy error after each of them."""
-        indicators, errors = [], []
         forces = np.zeros(target.shape) if force is None else force
         if len(target) > FEW and not self._watched:
             return self._in_arrays(target, measured, forces)
+        indicators, errors = [], []
         for each in zip(target.tolist(), measured.tolist(), forces.tolist(), strict=True):
             self.step(self.sample + 1, *each)
             indicators.append([state[INDICATOR] for state in self._states])
