@@ -213,6 +213,7 @@ class RthsNode(LifecycleNode):
         self.outside.close()
         self.topics.lines.close()
         super().destroy_node()
+        self._state_machine.destroy_when_not_in_use()  # rclpy leaves it, and with it the name in the graph
 
     def work(self, limit: int = 1_000_000) -> bool:
         """Do what there is to do; True when there was something."""
