@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import itertools
 import os
 import signal
@@ -186,10 +187,15 @@ def environment() -> Iterator[dict[str, str]]:
 LAST_MOMENTS_S = 30.0
 PYTHONS_OWN = "multiprocessing.resource_tracker"
 """A process that Python itself starts once, and keeps."""
+FIRST_PORT, PORTS = 7400, 250
+"""UDP ports of DDS: the first one of domain 0, and how many each domain has (DDSI-RTPS 2.2, 9.6.1.1)."""
 
 
 def left_in(number: int) -> list[str]:
-    """What is still there in the ROS domain ``number``: processes that were started in it, names of sockets."""
+    """What is still there in the ROS domain ``number``: processes that were started in it, sockets, nodes.
+
+    A node whose context has ended tells its latched messages until it is destroyed, also in this process.
+    """
     word, found = f"ROS_DOMAIN_ID={number}".encode(), []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is another user's
@@ -199,7 +205,10 @@ def left_in(number: int) -> list[str]:
                     found.append(f"process {folder.name}: {command}")
     prefix = address("/", number).replace(b"\0", b"@").decode()
     sockets = Path("/proc/net/unix").read_text(errors="replace").splitlines()
-    return found + [words for words in sockets if prefix in words]
+    found += [words for words in sockets if prefix in words]
+    addresses = [words.split()[1] for words in Path("/proc/net/udp").read_text(encoding="ascii").splitlines()[1:]]
+    ports = [int(address.rpartition(":")[2], 16) - FIRST_PORT for address in addresses]
+    return found + [f"a node at the UDP port {port + FIRST_PORT}" for port in ports if port // PORTS == number]
 
 
 @pytest.fixture(autouse=True)
@@ -213,6 +222,8 @@ def domain(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     yield
     left = left_in(number) if request.node.get_closest_marker("nodes") else []
+    if left:
+        gc.collect()  # what is left in this process may wait for that
     deadline = monotonic() + LAST_MOMENTS_S
     while left and monotonic() < deadline:
         sleep(0.05)
