@@ -51,7 +51,7 @@ class Driver(Node):
         self.tell("test_state", told)
 
     def on_node_status(self, status):
-        if not self.hash and status.scenario_hash:  # whoever has another one is of another scenario or run
+        if not self.hash and status.parameters:  # whoever has another hash is of another scenario or run
             self.hash, test = status.scenario_hash, yaml.safe_load(status.parameters)["test"]
             self.samples, self.dt = test["samples"], 1.0 / test["servo_rate"]
             self.tell("node_status", NodeStatus(node="actuator", ready=True, scenario_hash=self.hash))
