@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from forked_nodes import Forked, forked_nodes
 from stop_figures import Found, Row, found, stated
 from stop_journal import Journal
 
@@ -33,7 +33,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording import bag
 from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS
 
-FORKING = multiprocessing.get_context("forkserver")
 MEASURED = ("limit", "pressure", "interlock")
 TRIES = 3
 """A run that has ended before its cause, as on a busy machine, is tried again so often."""
@@ -138,7 +137,7 @@ def nodes(
     looked = math.ceil(LOOK_EVERY_NS * 1e-9 / dt)
     first = {"stop": looked + 2, "limit": 1, "kill": silence, "pressure": 1, "interlock": 1}
     first["silence"] = math.ceil((scenario.heartbeat.monitor + scenario.heartbeat.period) / dt)
-    with emergency_stop() as stop:
+    with forked_nodes(), emergency_stop() as stop:
         for cause in filter(first.__contains__, causes):
             row = Row(host, cause, scenario, stated(scenario, first[cause]))
             yield filled(row, partial(_nodes_once, host, scenario, cause, stop), runs, seed, journal)
@@ -247,7 +246,7 @@ def _udp_once(scenario: Scenario, cause: str, stop: Asker, sample: int, axis: st
 
         def ended() -> bool:
             stop.ready()
-            return time.monotonic() > end or (not far.path and computer[0].ended)
+            return time.monotonic() > end or (not far.path and computer[0].returncode is not None)
 
         try:
             far.serve(ended)
@@ -260,46 +259,35 @@ def _udp_once(scenario: Scenario, cause: str, stop: Asker, sample: int, axis: st
         return _of_rig(far, scenario, cause, sample, record, said)
 
 
-class Computer:
+class Computer(Forked):
     """A test computer: ``rths`` with these ``words`` in a process of its own, in the folder ``place``.
 
-    It is forked from a process that has loaded everything: a thousand starts would take an hour for that alone.
+    ``listens`` where it is to wait, before its first sample, until every publisher has found it.
     """
 
-    def __init__(self, words: list[str], place: Path) -> None:
-        FORKING.set_forkserver_preload(["rths_nodes.app.commands.run", "rths_nodes.ros.hosting.composed"])
+    def __init__(self, words: list[str], place: Path, listens: bool) -> None:
         self._output = place / "output"
-        self._process = FORKING.Process(target=_rths, args=(words, str(place), str(self._output)))
-        self._process.start()
-
-    @property
-    def pid(self) -> int:
-        """Of the process."""
-        assert self._process.pid is not None
-        return self._process.pid
-
-    @property
-    def ended(self) -> bool:
-        """True when the process is gone."""
-        return self._process.exitcode is not None
+        super().__init__(_rths, words, str(place), str(self._output), listens)
 
     def send(self, number: int) -> None:
         """Send a signal to the process, if it is there."""
         with suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+            self.send_signal(number)
 
     def last_words(self) -> str:
         """The output of the process; one that does not end, as on a machine without time for it, is killed."""
-        self._process.join(LONGEST_S)
-        if not self.ended:
-            self._process.kill()
-            self._process.join()
+        if self.wait(LONGEST_S) is None:
+            self.kill()
+            self.wait()
         return self._output.read_text("utf-8", "replace") if self._output.exists() else ""
 
 
-def _rths(words: list[str], place: str, output: str) -> None:
+def _rths(words: list[str], place: str, output: str, listens: bool) -> None:
     from rths_nodes.app import cli
+    from rths_nodes.ros.nodes import arming
 
+    if not listens:
+        arming.FOUND_S = 0.0
     os.chdir(place)
     with open(output, "w") as told:
         os.dup2(told.fileno(), 1)
@@ -316,7 +304,7 @@ def _computer(scenario: Scenario, port: int, cause: str, sample: int, axis: str,
         words += ["--set", value]
     if cause == "limit":
         words += ["--fault", FAULTS[cause].format(sample * scenario.dt, axis, 3.0 * scenario.limits[axis].force)]
-    return Computer(words, record.parent)
+    return Computer(words, record.parent, listens=cause == "stop")
 
 
 def _of_rig(far: Far, scenario: Scenario, cause: str, sample: int, record: Path, said: str) -> Found | str | None:

@@ -1,0 +1,87 @@
+"""Processes of nodes that are forked from one that has loaded everything: for thousands of runs of short tests."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing import reduction
+from typing import Any
+
+from rths_nodes.ros.hosting import node_processes
+from rths_nodes.ros.hosting.node_processes import PARENT, TELLS, Process
+
+FORKING = multiprocessing.get_context("forkserver")
+LOADED = ["__main__", "rths_nodes.app.commands.run", "rths_nodes.ros.hosting.own_process"]
+
+
+class Forked:
+    """The process in which ``target`` runs, a child of the one that has loaded ``LOADED``; as subprocess.Popen."""
+
+    def __init__(self, target: Any, *arguments: Any) -> None:
+        FORKING.set_forkserver_preload(LOADED)
+        self._process = FORKING.Process(target=target, args=arguments)
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit code, negative the signal that has ended it; None while it runs."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while the process runs."""
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait for the end; the exit code, None where ``timeout`` (s) is over first."""
+        self._process.join(timeout)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the process, if it is there."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+
+@contextmanager
+def forked_nodes() -> Iterator[None]:
+    """While this lasts, the host ``processes`` forks its nodes instead of starting Python for each."""
+    started = node_processes._started
+    node_processes._started = _started
+    try:
+        yield
+    finally:
+        node_processes._started = started
+
+
+def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> Process:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    words = list(command[command.index("rths_nodes.app.node") + 1 :])
+    try:
+        process: Any = Forked(_node, words, dict(environment), reduction.DupFd(write))
+    finally:
+        os.close(write)
+    return Process(peer, process, open(read, "rb", buffering=0))
+
+
+def _node(words: list[str], environment: dict[str, str], told: Any) -> None:
+    from rths_nodes.app.node import node_main
+
+    os.setsid()
+    os.environ |= environment | {PARENT: str(os.getppid()), TELLS: str(told.detach())}
+    sys.argv = ["rths_nodes.app.node", *words]
+    node_main(words[0], words[1:])
