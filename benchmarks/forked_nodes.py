@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pkgutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +12,13 @@ from contextlib import contextmanager
 from multiprocessing import reduction
 from typing import Any
 
+from rths_nodes.app import commands
 from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.hosting.node_processes import PARENT, TELLS, Process
 
 FORKING = multiprocessing.get_context("forkserver")
-LOADED = ["__main__", "rths_nodes.app.commands.run", "rths_nodes.ros.hosting.own_process"]
+LOADED = ["__main__", "rths_nodes.ros.hosting.own_process", "rths_nodes.ros.hosting.composed"]
+LOADED += [f"{commands.__name__}.{module.name}" for module in pkgutil.iter_modules(commands.__path__)]
 
 
 class Forked:
