@@ -17,6 +17,8 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array
+from rths_nodes.core.version import __version__
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking, frequency_evaluation
@@ -62,6 +64,7 @@ class Evaluation:
         self.assembly = Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
         """Part of the result -> why it is missing."""
+        self._tracked: dict[bool, dict[str, dict[str, float]]] = {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
         """What ``compute`` gives; ``otherwise``, and a note, where a component for it cannot be built."""
@@ -134,24 +137,48 @@ class Evaluation:
         known = bool(len(samples)) and bool(np.isfinite(true).all())
         return known and not np.array_equal(true, self.run.displacement[samples])
 
-    def indices(self, displacement: Array) -> dict[str, dict[str, float]]:
-        """The indices by axis and name of another displacement ``(n, n_axes)`` than the measured one, m.
+    def displacement(self, true: bool) -> Array:
+        """The measured displacement, or the ``true`` one of a simulator, ``(n, n_axes)`` m."""
+        return self.run.true_displacement if true else self.run.displacement
 
-        From the same objects as during the test, and from the whole record ``fei_amplitude``, ``fei_delay_s`` and
-        ``fei_frequency_hz``, which no monitor could know before the end. Empty if no sample counts.
+    def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
+        """The indices of the measured displacement, or of the ``true`` one, by axis and name.
+
+        From the same objects as during the test, or as the test has told them. Empty if no sample counts.
         """
-        run, samples = self.run, self.counted
-        if not len(samples):
+        if true not in self._tracked and not true and self._told_whole:
+            self._tracked[true] = {axis: dict(self.run.metrics["axes"][axis]) for axis in self.run.axes}
+        elif true not in self._tracked:
+            tracking = self._tracking(self.displacement(true))
+            tracking.over(*self._followed(true))
+            found = tracking.indices(self.run.axes, self.scenario.dt)
+            self._tracked[true] = found if len(self.counted) else {}
+        return self._tracked[true]
+
+    @property
+    def _told_whole(self) -> bool:
+        """True where the test has told the indices of all samples that count, as this version defines them."""
+        run = self.run
+        ours = run.information.get("version") == __version__ and run.outcome == ExitCode.FINISHED.outcome
+        return ours and len(self.counted) == len(run.flags) - self.first_sample and "axes" in run.metrics
+
+    def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
+        """Those of :meth:`tracked`, and from the whole record what no monitor could know before the end.
+
+        These are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``. Empty if no sample counts.
+        """
+        if not len(self.counted):
             return {}
-        target, moved, dt = run.target[samples], displacement[samples], self.scenario.dt
-        tracking = self._tracking(displacement)
-        tracking.over(target, moved)
-        found = tracking.indices(run.axes, dt)
-        evaluation = frequency_evaluation(target, moved, dt)
+        evaluation = frequency_evaluation(*self._followed(true), self.scenario.dt)
         names = ("fei_amplitude", "fei_delay_s", "fei_frequency_hz")
-        for axis, row in enumerate(found.values()):
-            row |= {name: float(values[axis]) for name, values in zip(names, evaluation, strict=True)}
-        return found
+        return {
+            axis: row | {name: float(values[place]) for name, values in zip(names, evaluation, strict=True)}
+            for place, (axis, row) in enumerate(self.tracked(true).items())
+        }
+
+    def _followed(self, true: bool) -> tuple[Array, Array]:
+        """Target and displacement ``(n, n_axes)`` m of the samples that count."""
+        return self.run.target[self.counted], self.displacement(true)[self.counted]
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:

@@ -42,6 +42,8 @@ from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50
 """Samples of lag that the published delay looks at, from zero on."""
+ROUNDING = 1e-12
+"""Share of its squares: a variance that is smaller is rounding."""
 
 CODE, PAPER = "code", "paper"
 BENCHMARK_2020: dict[str, tuple[str, ...]] = {
@@ -143,15 +145,13 @@ def published_indices(of: Evaluation) -> Published:
     reference = reference_displacement(of.assembly)
     found = _multi_axial if several else _benchmark
     run = of.run
-    measured = found(of, run.displacement, reference)
+    measured = found(of, False, reference)
     if not of.true_is_known:
         return Published(measured, {})
     noise, target = (run.displacement - run.true_displacement)[of.counted], run.target[of.counted]
     floors = (PERCENT * np.std(noise, axis=0) / np.std(target, axis=0)).tolist()
     names = [name for name in BESIDE[of.scenario.indices] if name.startswith("noise_floor")]
-    return Published(
-        measured | dict(zip(names, floors, strict=False)), found(of, run.true_displacement, reference)
-    )
+    return Published(measured | dict(zip(names, floors, strict=False)), found(of, True, reference))
 
 
 def _check_frame(of: Evaluation) -> None:
@@ -161,9 +161,9 @@ def _check_frame(of: Evaluation) -> None:
         )
 
 
-def _multi_axial(of: Evaluation, displacement: Array, reference: Array) -> dict[str, float]:
-    samples, dt, run = of.counted, of.scenario.dt, of.run
-    signed = [indices["delay_s"] for indices in of.indices(displacement).values()]
+def _multi_axial(of: Evaluation, true: bool, reference: Array) -> dict[str, float]:
+    samples, dt, run, displacement = of.counted, of.scenario.dt, of.run, of.displacement(true)
+    signed = [indices["delay_s"] for indices in of.tracked(true).values()]
     found: dict[str, float] = {}
     for axis, late in enumerate(signed):
         y, m = run.target[samples, axis], displacement[samples, axis]
@@ -175,9 +175,8 @@ def _multi_axial(of: Evaluation, displacement: Array, reference: Array) -> dict[
         }
     steps = steps_of(of)
     numerical, exact = run.dof_displacement[steps], reference[steps - of.first_step]
-    setup = of.assembly.fresh("setup")
     driven = displacement[steps * of.scenario.samples_per_step]
-    node = np.array([setup.degrees_of_freedom(row)[list(NODE)] for row in driven])
+    node = of.assembly.fresh("setup").poses(driven)[:, NODE]
     for place, name in enumerate(("x", "theta")):
         m, y, r = node[:, place], numerical[:, NODE[place]], exact[:, NODE[place]]
         found |= {
@@ -194,12 +193,12 @@ def _multi_axial(of: Evaluation, displacement: Array, reference: Array) -> dict[
     return {name: found[name] for name in dict.fromkeys(order)}
 
 
-def _benchmark(of: Evaluation, displacement: Array, reference: Array) -> dict[str, float]:
-    samples, dt = of.counted, of.scenario.dt
+def _benchmark(of: Evaluation, true: bool, reference: Array) -> dict[str, float]:
+    samples, dt, displacement = of.counted, of.scenario.dt, of.displacement(true)
     y, m = of.run.target[samples, 0], displacement[samples, 0]
     found = {
         "tracking_delay_ms": MS * dt * published_lag(y, m),
-        "signed_delay_ms": MS * next(iter(of.indices(displacement).values()))["delay_s"],
+        "signed_delay_ms": MS * next(iter(of.tracked(true).values()))["delay_s"],
         "tracking_rms_percent": rms_percent(m, y),
         "tracking_peak_percent": peak_percent(m, y),
     }
@@ -228,13 +227,31 @@ def axes_of(assembly: Assembly, displacement: Array) -> Array:
 
 
 def published_lag(target: Array, measured: Array) -> int:
-    """J1 in samples: the lag from 0 to 49 at which ``measured`` is most like ``target``, ``(n,)`` each."""
+    """J1 in samples: the lag from 0 to 49 at which ``measured`` is most like ``target``, ``(n,)`` each.
+
+    Alike is what has the largest Pearson coefficient; the sums at a lag are those of all samples, less its ends.
+    """
     n = len(target)
-    if not (target.std() and measured.std()):  # a test that ends before anything has moved
+    lags = np.arange(min(LONGEST_LAG, n - 1))
+    if not len(lags) or not (target.std() and measured.std()):  # a test that ends before anything has moved
         return 0
-    with np.errstate(invalid="ignore"):  # a test that ends after few samples: a part of it stands still
-        found = [np.corrcoef(measured[lag:], target[: n - lag])[0, 1] for lag in range(min(LONGEST_LAG, n - 1))]
-    return int(np.nanargmax(found)) if np.isfinite(found).any() else 0
+    x, y = measured - measured.mean(), target - target.mean()
+    products = np.array([x[lag:] @ y[: n - lag] for lag in lags])
+    later, earlier = (
+        np.array([rest(values, lags) for values in pair]) for pair in ((x, x * x), (y[::-1], (y * y)[::-1]))
+    )
+    of_x, of_y = ((squares - sums * sums / (n - lags)) for sums, squares in (later, earlier))
+    still = (of_x <= ROUNDING * later[1, 0]) | (of_y <= ROUNDING * earlier[1, 0])  # a part of a short test
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = (products - later[0] * earlier[0] / (n - lags)) / np.sqrt(of_x * of_y)
+    found[still] = -math.inf
+    return int(np.argmax(found))
+
+
+def rest(values: Array, without: Indices) -> Array:
+    """Sums of all ``values`` ``(n,)`` but the first ones, so many as ``without`` says."""
+    found: Array = values.sum() - np.concatenate([[0.0], np.cumsum(values[: without[-1]])])[without]
+    return found
 
 
 def signed_lag(target: Array, measured: Array) -> int:

@@ -116,6 +116,10 @@ class Setup(Component):
         still = np.zeros(displacement.shape[1])
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
+    def poses(self, displacement: Array) -> Array:
+        """As :meth:`degrees_of_freedom`, ``(steps, n_dof)`` of those of the axes ``(steps, n_axes)`` m."""
+        return np.array([self.degrees_of_freedom(row) for row in displacement])
+
 
 class SetupKernel(NamedTuple):
     """Arithmetic of a setup, which remembers nothing; tuples of floats, or arrays where there are many."""

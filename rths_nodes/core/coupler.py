@@ -26,6 +26,7 @@ import numpy as np
 
 from rths_nodes.core.coupler_kernels import (
     CLOSED,
+    ITERATIONS,
     SINGULAR,
     THREE,
     TWO,
@@ -146,3 +147,43 @@ class Coupler:
         """
         gone, k = tuple(displacement.tolist()), self.constants
         return np.array(self.kernel.pose(k, gone, first_pose(k, gone)))
+
+    @np.errstate(invalid="ignore")
+    def poses(self, displacement: Array) -> Array:
+        """Poses ``(n, n_dof)`` of many displacements ``(n, n_axes)`` m: those of :meth:`degrees_of_freedom`, in
+        arrays, so that they may differ from these by what Newton's method leaves, and by rounding."""
+        k = self.constants
+        poses: Array = displacement @ np.array(k.inverse).T
+        ends, at_rest = np.array([each[:3] for each in k.axes]), np.array([each[3] for each in k.axes])
+        left = np.arange(len(poses))
+        for _ in range(ITERATIONS):
+            lengths, rows = self._links(poses[left], ends, at_rest)
+            arcs = rows / np.append(np.ones(rows.shape[1] - 1), k.scale)
+            within = (k.shortest <= lengths).all(axis=1) & (np.abs(poses[left, -1]) <= k.largest_rotation)
+            within &= k.sign * np.linalg.det(arcs) > SINGULAR
+            poses[left[~within]] = math.nan
+            error = displacement[left] - (lengths - at_rest)
+            going = within & ~(np.abs(error) <= k.close).all(axis=1)
+            left = left[going]
+            if not len(left):
+                return poses
+            poses[left] += np.linalg.solve(rows[going], error[going, :, None])[..., 0]
+        poses[left] = math.nan
+        return poses
+
+    def _links(self, poses: Array, ends: Array, at_rest: Array) -> tuple[Array, Array]:
+        """Lengths ``(n, n_axes)`` m of the actuators and J ``(n, n_axes, n_dof)`` in many poses."""
+        moved = np.zeros((len(poses), 1, 2))
+        moved[:, 0, : poses.shape[1] - 1] = poses[:, :-1]
+        anchors, arms, directions = ends.transpose(1, 0, 2)
+        cosine, sine = np.cos(poses[:, -1:]), np.sin(poses[:, -1:])
+        turned = np.stack([-sine * arms[:, 1], sine * arms[:, 0]], axis=-1) + cosine[..., None] * arms
+        if self.constants.long:
+            u = np.broadcast_to(directions, turned.shape)
+            lengths = at_rest + np.sum(u * (moved + turned - arms), axis=-1)
+        else:
+            links = moved + turned - anchors
+            lengths = np.hypot(links[..., 0], links[..., 1])
+            u = links / lengths[..., None]
+        spin = turned[..., 0] * u[..., 1] - turned[..., 1] * u[..., 0]
+        return lengths, np.concatenate([u[..., : poses.shape[1] - 1], spin[..., None]], axis=-1)

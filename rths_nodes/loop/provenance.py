@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from rths_nodes.core import registry, yaml_text
@@ -128,7 +128,7 @@ def information(
     layout |= {"engine": engine} if engine else {}
     injected = " ".join(faults)
     return {
-        "scenario": yaml_text.dump(scenario.data()),
+        "scenario": "".join(_section(json.dumps({name: value})) for name, value in scenario.data().items()),
         "scenario_hash": scenario.shared_hash(run_id),
         "run_id": run_id,
         "host": host,
@@ -138,6 +138,12 @@ def information(
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         **({"faults": injected} if injected else {}),
     }
+
+
+@lru_cache(maxsize=256)  # the plants of a study differ in few of them
+def _section(text: str) -> str:
+    """A section of a scenario as YAML, from JSON."""
+    return yaml_text.dump(json.loads(text))
 
 
 @dataclass(frozen=True)

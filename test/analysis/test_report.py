@@ -311,7 +311,7 @@ def test_true_state_is_scored_only_where_the_sensors_hide_it(no_figures: None) -
 def test_the_true_indices_come_from_the_same_objects_as_the_measured() -> None:
     """Where the sensors are perfect they are those of the test."""
     run = sine(2)
-    again = Evaluation(run).indices(run.true_displacement)
+    again = Evaluation(run).indices(true=True)
     for name, index in run.metrics["axes"].items():
         assert {key: again[name][key] for key in index} == pytest.approx(index, rel=1e-9, abs=1e-15)
 
@@ -320,8 +320,8 @@ def test_noise_hides_the_true_indices() -> None:
     """Behind an exact inverse the true error is zero, and J2 of the measured one is the noise over the target."""
     words = ["compensator.type=inverse", "compensator.alpha=29", "axes.axis_1.sensors.displacement_noise_rms=2e-5"]
     run = simulate(load("predefined_sine", ["duration=3", *words]))
-    measured = Evaluation(run).indices(run.displacement)["axis_1"]
-    true = Evaluation(run).indices(run.true_displacement)["axis_1"]
+    measured = Evaluation(run).indices()["axis_1"]
+    true = Evaluation(run).indices(true=True)["axis_1"]
     assert true["error_norm_percent"] < 1e-6
     assert measured["error_norm_percent"] == pytest.approx(100.0 * 2e-5 / np.std(run.target), rel=0.05)
 
@@ -329,7 +329,7 @@ def test_noise_hides_the_true_indices() -> None:
 def test_frequency_evaluation_of_the_predefined_sine() -> None:
     """alpha = 29 of a plant without a compensator: 28 samples late on a slow motion, gain a little below 1."""
     run = simulate(load("predefined_sine", ["duration=4", "compensator.type=none"]))
-    index = Evaluation(run).indices(run.displacement)["axis_1"]
+    index = Evaluation(run).indices()["axis_1"]
     answer = 1.0 / (1.0 + 28.0 * (1.0 - np.exp(-2j * math.pi / 1024.0)))  # Eq. (3) at 1 Hz
     assert index["fei_frequency_hz"] == pytest.approx(1.0, abs=0.05)
     assert index["fei_amplitude"] == pytest.approx(abs(answer), rel=2e-3)
@@ -347,7 +347,7 @@ def test_samples_of_the_soft_start_do_not_count(two_figures: None) -> None:
     running, index = Evaluation(run).running, run.metrics["axes"]["story_1"]
     assert running.tracking_indicator[-1, 0] == index["tracking_indicator_m2"]
     assert 100.0 * running.energy_error[-1] / running.input_energy[-1] == run.metrics["hsem_percent"]
-    again = Evaluation(run).indices(run.displacement)["story_1"]
+    again = Evaluation(run).indices()["story_1"]
     assert {key: again[key] for key in index} == pytest.approx(index, rel=1e-9)
     energies = energy.energies(Evaluation(run))
     assert all(not values[: run.scenario.soft_start_steps].any() for values in energies.values())

@@ -211,7 +211,7 @@ def test_a_figure_of_runs_that_never_began(tmp_path: Path) -> None:
     assert result.run is not None
     flags = result.run.flags | 8
     still = dataclasses.replace(result, run=dataclasses.replace(result.run, flags=flags))
-    assert Evaluation(still.run).indices(result.run.displacement) == {}
+    assert Evaluation(still.run).indices() == {}
     compared.write([("still", still.run)], tmp_path / "empty.png")
 
 

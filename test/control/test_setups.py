@@ -146,6 +146,20 @@ def test_the_way_back_gives_the_pose(make: Make, n: int, geometry: Any, pose: An
 
 
 @both
+@pytest.mark.parametrize("kinematics", ["exact", "long", "linear"])
+@pytest.mark.parametrize("pose", [False, True])
+def test_many_poses_are_those_of_each(make: Make, n: int, geometry: Any, kinematics: str, pose: bool) -> None:
+    """Also beyond the reach, and at degrees of freedom of a structure."""
+    rows = {"pose": np.eye(n, n + 2, 1).tolist()} if pose else {}
+    setup = make("setup", "rigid_coupler", n + 2 * pose, n, **geometry, kinematics=kinematics, **rows)
+    axes = np.random.default_rng(1).uniform(-0.6, 0.6, (200, n))
+    axes[:2, 0] = math.nan
+    one_by_one = np.array([setup.degrees_of_freedom(row) for row in axes])
+    assert 5 < np.isfinite(one_by_one).all(axis=1).sum() < 195
+    np.testing.assert_allclose(setup.poses(axes), one_by_one, rtol=1e-11, atol=1e-12)
+
+
+@both
 def test_linear_is_the_derivative_of_exact_at_rest(make: Make, n: int, geometry: Any) -> None:
     exact = make("setup", "rigid_coupler", n, n, **geometry)
     linear = make("setup", "rigid_coupler", n, n, **geometry, kinematics="linear")

@@ -50,7 +50,7 @@ def ideal() -> IdealResponse:
 
 def tracking(run: Run) -> Array:
     """RMS tracking error of each floor on the true displacement, %."""
-    found = Evaluation(run).indices(run.true_displacement)
+    found = Evaluation(run).indices(true=True)
     return np.array([axis["error_norm_percent"] for axis in found.values()])
 
 

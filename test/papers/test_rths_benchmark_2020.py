@@ -122,6 +122,17 @@ def test_the_published_table(case: str, seed: int) -> None:
     near_the_published(case, f"seed={seed}")
 
 
+@pytest.mark.parametrize("late", [0, 1, 3, 17, 48])
+def test_the_published_lag_has_the_largest_pearson_coefficient(late: int) -> None:
+    """On offsets that are large beside the motion; a measurement that is early by much has none behind it."""
+    motion = np.cumsum(np.random.default_rng(late).standard_normal(900))
+    target, measured = 1e5 + motion[60:], 3e5 + motion[60 - late : len(motion) - late]
+    measured = measured + 0.01 * np.random.default_rng(7).standard_normal(len(measured))
+    n = len(target)
+    found = [np.corrcoef(measured[lag:], target[: n - lag])[0, 1] for lag in range(50)]
+    assert published_lag(target, measured) == np.argmax(found) == late
+
+
 @pytest.mark.filterwarnings("error")
 def test_the_lag_of_a_test_that_ends_early_is_that_of_the_part_that_moves() -> None:
     """Of 40 samples the last ten move, three late: with more than that cut off, one of both stands still."""

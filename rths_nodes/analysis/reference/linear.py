@@ -5,7 +5,7 @@ By exact steps of a system of first order under loads that run straight; degrees
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,13 +21,27 @@ BLOCK = 64
 """Steps of a block of the recursion."""
 
 
-class LinearResponse(NamedTuple):
-    """``(steps + 1, n_dof)`` each, relative to the ground, from the end of a soft start."""
+@dataclass(frozen=True, eq=False)
+class LinearResponse:
+    """States of a system of first order, ``(steps + 1, n)``, from the end of a soft start."""
 
-    displacement: Array
-    """m."""
-    acceleration: Array
-    """m/s^2."""
+    states: Array
+    force: Array
+    system: Array
+    inputs: Array
+    rows: Array
+    """Displacements of the degrees of freedom by state."""
+
+    @property
+    def displacement(self) -> Array:
+        """``(steps + 1, n_dof)`` m relative to the ground."""
+        return self.states @ self.rows.T
+
+    @property
+    def acceleration(self) -> Array:
+        """``(steps + 1, n_dof)`` m/s^2 relative to the ground."""
+        rates: Array = self.states @ self.system.T + self.force @ self.inputs.T
+        return rates @ (self.rows @ self.system).T
 
 
 def states_its_test(assembly: Assembly) -> bool:
@@ -49,8 +63,7 @@ def linear_response(assembly: Assembly) -> LinearResponse:
     force = assembly.force_on_whole
     driven = force[:-1] @ before.T + force[1:] @ now.T
     states = recursion(phi, driven)
-    rates = states @ system.T + force @ inputs.T
-    return LinearResponse(states @ displacement.T, rates @ (displacement @ system).T)
+    return LinearResponse(states, force, system, inputs, displacement)
 
 
 def recursion(phi: Array, driven: Array) -> Array:

@@ -170,14 +170,14 @@ def _columns(of: Evaluation) -> dict[str, Mapping[str, Any]]:
     called = axis_names(of.scenario)
     if not of.true_is_known:
         return {called[name]: row for name, row in measured.items()}
-    both = (("measured", measured), ("true", of.indices(run.true_displacement)))
+    both = (("measured", measured), ("true", of.indices(true=True)))
     return {f"{called[name]} {kind}": rows[name] for name in run.axes for kind, rows in both}
 
 
 def _measured(of: Evaluation) -> dict[str, Mapping[str, Any]]:
     """The indices of the measured displacement by axis: those of the test, and those of its whole record."""
     recorded: Mapping[str, Any] = of.run.metrics.get("axes") or {}
-    offline = of.indices(of.run.displacement)
+    offline = of.indices()
     return {
         name: {key: value for key, value in offline.get(name, {}).items() if key.startswith("fei")}
         | dict(recorded.get(name, {}))

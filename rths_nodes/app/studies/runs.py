@@ -164,7 +164,7 @@ def findings(
     return Findings(
         outcome=report.outcome,
         reason=report.reason,
-        axes=evaluation.indices(run.true_displacement),
+        axes=evaluation.indices(true=True),
         metrics={key: report.metrics[key] for key, _ in TEST_INDICES.values()},
         parameters=evaluation.parameter_ranges(),
         wall_s=report.wall_s,

@@ -9,6 +9,7 @@ it and of what the states and the last input before the block do, which are know
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,16 @@ class DerivativeFilter:
             found[index + 1] = self._transition @ np.vstack([found[index], before, now])
             before = now
         return found[1:]
+
+
+@lru_cache(maxsize=16)  # the plants of a study have one filter
+def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
+    """States ``(samples, 4)`` of the filter after an input of 1 in the first sample; not to be written to."""
+    impulse = np.zeros((samples, 1))
+    impulse[0] = 1.0
+    found: Array = DerivativeFilter(cutoff_frequency, dt).states(impulse)[..., 0]
+    found.setflags(write=False)
+    return found
 
 
 def block_of(matrix: Array) -> tuple[Any, Any]:

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, Four
+from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, Four, impulse_response
 from rths_nodes.core.arithmetic import sqrt
 from rths_nodes.core.samples import Array
 
@@ -104,7 +104,7 @@ def law_of(params: Any, identified: Array, dt: float) -> Law:
         high=first + params.deviations * spread,
         prior=np.array([np.diag(row**2) for row in spread]),
         forget=min(1.0, every * dt / params.memory),
-        noise_gain=dependent * _noise_passed(low_pass, first.reshape(n, count, n), dt),
+        noise_gain=dependent * _noise_passed(cutoff, first.reshape(n, count, n), dt),
         least_noise=params.displacement_noise_rms**2,
         deviations=params.deviations,
         settling=-(-round(1.0 / (cutoff * dt)) // every),
@@ -113,11 +113,9 @@ def law_of(params: Any, identified: Array, dt: float) -> Law:
     )
 
 
-def _noise_passed(low_pass: DerivativeFilter, rows: Array, dt: float) -> Array:
+def _noise_passed(cutoff: float, rows: Array, dt: float) -> Array:
     """Variance of e of each axis per variance of white noise in each measured displacement, ``(n, n)``."""
-    impulse = np.zeros((round(FADED / (low_pass.frequency / (2.0 * np.pi) * dt)), 1))
-    impulse[0] = 1.0
-    seen = low_pass.states(impulse)[:, : rows.shape[1], 0]
+    seen = impulse_response(cutoff, dt, round(FADED / (cutoff * dt)))[:, : rows.shape[1]]
     passed: Array = np.square(np.einsum("kp,rpc->krc", seen, rows)).sum(axis=0)
     return passed
 

@@ -65,6 +65,7 @@ class RigidCoupler(SetupOfKernel):
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
         super().__init__(params, n_dof, n_axes)
         self._coupler = coupler_of(params, n_dof, n_axes)
+        self._linear = params.kinematics == "linear"
         self._inverse = None if params.pose is None else np.linalg.pinv(np.array(params.pose))
 
     @classmethod
@@ -79,6 +80,12 @@ class RigidCoupler(SetupOfKernel):
         """By Newton's method from the linear solution; nan where it ends beyond the reach."""
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
+
+    def poses(self, displacement: Array) -> Array:
+        if self._linear:
+            return super().poses(displacement)
+        poses = self._coupler.poses(displacement)
+        return poses if self._inverse is None else poses @ self._inverse.T
 
 
 def coupler_of(params: Any, n_dof: int, n_axes: int) -> Coupler:

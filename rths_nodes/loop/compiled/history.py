@@ -6,6 +6,7 @@ where nobody wants the histories.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -56,10 +57,35 @@ class Histories:
         self._columns, self._of_steps = sample_columns(kind), step_columns(kind)
         self._bounds = bounds_of(assembly.compensator)
         self.out = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
-        self._all = room(parts, scenario.samples + 1, scenario.steps + 1) if kept else self.out
+        if kept:
+            self._begin()
         self._steps = 0
         """Targets so far, Target 0 apart."""
         self._energy = parts.monitor.monitor.energy.input
+
+    def _begin(self) -> None:
+        """Room for all, a table for each name, and in it what is known at sample 0 and of Target 0."""
+        p, samples, steps = self._parts, self._scenario.samples + 1, self._scenario.steps + 1
+        self._of_samples = _tables(self._columns, samples)
+        self._targets = _tables(self._of_steps, steps)
+        self._marks = np.zeros((samples, 2))
+        self._shown = np.zeros((samples, self.out[1].shape[1]))
+        now, true = p.measured, p.true if any(p.kind.sensors) else p.measured
+        firsts: dict[str, Any] = {
+            "target": math.nan,
+            "command": math.nan,
+            "displacement": now.displacement,
+            "force": now.force,
+        }
+        firsts |= {"applied" if p.kind.converts else "command": now.command}
+        firsts |= {"true_displacement": true.displacement, "true_force": true.force}
+        firsts |= {"channels": now.auxiliary, "true_channels": p.true.auxiliary}
+        for name, table in self._of_samples.items():
+            if table.shape[1]:
+                table[0] = firsts.get(name, 0.0)
+        for name, table in self._targets.items():
+            table[0] = p.target.auxiliary if name == "inputs" else getattr(p.target, name)
+        self._marks[0] = math.nan, now.flags
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, Any]) -> bool:
         """A chunk behind Measurement ``begin``, up to ``end``; False where a limit of the monitor is broken."""
@@ -70,10 +96,13 @@ class Histories:
         if not self._indices(begin, count, of_steps[:steps], states):
             return False
         if self._kept:
-            for whole, part in zip(self._all[:3], (rows, shown, marks), strict=True):
-                whole[begin : begin + count] = part[:count]
-            self._all[1][begin:end] = shown[: end - begin]
-            self._all[3][self._steps : self._steps + steps] = of_steps[:steps]
+            behind, reached = slice(begin + 1, begin + 1 + count), self._steps + 1
+            for name, table in self._of_samples.items():
+                table[behind] = rows[:count, self._columns[name]]
+            for name, table in self._targets.items():
+                table[reached : reached + steps] = of_steps[:steps, self._of_steps[name]]
+            self._marks[behind] = marks[:count]
+            self._shown[begin:end] = shown[: end - begin]
         self._steps += steps
         return True
 
@@ -111,42 +140,32 @@ class Histories:
     # -- what others get ----------------------------------------------------------------------------------
 
     def rows(self) -> Rows:
-        """All histories. The arrays are not shared."""
-        rows, shown, marks, _ = self._all
-        p, n = self._parts, self._parts.kind.axes
-        columns = {name: rows[:-1, place] for name, place in self._columns.items()}
-        command = columns["applied"] if p.kind.converts else columns["command"]
-        wrong = any(p.kind.sensors)
-        true = [columns[f"true_{name}" if wrong else name] for name in ("displacement", "force")]
-        nothing = np.full(n, np.nan)
-        measured = [columns["displacement"], columns["force"], command, marks[:-1, 1:].astype(float)]
-        first, none = p.measured, np.full(1, np.nan)
-        firsts = first.displacement, first.force, first.command, np.array([float(first.flags)])
-        names = "displacement", "force", "command", "flags"
-        commands = [columns["target"], columns["command"], marks[:-1, :1].astype(float)]
-        of = zip(("target", "command", "flags"), (nothing, nothing, none), commands, strict=True)
+        """All histories."""
+        p, columns, marks = self._parts, self._of_samples, self._marks
+        true = "true_" if any(p.kind.sensors) else ""
+        sent = columns["command"]
+        if not p.kind.converts:  # what was applied is what was sent; Measurement 0 tells it, and no Command 0 came
+            sent = sent.copy()
+            sent[0] = math.nan
+        applied = columns["applied" if p.kind.converts else "command"]
+        measured = {"displacement": columns["displacement"], "force": columns["force"]}
         return {
-            "measurement": {name: _behind(*each) for name, *each in zip(names, firsts, measured, strict=True)},
-            "command": {name: _behind(*each) for name, *each in of},
-            "true_state": {
-                "displacement": _behind(p.true.displacement, true[0]),
-                "force": _behind(p.true.force, true[1]),
-            },
-            "compensator_state": {"values": shown.copy()},
-            "target": self._targets(),
+            "measurement": {**measured, "command": applied, "flags": marks[:, 1:]},
+            "command": {"target": columns["target"], "command": sent, "flags": marks[:, :1]},
+            "true_state": {name: columns[true + name] for name in measured},
+            "compensator_state": {"values": self._shown},
+            "target": self._of_targets(),
         }
 
-    def _targets(self) -> dict[str, Array]:
+    def _of_targets(self) -> dict[str, Array]:
         """Those of steps: with the external force, which was known beforehand."""
-        first, of_steps = self._parts.target, self._all[3][:-1]
-        found = {
-            name: _behind(getattr(first, name), of_steps[:, place])
-            for name, place in self._of_steps.items()
-            if name != "inputs"
-        }
-        external = np.asarray(self._external)[: len(of_steps) - self._before]
+        found, count = (
+            {name: each for name, each in self._targets.items() if name != "inputs"},
+            self._scenario.steps,
+        )
+        external = np.asarray(self._external)[: count - self._before]
         found["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])
-        found["energies"] = np.full((len(of_steps) + 1, 4), np.nan)
+        found["energies"] = np.full((count + 1, 4), np.nan)
         return found
 
     def told(self) -> Iterator[tuple[str, Any]]:
@@ -156,7 +175,8 @@ class Histories:
             rows[name] for name in ("target", "command", "measurement", "true_state")
         )
         shown, modes = rows["compensator_state"]["values"], p.measured.control_mode
-        inputs, channels, true_channels = self._beside()
+        inputs, channels = self._targets["inputs"], self._of_samples["channels"]
+        true_channels = self._of_samples["true_channels"] if p.kind.channel_noise else channels
         targets = 0
         yield "target", p.target
         yield "measurement", p.measured
@@ -178,15 +198,7 @@ class Histories:
             moved, pushed = (true[name][k] for name in ("displacement", "force"))
             yield "truth", Measurement(k, moved, pushed, sent, true_channels[k], marked, modes)
 
-    def _beside(self) -> tuple[Array, Array, Array]:
-        """Inputs of each Target, channels of each Measurement, and what is true of these."""
-        p, rows = self._parts, self._all[0][:-1]
-        inputs = _behind(p.target.auxiliary, self._all[3][:-1, self._of_steps["inputs"]])
-        channels = _behind(p.measured.auxiliary, rows[:, self._columns["channels"]])
-        wrong = "true_channels" if p.kind.channel_noise else "channels"
-        return inputs, channels, _behind(p.true.auxiliary, rows[:, self._columns[wrong]])
 
-
-def _behind(first: Array, rest: Array) -> Array:
-    """``first`` as a row, and the rows of ``rest``."""
-    return np.vstack([first, rest])
+def _tables(columns: Mapping[str, slice], rows: int) -> dict[str, Array]:
+    """Of each name, with so many rows."""
+    return {name: np.zeros((rows, place.stop - place.start)) for name, place in columns.items()}

@@ -106,8 +106,12 @@ class Assembly:
                 f"{family}.type = {params.type_name!r}: stands outside of this process, there is only one of it"
             )
         if self._first is None:
-            self.scenario.check_fit(family)
+            self.scenario.check_fit(family, self._parts)
         return registry.build(family, params, *arguments)
+
+    @cached_property
+    def _parts(self) -> tuple[Any, ...]:
+        return tuple(self.scenario.parts())
 
     # -- numerical substructure ---------------------------------------------------------------------------
 
@@ -260,7 +264,7 @@ class Assembly:
             rig = self._build("rig", scenario.rig, scenario.dt, len(scenario.axes))
         params = scenario.port
         if getattr(params, "builds_axes", False):
-            scenario.check_fit("axes")
+            scenario.check_fit("axes", self._parts)
         name = type(params).type_name
         own = name in registry.built_in("port")
         # a simulator stands for the rig as its file describes it: its numbers are SI units in axis coordinates

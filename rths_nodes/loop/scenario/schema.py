@@ -8,7 +8,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -249,10 +249,13 @@ class Scenario(AxesByMode):
             raise self._missing(axis, noun, "the port needs none, but what is computed here does")
         return given
 
-    def check_fit(self, section: str) -> None:
-        """Raises ConfigError where a component of ``section``, or a part of one, refuses this test."""
+    def check_fit(self, section: str, parts: Iterable[tuple[str, Any, TestContext]] = ()) -> None:
+        """Raises ConfigError where a component of ``section``, or a part of one, refuses this test.
+
+        ``parts`` are those of :meth:`parts`, where somebody has them.
+        """
         problems = Problems()
-        for place, part, own in self.parts():
+        for place, part, own in parts or self.parts():
             if place == section or place.startswith(f"{section}."):
                 with problems.gathered():
                     check_fit(part, own, place)

@@ -6,6 +6,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import MutableSequence, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -141,7 +142,8 @@ class EnergyMonitor:
         energy, earlier, before, force, highest, lowest = self._state
         moved, pulled = np.vstack((earlier, before, displacement)), np.vstack((force, external))
         works = (pulled[1:] + pulled[:-1]) * np.diff(moved[:-1], axis=0)
-        energies = np.add.accumulate(np.append(energy, 0.5 * np.add.accumulate(works, axis=1)[:, -1]))[1:]
+        work = reduce(np.add, works.T)  # from left to right, over the degrees of freedom
+        energies = np.add.accumulate(np.append(energy, 0.5 * work))[1:]
         self._state = State(
             float(energies[-1]),
             moved[-2].tolist(),
