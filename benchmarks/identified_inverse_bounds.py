@@ -3,8 +3,7 @@
     rths study benchmarks/studies/identified_inverse_bounds.yaml
     python benchmarks/identified_inverse_bounds.py runs/identified_inverse_bounds/table.csv
 
-The table may be one of ``plants_at_once.py``. With ``--spread`` it prints how each index is distributed. Exit code
-1 where a run broke a bound or did not finish.
+Exit code 1 where a run broke a bound or did not finish.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ BOUNDS = {
 
 def stopped(row: dict[str, str]) -> bool:
     """True for a run that did not finish."""
-    return row.get("outcome", "finished") != "finished" or float(row.get("limit_broken") or 0.0) > 0.0
+    return row["outcome"] != "finished"
 
 
 def bounds(rows: Rows) -> bool:
@@ -93,30 +92,13 @@ def bounds(rows: Rows) -> bool:
     return held
 
 
-def spread(rows: Rows) -> None:
-    """Print median, 95 % and worst of each index in each case."""
-    names = [name for name in rows[0] if "percent" in name or "delay_ms" in name]
-    print(f"{len(rows)} runs, {sum(map(stopped, rows))} stopped by a limit")
-    print(f"| median, 95 %, worst | {' | '.join(CASES)} |\n|---|{'---|' * len(CASES)}")
-    for name in names:
-        cells = []
-        for case in CASES:
-            values = np.abs(column([row for row in rows if row["case"] == case and not stopped(row)], name))
-            cells.append(f"{np.median(values):.3f}, {np.percentile(values, 95):.3f}, {values.max():.3f}")
-        print(f"| {name} | {' | '.join(cells)} |")
-
-
 def main() -> int:
     """Print one of the tables; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", help="of rths study or of plants_at_once.py, as CSV")
-    parser.add_argument("--spread", action="store_true", help="the distribution of each index, in each case")
+    parser.add_argument("table", help="of rths study, as CSV")
     options = parser.parse_args()
     with open(options.table, newline="", encoding="utf-8") as stream:
-        rows = [dict(row) for row in csv.DictReader(stream) if row.get("outcome") != "lost"]
-    if options.spread:
-        spread(rows)
-        return 1 if any(map(stopped, rows)) else 0
+        rows = [dict(row) for row in csv.DictReader(stream) if row["outcome"] != "lost"]
     return 0 if bounds(rows) else 1
 
 
