@@ -21,6 +21,8 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
 BENCHMARK = "rths_benchmark_2020"
+PLANTS = 100
+"""Plants that are scored beside the nominal one unless the user says how many."""
 PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.yaml", "scoreboard.md"
 FAMILY = "compensator"
 
@@ -84,10 +86,13 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
     arguments.add_counts(
         parser,
         training_plants=(2, "plants that tuning counts beside the nominal one; none without scatter"),
-        plants=(0, "plants that are scored beside the nominal one"),
-        noise_seeds=(1, "seeds of the noise that each is scored with"),
+        noise_seeds=(3, "seeds of the noise that each is scored with"),
         seed=(1, "seed of the plants that are scored"),
     )
+    words = (
+        f"plants that are scored beside the nominal one; default: {PLANTS} where the scenario has scatter, else 0"
+    )
+    parser.add_argument("--plants", type=int, metavar="N", help=words)
     parser.add_argument(
         "--records",
         default="",
@@ -123,6 +128,8 @@ def run(options: argparse.Namespace) -> int:
         return _verified(Path(options.verify), where)
     _check(options)
     loaded = files.load(options.benchmark, options.set)
+    if options.plants is None:
+        options.plants = PLANTS if loaded.scatter else 0
     options.rank = options.rank or runs.ranking_index(loaded)
     folder = Path(options.out or Path(terminal.RUNS) / f"{loaded.name}_scoreboard")
     terminal.check_makable(folder / SCORES)
@@ -156,6 +163,7 @@ def run(options: argparse.Namespace) -> int:
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
     of = scoreboard.design(loaded, chosen, scored)
+    arguments.tell_engine(where, of.count * loaded.samples, [loaded])
     table = scoreboard.run(of, folder, where, terminal.progress)
     axes = options.rank, options.response or options.rank
     scores = scoreboard.scores(table, chosen, options.rank)
@@ -205,7 +213,9 @@ def _merged(paths: Sequence[Path]) -> int:
 def _check(options: argparse.Namespace) -> None:
     from rths_nodes.app.studies import tuning
 
-    arguments.check_least(options, training_plants=0, plants=0, noise_seeds=1, seed=0, tune=0)
+    arguments.check_least(options, training_plants=0, noise_seeds=1, seed=0, tune=0)
+    if options.plants is not None:
+        arguments.check_least(options, plants=0)
     if 0 < options.tune < tuning.LEAST:
         raise ConfigError(f"--tune = {options.tune}: must be 0 or >= {tuning.LEAST}")
 

@@ -340,7 +340,25 @@ def test_an_unstable_law_is_told_with_what_happened(tmp_path: Path, capsys: pyte
     command += ["--set", "axes.story_1.limits.force=1e5"]
     command += ["--set", "monitor={}", "--laws", "none", "--out", str(tmp_path)]
     assert main(command) == 0
-    assert "unstable: 1 of 1 runs, tripped: " in " ".join(capsys.readouterr().out.split())
+    assert "unstable: 3 of 3 runs, tripped: " in " ".join(capsys.readouterr().out.split())
+
+
+def test_plants_are_scored_where_the_scenario_has_scatter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hundred unless the user says how many, and none without scatter; each with three seeds."""
+    seen: list[Any] = []
+
+    def scored(scenario: Any, laws: Any, of: Any, *others: Any) -> Any:
+        seen.append(of)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(scoreboard, "design", scored)
+    scatter = ["--set", "scatter={axes.story_1.actuator.alpha: {normal: [29, 3]}}"]
+    command = ["scoreboard", PAPER, *BRIEF, "--laws", "none", "--jobs", "1", "--out", str(tmp_path)]
+    for words in ([], scatter, [*scatter, "--plants", "7"]):
+        assert main([*command, *words]) == 2
+    assert [(each.plants, each.noise_seeds) for each in seen] == [(0, 3), (100, 3), (7, 3)]
 
 
 @pytest.mark.parametrize(
