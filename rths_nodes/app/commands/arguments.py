@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from typing import Any
 
-from rths_nodes.app.commands import completion
+from rths_nodes.app.commands import completion, terminal
 from rths_nodes.app.studies.engine import Where, processors
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import AUTO, COMMAND, ENGINES, LOCKSTEP, PYTHON, REALTIME, Option, options
@@ -117,6 +118,14 @@ def where(given: argparse.Namespace) -> Where:
     if given.jobs is not None and given.jobs < 1:
         raise ConfigError(f"--jobs = {given.jobs}: must be >= 1")
     return Where(given.jobs or processors(), given.scheduler, given.engine)
+
+
+def tell_engine(where: Where, samples: float, scenarios: Iterable[Scenario]) -> None:
+    """Say why runs of ``samples`` in all are not compiled, where they would be; nothing where they are."""
+    if where.eager(samples):
+        from rths_nodes.app.compiling import loops
+
+        terminal.tell(dict.fromkeys(words for scenario in scenarios for words in loops.remarks(scenario)))
 
 
 def check_least(given: argparse.Namespace, **least: float) -> None:

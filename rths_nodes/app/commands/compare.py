@@ -38,16 +38,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the variants and print one table; exit code 3 when one of them did not finish."""
     from rths_nodes.app.studies import comparison, expectation
+    from rths_nodes.app.studies.engine import Where
 
     figure = terminal.figure_path(options.figure)
     loaded = files.load(options.scenario)
     cases = [name.strip() for part in options.cases for name in part.split(",")]
     chosen = comparison.variants(loaded, options.set, cases, options.common)
     at_once = comparison.at_once(chosen)
-    terminal.announce(
-        f"{len(chosen)} variants, {at_once} at a time, take",
-        lambda: expectation.seconds([variant.scenario for variant in chosen], at_once=at_once),
-    )
+    where, scenarios = Where(at_once, engine=options.engine), [variant.scenario for variant in chosen]
+    samples = sum(scenario.samples for scenario in scenarios)
+    arguments.tell_engine(where, samples, scenarios)
+    if not where.eager(samples):
+        terminal.announce(
+            f"{len(chosen)} variants, {at_once} at a time, take",
+            lambda: expectation.seconds(scenarios, at_once=at_once),
+        )
     with terminal.progress(loaded.name) as progress:
         response = options.response or comparison.has_response(chosen)
         results = comparison.compare(

@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what is still to be done, write the tables and the page; exit code 3 where a run did not finish."""
-    from rths_nodes.app.compiling import loops
     from rths_nodes.app.studies import design, study
     from rths_nodes.app.studies.journal import Journal
 
@@ -36,8 +35,7 @@ def run(options: argparse.Namespace) -> int:
     with Journal(folder) as journal:
         rows = study.undone(of, journal)
         left = len(rows)
-        if where.eager(left * of.base.samples):
-            terminal.tell(loops.remarks(of.base))
+        arguments.tell_engine(where, left * of.base.samples, [of.base])
         if not options.json:
             print(f"{of.name}: {of.count} runs, {of.count - left} of them done; {folder}", flush=True)
         try:

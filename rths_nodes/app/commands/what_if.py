@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="draw the recording and the predictions into one figure (.png, .svg, .pdf)",
     )
+    arguments.add_engine(parser)
     arguments.add_json(parser)
 
 
@@ -67,7 +68,7 @@ def _reproduced(options: argparse.Namespace, found: Any) -> int:
 def _predicted(options: argparse.Namespace, found: Any, figure: Any) -> int:
     from rths_nodes.app.studies import what_if
 
-    result = what_if.predict(found, options.set)
+    result = what_if.predict(found, options.set, options.engine)
     if options.json:
         terminal.print_json(_data(found.scenario.name, options.set, result))
     else:

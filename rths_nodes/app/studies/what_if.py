@@ -17,7 +17,9 @@ import numpy as np
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.from_recording import AxisModel, axis_models, usable
 from rths_nodes.app import hosts
+from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.force_axes import refuse_loads
 from rths_nodes.loop.scenario.overrides import override, replace
@@ -115,10 +117,11 @@ def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenar
     return replace(scenario, pairs)
 
 
-def predict(run: Run, assignments: Sequence[str]) -> Prediction:
+def predict(run: Run, assignments: Sequence[str], engine: str = AUTO) -> Prediction:
     """The test of ``run`` once more on the identified rig, as it was and with ``assignments``.
 
-    Raises ConfigError where the rig cannot be identified, and for changes that make no test.
+    ``engine`` is one of ``loop/options.py``. Raises ConfigError where the rig cannot be identified, and for
+    changes that make no test.
     """
     check(assignments, run.scenario)
     refuse_loads(run.scenario, "a rig that is identified axis by axis")
@@ -128,8 +131,9 @@ def predict(run: Run, assignments: Sequence[str]) -> Prediction:
     if wanted[CHANGED].dt != base.dt:
         raise ConfigError("servo_rate: the rig was identified at that of the recording, and cannot be changed")
     runs, outcomes = {MEASURED: run}, {MEASURED: (run.outcome, run.information.get("reason", ""))}
+    eager = Where(engine=engine).eager(len(wanted) * base.samples)
     for name, scenario in wanted.items():
-        result = hosts.run(scenario)
+        result = hosts.run(scenario, eager=eager)
         runs[name], outcomes[name] = result.read(), (result.outcome, result.reason)
-    indices = {name: Evaluation(each).indices(each.displacement) for name, each in runs.items()}
+    indices = {name: Evaluation(each).indices() for name, each in runs.items()}
     return Prediction(models, runs, indices, outcomes)

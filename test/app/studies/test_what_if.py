@@ -77,13 +77,21 @@ def test_the_predicted_error_is_that_of_a_second_test(recording: Path, changes: 
     """With other noise, within 15 %, and what the actuator did to the response is in it."""
     predicted = what_if.predict(rths_nodes.read(recording), changes)
     second = rths_nodes.run(PAPER, [*NOISE, "port.transport_samples=3", "seed=77", *changes])
-    real = Evaluation(second).indices(second.displacement)["story_1"]
+    real = Evaluation(second).indices()["story_1"]
     found = predicted.indices[what_if.CHANGED]["story_1"]
     for key in ("error_norm_percent", "max_error_m"):
         assert found[key] == pytest.approx(real[key], rel=0.15)
     as_it_was = predicted.indices[what_if.AGAIN]["story_1"]
     measured = predicted.indices[what_if.MEASURED]["story_1"]
     assert as_it_was["error_norm_percent"] == pytest.approx(measured["error_norm_percent"], rel=0.15)
+
+
+def test_the_engine_changes_nothing(recording: Path) -> None:
+    changes = ["compensator.type=none"]
+    one, other = (what_if.predict(rths_nodes.read(recording), changes, each) for each in ("python", "compiled"))
+    assert other.outcomes == one.outcomes
+    assert repr(other.indices) == repr(one.indices)
+    assert other.runs[what_if.CHANGED].information["engine"] == "compiled"
 
 
 @pytest.mark.parametrize(
