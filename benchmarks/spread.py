@@ -39,7 +39,7 @@ def lines(rows: Rows) -> dict[str, list[str]]:
     """Columns of the table by title: indices that are published, and how far the law has learned."""
     which, found = json.loads(rows[0]["scenario"])["indices"], dict[str, list[str]]()
     for name in rows[0]:
-        published = "percent" in name or "delay_ms" in name
+        published = "percent" in name or re.search("delay.*_ms", name)
         if (published and not name.startswith(("fei", "hsem"))) or name == "prior_distance_range":
             found.setdefault(title(which, name), []).append(name)
     return found

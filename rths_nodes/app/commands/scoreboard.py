@@ -128,25 +128,14 @@ def run(options: argparse.Namespace) -> int:
         return _verified(Path(options.verify), where)
     _check(options)
     loaded = files.load(options.benchmark, options.set)
-    if options.plants is None:
-        options.plants = PLANTS if loaded.scatter else 0
     options.rank = options.rank or runs.ranking_index(loaded)
     folder = Path(options.out or Path(terminal.RUNS) / f"{loaded.name}_scoreboard")
     terminal.check_makable(folder / SCORES)
     given = files.load_settings(options.settings) if options.settings else {}
-    shown = _names(options.indices) or runs.shown_indices(loaded)
-    indices = list(dict.fromkeys([options.rank, *shown, options.response or options.rank]))
-    scored = scoreboard.Scored(
-        tuple(_names(options.cases) or scoreboard.cases(loaded)),
-        options.noise_seeds,
-        options.plants,
-        options.seed,
-        tuple(indices),
-        tuple(_names(options.records)),
-    )
+    scored = _scored(options, loaded)
     # refused before the rig is driven; the range of an inner number is known where its compensator is
     own = laws.Law(type(loaded.compensator).type_name, as_data(loaded.compensator))
-    known = tuple(index for index in indices if not index.endswith(runs.RANGE))
+    known = tuple(index for index in scored.indices if not index.endswith(runs.RANGE))
     scoreboard.design(loaded, [own], replace(scored, indices=known))
     names = _names(options.laws) or [*registry.names(FAMILY), *given]
     for name in names:
@@ -178,6 +167,23 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(board, identified, folder)
     return ExitCode.FINISHED
+
+
+def _scored(options: argparse.Namespace, loaded: Any) -> Any:
+    """What the laws are scored on."""
+    from rths_nodes.app.studies import runs, scoreboard
+
+    if options.plants is None:
+        options.plants = PLANTS if loaded.scatter else 0
+    shown = _names(options.indices) or runs.shown_indices(loaded)
+    return scoreboard.Scored(
+        tuple(_names(options.cases) or scoreboard.cases(loaded)),
+        options.noise_seeds,
+        options.plants,
+        options.seed,
+        tuple(dict.fromkeys([options.rank, *shown, options.response or options.rank])),
+        tuple(_names(options.records)),
+    )
 
 
 def _verified(path: Path, where: Any) -> int:
