@@ -64,17 +64,18 @@ class Asker:
     """Asks every rig of the namespace to trip, by the topic that everybody hears; ``publisher`` publishes there.
 
     The middleware may take 3 s until the publisher has found a rig, and loses what is published before; a rig
-    that is not simulated waits for that before it moves. So do the runs here, whose rig is simulated.
+    that is not simulated waits for that before it moves. So do the runs here, whose rig is simulated. Afterwards
+    ``lost`` says that it had not been found, ``late`` that it was itself kept from publishing.
     """
 
     def __init__(self, publisher: Any, message: Any) -> None:
         self._publisher, self._message = publisher, message
         self._found: float | None = None
-        self.lost = False
+        self.lost = self.late = False
 
     def begin(self) -> None:
         """A new rig: it is to be found again."""
-        self._found, self.lost = None, False
+        self._found, self.lost, self.late = None, False, False
 
     def ready(self) -> bool:
         """True once the rig has been found for MATCHED_S; to be asked again and again."""
@@ -85,7 +86,9 @@ class Asker:
 
     def __call__(self) -> None:
         self.lost = self.lost or not self.ready()
+        begun = time.monotonic_ns()
         self._publisher.publish(self._message)
+        self.late = time.monotonic_ns() - begun > LOOK_EVERY_NS
 
 
 @contextmanager
@@ -154,7 +157,6 @@ def _nodes_once(
         if cause == "stop" and stop.ready() and now >= sample and not asked:
             asked.append(time.time_ns())
             stop()
-            asked.append(time.time_ns())
 
     with tempfile.TemporaryDirectory(prefix="rths_stops_") as folder:
         record = Path(folder) / "run"
@@ -163,8 +165,8 @@ def _nodes_once(
             scenario, [f"duration={LATEST_S + MORE_S}"], faults=[words] if words else [], keep=False, **given
         )
         if cause == "stop":
-            if not asked or asked[1] - asked[0] > LOOK_EVERY_NS:
-                return None  # whoever asks was late himself
+            if not asked or stop.late:
+                return None
             topics = bag.read(record).messages()
             stamps = [stamp for topic, _, stamp in topics if topic.endswith("/rths/measurement")]
             sample = int(np.searchsorted(stamps, asked[0], "right")) - 1
@@ -254,7 +256,7 @@ def _udp_once(scenario: Scenario, cause: str, stop: Asker, sample: int, axis: st
             far.close()
             computer[0].send(signal.SIGKILL if cause in ("kill", "silence") else signal.SIGCONT)
             said = computer[0].last_words()
-        if stop.lost:
+        if stop.lost or stop.late:
             return None
         return _of_rig(far, scenario, cause, sample, record, said)
 
