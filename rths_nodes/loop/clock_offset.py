@@ -1,4 +1,4 @@
-"""How far the clock of another machine is ahead of ours: questions and answers, of which the quickest counts.
+"""Offset by which the clock of another machine is ahead of ours, by the quickest of many questions and answers.
 
 A question asked at t0 comes at t1 of the other clock, the answer leaves at t2 of that and comes back at t3:
 
@@ -26,12 +26,12 @@ class Exchange:
 
     @property
     def offset(self) -> float:
-        """How far the other clock is ahead, s; wrong by half the round trip at most."""
+        """Time by which the other clock is ahead, s; wrong by half the round trip at most."""
         return self.ahead - 0.5 * self.round_trip
 
 
 def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict[str, float]:
-    """What was found of the clock of one machine ``before`` and ``after`` a test; times in s.
+    """Return offset and drift of one machine's clock, by exchanges ``before`` and ``after`` a test; times in s.
 
     ``offset_s`` before the test with its ``bound_s``; ``drift_s`` by how much more the clock is ahead after it,
     with ``drift_bound_s``; median and largest round trip of all. What is not known is nan.

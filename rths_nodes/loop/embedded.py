@@ -48,7 +48,7 @@ class Sink(Protocol):
 
 @dataclass
 class Outcome:
-    """How a test ended: state, reason, last sample, indices, compensator's last state, computing time a sample.
+    """End of a test: state, reason, last sample, indices, compensator's last state, computing time a sample.
 
     ``failed`` where a part of the loop has failed and the rig was stopped because of that. ``integrator`` has what
     the integrator keeps of the test, numbers nested by name.
@@ -160,7 +160,7 @@ class Loop:
         return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, failed, told)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
-        """What the substructure and the compensator make of a measurement; where one fails the rig stops."""
+        """Return the Command that answers a measurement; where substructure or compensator fails, stop the rig."""
         try:
             return self._answered(measured, sinks)
         except ComponentError as error:

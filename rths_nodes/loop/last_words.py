@@ -1,4 +1,4 @@
-"""What a node process leaves for the launch that has started it: how it has ended, and how the test did.
+"""Last words of a node process for the launch that has started it: how it has ended, and how the test did.
 
 Launch says "process has died" of every process whose exit code is not 0. One that has left its last words ends
 with 0, so launch says that only where it is so; the test ends as they say (``ros/hosting/launch_end.py``).
@@ -47,7 +47,7 @@ def tell_launch(words: LastWords) -> bool:
 
 
 def read(path: Path) -> LastWords | None:
-    """What a process has left; None where it has left nothing whole."""
+    """Return the last words that a process has left; None where it has left nothing whole."""
     try:
         return LastWords(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

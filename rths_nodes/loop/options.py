@@ -32,10 +32,10 @@ ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
 """One actuator node for the whole rig; one more for each axis, whose Measurements it gathers."""
 
 RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
-"""Whether a lost message of the loop is sent again."""
+"""Delivery of the loop's messages: a lost one is sent again, or it is not."""
 
 SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
-"""How messages of the loop reach another process of this machine: over unix sockets, or through the middleware."""
+"""Ways of a message of the loop to another process of this machine: unix sockets, or the middleware."""
 
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 """Who records a launched test."""
@@ -66,7 +66,7 @@ def offered(*everywhere: str, **places: str) -> dict[str, str]:
 
 @params
 class RunOptions:
-    """How a scenario is run. Raises ConfigError for options that do not go together."""
+    """Options for a run of a scenario. Raises ConfigError for options that do not go together."""
 
     scenario: str = text(
         "name of a shipped scenario (rths list scenario) or path of a YAML file", places=offered("scenario")
@@ -235,7 +235,7 @@ class Option:
     field: str
     """Its name in RunOptions."""
     name: str
-    """What it is called there: a word of the command line, a launch argument, a parameter, a keyword."""
+    """Its name there: a word of the command line, a launch argument, a parameter, a keyword."""
     spec: Spec
     default: Any
     """``attrs.NOTHING`` where it must be given."""

@@ -1,4 +1,4 @@
-"""How a run may end, and the exit code of each end: of nodes, of launch, of ``rths run`` and of the Python API."""
+"""Ends of a run, and the exit code of each: of nodes, of launch, of ``rths run`` and of the Python API."""
 
 from __future__ import annotations
 

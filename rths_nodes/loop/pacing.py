@@ -9,7 +9,7 @@ from rths_nodes.core.durations import Durations
 
 
 class Clock(Protocol):
-    """What tells the time, and waits: the module ``time``, or a clock that a test sets."""
+    """Clock that tells the time, and waits: the module ``time``, or one that a test sets."""
 
     def monotonic_ns(self) -> int:
         """Time since some moment, ns; it is never set back."""

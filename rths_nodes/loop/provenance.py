@@ -1,4 +1,4 @@
-"""What a recording says about the run that it is of, whoever records it; and what computes a test."""
+"""Provenance of a recording: what it says about its run, whoever records it; and what computes a test."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class Code:
         return summary(self.names)
 
     def changed(self, build: str) -> list[str]:
-        """What of it is another now, in words; ``build`` is that of the receiver now."""
+        """Say in words what of the code has changed; ``build`` is that of the receiver now."""
         now = hashes(self.files)
         found = [path for path, known in self.files.items() if now[path] != known]
         if build != self.build:

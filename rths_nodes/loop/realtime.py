@@ -20,7 +20,7 @@ STARVING_S, KILLED_S = 1, 3
 RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
-"""Of mlockall(2)."""
+"""Flags of mlockall(2)."""
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
 """A process that keeps this file open bounds how long the processors may take to wake up: int32, us."""

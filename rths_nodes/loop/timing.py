@@ -23,7 +23,7 @@ def of_hop(durations: Durations) -> dict[str, Any]:
 
 
 def pause_notes(timing: Mapping[str, Any]) -> list[str]:
-    """What the pauses of a test mean for it, in a sentence; nothing where it has not paused."""
+    """Say what the pauses of a test mean for it, in a sentence; nothing where it has not paused."""
     if not timing.get("pauses"):
         return []
     pauses, slowed, longer = (float(timing[name]) for name in ("pauses", "slowed", "paused_s"))
@@ -34,7 +34,7 @@ def pause_notes(timing: Mapping[str, Any]) -> list[str]:
 
 
 def clock_notes(timing: Mapping[str, Any]) -> list[str]:
-    """How far the clocks of other machines are ahead of that of the actuator node, in a sentence for each."""
+    """Say how far the clocks of other machines are ahead of the actuator node's, in a sentence for each."""
     told = []
     for peer, found in timing.get("clocks", {}).items():
         offset, bound, drift, of_drift = (
@@ -46,7 +46,7 @@ def clock_notes(timing: Mapping[str, Any]) -> list[str]:
 
 
 def port_numbers(port: Any) -> dict[str, Any]:
-    """What a port that counts, as ``udp`` does, tells of the way to its rig; nothing of another one."""
+    """Return what a port that counts, as ``udp`` does, tells of the way to its rig; nothing of another one."""
     found = {"port": port.numbers()} if hasattr(port, "numbers") else {}
     start = getattr(port, "counter_at_start", None)
     return found if start is None else found | {"counter_at_start": float(start)}

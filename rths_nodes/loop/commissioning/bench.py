@@ -47,7 +47,7 @@ class Operator(Protocol):
         ...
 
     def again(self, words: str) -> bool:
-        """Whether a session that could not be opened is to be tried once more."""
+        """Return whether to try once more to open a session that could not be opened."""
         ...
 
 
@@ -64,7 +64,7 @@ class Bench:
     patience: float = 60.0
     home: Array | None = None
     build: str = ""
-    """Of the receiver, once a session was opened."""
+    """Build of the receiver, once a session was opened."""
 
     @property
     def dt(self) -> float:
@@ -82,13 +82,13 @@ class Bench:
 
     @property
     def resolution(self) -> Array:
-        """Of the commands, ``(n_axes,)`` m."""
+        """Resolution of the commands, ``(n_axes,)`` m."""
         axes = [axis.rig_axis for axis in self.scenario.axes.values()]
         return np.array([axis.command.resolution * axis.command.unit_si for axis in axes])  # type: ignore[union-attr]
 
     @property
     def calibration(self) -> Calibration:
-        """Of the numbers of the port."""
+        """Calibration of the numbers of the port."""
         port = Assembly(self.scenario).port
         known = self.scenario.rig_file.auxiliary if self.scenario.rig_file is not None else {}
         return Calibration.of(self.scenario.axes, channels_of(port.auxiliary_names, known))

@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Stop:
-    """How an axis has stopped: samples from ``since`` to the first braking one and to rest, and the way (m).
+    """Stop of an axis: samples from ``since`` to the first braking one and to rest, and the way (m).
 
     ``first`` and ``rest`` are None where it has not braked, or not come to rest.
     """

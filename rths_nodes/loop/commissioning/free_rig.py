@@ -99,7 +99,7 @@ class FreeRig:
                 self.port.close()
 
     def stated(self) -> FarEnd:
-        """What the far end states; where it does not, what the rig file declares of it."""
+        """Return the limits that the far end states; where it states none, those that the rig file declares."""
         limits, told = self.scenario.limits.values(), self.port.stated
         if told is not None:
             return told

@@ -25,7 +25,7 @@ FOLLOWS = 0.2
 BEYOND_VELOCITY = 1.05
 """Velocity of the step that is beyond the limit, over that limit."""
 BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
-"""How far a command goes beyond the stroke: share of it, and m at most."""
+"""Distance of a command beyond the stroke: share of it, and m at most."""
 FREE = 0.05
 """Share of its limit of velocity at which a free axis goes to the ends of its stroke; the ramp arrives at rest."""
 ROUNDING = 1e-3

@@ -222,7 +222,7 @@ def _si(bench: Bench, states: Sequence[HeardState]) -> list[Heard]:
 
 
 def _listen(bench: Bench, ear: UdpEar, dash: Dash, stated: FarEnd) -> list[Heard]:
-    """What the far end says until it rests, or until it ought to have rested long ago: then it is told to stop."""
+    """Collect what the far end says until it rests, or ought to have rested long ago; then tell it to stop."""
     limits = zip(dash.velocity.tolist(), stated.deceleration.tolist(), strict=True)
     longest = max(rest_samples(v, a, bench.dt) for v, a in limits) + stated.bridged + bench.transport
     longest = 3 * longest + 3 * STANDS + stated.watchdog
@@ -340,13 +340,13 @@ def _plugged_by_place(bench: Bench, sent: Array, stated: FarEnd) -> Rows:
 
 
 def moves(bench: Bench, dash: Dash | None, words: str) -> str:
-    """What will move, for the operator."""
+    """Return the words that tell the operator what will move."""
     dash = dash or Dash.of(bench.scenario, 1)
     return f"all axes move together: {_ways(bench, 'up to ', dash.way, dash.velocity)}; {words}"
 
 
 def slowly(bench: Bench, rig: FreeRig, words: str) -> str:
-    """What will move to and fro, for the operator."""
+    """Return the words that tell the operator what will move to and fro."""
     each = _ways(bench, "", rig.way, rig.velocity)
     return f"for up to {bench.patience:g} s all axes go to and fro: {each}; {words}"
 

@@ -96,7 +96,7 @@ def _held(bench: Bench, rig: FreeRig, since: int, told: str) -> CommissioningRow
 
 
 def _returned(bench: Bench, rig: FreeRig, cause: str, what: str, since: int, led: bool) -> CommissioningRow:
-    """Whether the axes move from where they stood at row ``since``; ``led``: they may go to their commands."""
+    """Judge whether axes move from where they stood at row ``since``; ``led``: they may go to their commands."""
     before = rig.rows[min(since, len(rig.rows) - 1)]
     for _ in range(rig.samples(WATCHED_S)):
         rig.tick(rig.rows[-1].active if led else None)

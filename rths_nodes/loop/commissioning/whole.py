@@ -34,9 +34,9 @@ SIMULATED = {
     "actuator": {"type": "first_order", "alpha": 30.0},
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
 }
-"""Of each axis, for the rung on which nothing is sent: no specimen, and any actuator if the rig file has none."""
+"""Models of each axis for the rung that sends nothing: no specimen, and any actuator if the rig file has none."""
 ATTEMPTS = 10
-"""How often the operator may act too early."""
+"""Tries of a part in which the operator may act too early; then it is given up."""
 HERTZ = 0.1
 """Frequency of the motion that nothing ever runs: it makes the rig a scenario, and starts off its zero."""
 

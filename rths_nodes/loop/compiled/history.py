@@ -24,7 +24,7 @@ Rows = dict[str, dict[str, Array]]
 
 
 def given(parts: Parts, samples: int, excitation: Any) -> tuple[Any, ...]:
-    """What is known of the next ``samples`` of a run, in the order in which the text takes it."""
+    """Return the known inputs of the next ``samples`` of a run, in the order in which the text takes them."""
     noise = np.zeros((samples, 2 * len(parts.noise)))
     for axis, stream in enumerate(parts.noise):
         if stream is not None:
@@ -47,7 +47,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, Array, Any, Array]
 
 
 class Histories:
-    """What a run gives: the room for a chunk, and all of it where ``kept``."""
+    """Histories of a run: the room for a chunk, and all of them where ``kept``."""
 
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool) -> None:
         scenario, kind = assembly.scenario, parts.kind
@@ -158,7 +158,7 @@ class Histories:
         }
 
     def _of_targets(self) -> dict[str, Array]:
-        """Those of steps: with the external force, which was known beforehand."""
+        """Return the histories of the Targets, by step, with the external force, which was known beforehand."""
         found, count = (
             {name: each for name, each in self._targets.items() if name != "inputs"},
             self._scenario.steps,
@@ -200,5 +200,5 @@ class Histories:
 
 
 def _tables(columns: Mapping[str, slice], rows: int) -> dict[str, Array]:
-    """Of each name, with so many rows."""
+    """Return an array of zeros for each name, with so many rows."""
     return {name: np.zeros((rows, place.stop - place.start)) for name, place in columns.items()}

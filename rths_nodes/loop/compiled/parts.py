@@ -1,4 +1,4 @@
-"""What the loop over kernels is made of for a scenario: kernels, constants, first states; or words why not."""
+"""Parts of the loop over kernels for a scenario: kernels, constants, first states; or words why it has none."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Parts(NamedTuple):
     chance: Any
     """Random numbers of a controller, by steps."""
     noise: list[Noise | None]
-    """Of the sensors, by axis."""
+    """Noise of the sensors, by axis."""
     channel_noise: Noise | None
     target: Target
     measured: Measurement

@@ -19,7 +19,7 @@ _judged: dict[Any, str] = {}
 
 
 def identity(function: Any) -> Any:
-    """What is the same for two functions of one text: code, and what the closure holds."""
+    """Return what two functions of one text have in common: their code, and what their closures hold."""
     cells = tuple(_held(cell.cell_contents) for cell in function.__closure__ or ())
     return function.__code__, cells
 
@@ -36,12 +36,12 @@ def named(code: CodeType) -> set[str]:
 
 
 def is_kernel(value: Any) -> bool:
-    """Whether it is a function that somebody has written in Python, which numpy's are not."""
+    """Return whether ``value`` is a function that somebody has written in Python, which numpy's are not."""
     return isinstance(value, FunctionType) and value.__module__.partition(".")[0] != "numpy"
 
 
 def reached(function: Any) -> Iterator[tuple[str, Any]]:
-    """What a function takes from its module, and from its closure, by name."""
+    """Yield, with its name, each thing that a function takes from its module, and from its closure."""
     code = function.__code__
     for name in sorted(named(code) & function.__globals__.keys()):
         yield name, function.__globals__[name]
@@ -50,7 +50,7 @@ def reached(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def foreign(function: Any) -> str:
-    """What a kernel holds that no compiler knows, by name; empty where there is none."""
+    """Return the name of the first thing in a kernel that no compiler knows; empty where there is none."""
     try:
         key = identity(function)
         if key not in _judged:
@@ -70,7 +70,7 @@ def _foreign(name: str, value: Any) -> str:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether ``value`` is made of numbers, arrays of them, nothing, and tuples and lists of all these."""
+    """Return whether ``value`` is made of numbers, arrays of them, nothing, and tuples and lists of all these."""
     if isinstance(value, (tuple, list)):
         return all(is_plain(each) for each in value)
     if isinstance(value, np.ndarray):

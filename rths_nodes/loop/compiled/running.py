@@ -118,7 +118,7 @@ class KernelLoop:
         return self._outcome(dict(zip(names, states, strict=True)), taken), histories
 
     def _outcome(self, states: dict[str, Any], taken: float) -> Outcome:
-        """What a test that has come to its end tells."""
+        """Return the outcome of a test that has come to its end."""
         rig, samples = self._loop.rig, self.scenario.samples
         monitor = self._parts.monitor
         metrics = monitor.metrics()

@@ -24,7 +24,7 @@ IN, IN_IN = 4 * " ", 8 * " "
 
 
 class Kind(NamedTuple):
-    """What the text depends on; ``dofs`` are the degrees of freedom of a Target."""
+    """Properties on which the text depends; ``dofs`` are the degrees of freedom of a Target."""
 
     axes: int
     dofs: int
@@ -99,7 +99,7 @@ def _places(widths: Mapping[str, int]) -> dict[str, slice]:
 
 
 def width(columns: Mapping[str, slice]) -> int:
-    """How many columns there are."""
+    """Return the number of columns."""
     found: int = max(place.stop for place in columns.values())
     return found
 
@@ -318,7 +318,7 @@ def _rig(kind: Kind) -> list[str]:
 
 
 def _sensed(kind: Kind, axis: int) -> list[str]:
-    """What the sensors of an axis show."""
+    """Return the lines that compute what the sensors of an axis show."""
     if not kind.sensors[axis]:
         return [f"m_{axis}, f_{axis} = d_{axis}, g_{axis}"]
     noise = "0.0, 0.0"

@@ -45,7 +45,7 @@ class Passage(Protocol):
     """One fault on a stream: what becomes of a message that is sent now."""
 
     def pass_on(self, message: Any) -> list[tuple[Any, int]]:
-        """What comes of it, in order, and by how many samples each is late."""
+        """Return the messages that come of this one, in order, and by how many samples each is late."""
         ...
 
 
@@ -152,7 +152,7 @@ class FaultyStream(Generic[T]):
             self._queue.append((due, changed))
 
     def take(self, sample: float) -> list[T]:
-        """What has arrived by ``sample``, in order of arrival."""
+        """Remove and return the messages that have arrived by ``sample``, in order of arrival."""
         arrived = []
         while self._queue and self._queue[0][0] <= sample:
             arrived.append(self._queue.popleft()[1])
@@ -225,7 +225,7 @@ class FaultyPort:
         return sample
 
     def read(self) -> Measurement:
-        """What the sensors show."""
+        """Return the Measurement as the sensors show it, with their faults."""
         measured = self._port.read()
         changed = replace(measured, displacement=measured.displacement.copy(), force=measured.force.copy())
         for fault in self._faults:

@@ -1,4 +1,4 @@
-"""How the acts of a session go: which are possible, how a stop ends them, how their motions begin and end."""
+"""Course of the acts of a session: which are possible, how a stop ends them, how their motions begin and end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 
 
 class Acting:
-    """What every act of a session needs: the ``machine`` of its states, its ``drive`` and what is armed.
+    """Base of every act of a session: the ``machine`` of its states, its ``drive`` and what is armed.
 
     :meth:`hold`, :meth:`resume` and :meth:`stop` may be called from any thread while another act is under way.
     """
@@ -54,7 +54,7 @@ class Acting:
         self._machine, self._clock = machine, clock
         self._rung: RungUnderWay | None = None
         self._losses = 0
-        """How often the rig had ceased to follow when it was positioned."""
+        """Number of times that the rig had ceased to follow when it was positioned."""
         self._armed_until = 0
         """By the monotonic clock, ns."""
 

@@ -14,7 +14,7 @@ class ActRefused(ConfigError):
 
 @dataclass(frozen=True)
 class Act:
-    """What an act does, in words; the ``states`` from which it leads on: what else it needs the session says.
+    """An act: what it does, in words; the ``states`` from which it leads on; the session says what else it needs.
 
     ``arguments`` are their names; where they are ``needed``, the act has no meaning without all of them.
     ``moves``: the rig moves behind it, or may, and must be fit for that. ``lasting``: it takes its time: the

@@ -1,4 +1,4 @@
-"""What an operator arms: one rung of one scenario, with one set of offsets, on one rig; nothing else."""
+"""Arming by an operator: one rung of one scenario, with one set of offsets, on one rig; nothing else."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Armed:
     inputs: dict[str, str]
 
     def changed(self, build: str) -> list[str]:
-        """What of it has changed since, in words; ``build`` is what the receiver reports now."""
+        """Say in words what has changed since the rung was armed; ``build`` is what the receiver reports now."""
         found = [f"what computes the test has changed: {words}" for words in self.code.changed(build)]
         if hash_of(self.scenario) != self.scenario_hash:
             found.append("a file that the scenario names has changed")
@@ -86,7 +86,7 @@ def arm(
 
 
 def _differing(base: Scenario, scenario: Scenario) -> list[str]:
-    """What of the rig differs between two scenarios, by its place."""
+    """Return the places at which the rigs of two scenarios differ."""
     first, second = _of_rig(base), _of_rig(scenario)
     return [place for place in first | second if _hash(first.get(place)) != _hash(second.get(place))]
 

@@ -1,4 +1,4 @@
-"""What is known of a rig before its axes are moved a little, and what came of each move."""
+"""Knowledge of a rig before its axes are moved a little, and the outcome of each move."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "for
 moves; nothing is seen; a force has changed by more than the rig file allows."""
 
 SEEN = 6.0
-"""What changes by so many standard deviations of a mean has changed."""
+"""Number of standard deviations of a mean by which a value has to differ to count as changed."""
 BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
 """No smaller change counts: share of the way, of the range of the load cell."""
@@ -51,7 +51,7 @@ class AxisMove:
 
     @property
     def late(self) -> float:
-        """How many samples the displacement comes after its command on the way back.
+        """Samples by which the displacement comes after its command on the way back.
 
         Of a linear loop that is the area between both over the way, as they are at rest.
         """
@@ -70,7 +70,7 @@ class AxisMove:
         return not self.ended and self.after is not None
 
     def change(self, what: str, since: int = 0) -> Array:
-        """Of displacement, force or auxiliary channels from one stage to the last, along the move."""
+        """Return the change of displacement, force or auxiliary channels since a stage, along the move."""
         return np.asarray(self.direction * (getattr(self.stands[-1], what) - getattr(self.stands[since], what)))
 
 
@@ -85,7 +85,7 @@ class Bands:
 
 @dataclass(frozen=True)
 class RigKnowledge:
-    """What the rig file says of each axis, ``(n_axes,)``: way (m), velocity (m/s), bounds and ranges of force (N).
+    """Data of each axis in the rig file, ``(n_axes,)``: way (m), velocity (m/s), bounds and ranges of force (N).
 
     ``second_displacement`` and ``second_force`` are the places of redundant sensors among the auxiliary channels,
     None where there is none.
@@ -107,7 +107,7 @@ class RigKnowledge:
 
     @classmethod
     def of(cls, scenario: Scenario, offsets: Offsets, channels: Sequence[str]) -> RigKnowledge:
-        """That of the rig of ``scenario``, whose axes all have a small move; ``channels``: of the port."""
+        """Return the data of the rig of ``scenario``; all axes have a small move; ``channels``: of the port."""
         axes = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
         moves = [axis.small_move for axis in axes if axis.small_move is not None]
         assert len(moves) == len(scenario.axes)
@@ -140,7 +140,7 @@ class RigKnowledge:
         )
 
     def bands(self, stand: Stand) -> Bands:
-        """What is seen beside the scatter of ``stand``."""
+        """Return the bands beyond which a change is seen beside the scatter of ``stand``."""
         of_mean = SEEN * math.sqrt(2.0 / stand.samples)
         displacement_step, force_step = self.steps
         return Bands(

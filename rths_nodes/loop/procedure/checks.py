@@ -1,4 +1,4 @@
-"""What the small moves mean, in the words of an operator: signs, sensors and cables; scales are in ``scales.py``.
+"""Findings of the small moves, in an operator's words: signs, sensors and cables; scales are in ``scales.py``.
 
 Where the displacement runs with the command and the force grows with it, the signs are right. A pair of wrong
 signs that looks like none, of displacement and of command, is seen by the force: that would run wrong.
@@ -30,7 +30,7 @@ from rths_nodes.loop.procedure.scales import judge_scales, stiffnesses
 FOLLOWS = 0.3
 """Share of its command that an axis must move, behind its lost motion."""
 CLOSELY = 0.1
-"""What differs by more from its command is told."""
+"""Share of its command by which a motion may differ from it without a remark."""
 BOTH_AFTER_HALF = 3
 """Rests of a move that has gone beyond its first half."""
 
@@ -38,7 +38,7 @@ BOTH_AFTER_HALF = 3
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """What was found of each axis. ``first`` is how the rig stood before; ``stopped`` why its drive was ended."""
+    """Return each axis' checks. ``first`` is how the rig stood before; ``stopped`` why its drive was ended."""
     found = {name: AxisChecks() for name in rig.names}
     if first is not None:
         _at_rest(rig, first, found)
@@ -89,7 +89,7 @@ def _at_rest(rig: RigKnowledge, first: Stand, found: dict[str, AxisChecks]) -> N
 
 
 def _ended(rig: RigKnowledge, move: AxisMove, found: dict[str, AxisChecks]) -> None:
-    """What it means that a move has ended before its end."""
+    """Record what it means that a move was broken off before its end."""
     i, name = move.index, rig.names[move.index]
     own = found[name]
     rested = len(move.stands) > 1 and move.ended in (AGAINST, DEAD, SWAPPED)
@@ -171,7 +171,7 @@ def _dead(rig: RigKnowledge, move: AxisMove, force: np.ndarray, seen: bool, gone
 
 
 def _followed(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:
-    """How closely an axis followed that came to the end of its move, and back."""
+    """Record how closely an axis followed that came to the end of its move, and back."""
     i, first, after = move.index, move.stands[0], move.after
     assert after is not None
     moved, half = (float(move.change("displacement", since)[i]) for since in (0, BOTH_AFTER_HALF - 1))
@@ -237,7 +237,7 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, own: AxisChecks
 
 
 def _seen_at_rest(move: AxisMove, bands: Bands) -> bool:
-    """Whether the force has changed from one rest to the other: what has one in motion only has no stiffness."""
+    """Return whether the force differs between the rests: an axis that resists motion only has no stiffness."""
     return bool(abs(move.change("force")[move.index]) > bands.force[move.index])
 
 

@@ -1,4 +1,4 @@
-"""What bars a rig from its way to the start: findings of the checks, and what nobody has verified."""
+"""Obstacles on a rig's way to the start: findings of the checks, and what nobody has verified."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ToSign:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """What a file of answers may call it: a scale also by its axis, which means each of its scales."""
+        """Names that a file of answers may give it: a scale also by its axis, which means each of its scales."""
         return (self.name, self.words, self.axis) if self.channel else (self.name, self.words)
 
 
 class Clearance:
-    """What the checks of ``record`` have found of the ``axes`` of the rig, and what the operator answers for.
+    """Findings of the checks in ``record`` on the ``axes`` of the rig, and what the operator answers for.
 
     ``cautions`` are about the numbers of scenario and rig file: who has signed for one need not do it again.
     """

@@ -1,4 +1,4 @@
-"""What the commissioning of a rig has found, what it is bound to, and why it does not let a rung move steel.
+"""Findings of the commissioning of a rig, what it is bound to, and why it does not let a rung move steel.
 
 ``rths commission`` measures a rig before any specimen is mounted and writes a :class:`Commissioning`. It holds for
 the port, the channels and the limits that were in force then (:func:`rig_hash`), and for the build of the
@@ -63,7 +63,7 @@ class Commissioning:
     rig: str
     rig_hash: str
     build: str
-    """Of the receiver, as it reports it; empty where it does not tell."""
+    """Build of the receiver, as it reports it; empty where it does not tell."""
     port: str
     operator: str
     second_person: str

@@ -241,7 +241,7 @@ class RigDrive:
         self._heard(self.measured)
 
     def hear(self, measured: Measurement, sent: Array) -> None:
-        """What a run, to which the port is lent, has just measured after the command ``sent`` ``(n_axes,)`` m."""
+        """Take in what a run, to which the port is lent, measured after the command ``sent`` ``(n_axes,)`` m."""
         self.measured = measured
         self.loss.hear(self.port, measured, sent)
         self._heard(measured)
@@ -313,7 +313,7 @@ class RigDrive:
         self._over.set()
 
     def _judge(self, command: Array) -> None:
-        """Whether the rig may go on after what was just measured."""
+        """Brake where the rig must not go on after what was just measured."""
         reason, breach = self.judgement(command)
         if self._motion is None or self._stop is not None or not (reason or breach):
             return
@@ -323,7 +323,7 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped))
 
     def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """What is wrong with the rig as it was just measured: in words, and the level that is broken.
+        """Say what is wrong with the rig as it was just measured: in words, and the level that is broken.
 
         What is beyond a limit is the ``alarm`` until the next Measurement.
         """

@@ -1,4 +1,4 @@
-"""Whether the rig follows: |measured - command| in slow motions, and that what is measured moves with the command.
+"""Check that the rig follows: |measured - command| in slow motions, and that readings move with the command.
 
 ``slow_error`` bounds the difference at every tick of a slow motion. A sensor that does not move with the rig is
 found by travel, in tests, too: identical readings are healthy, a frozen channel may flicker. In each LATE_S the
@@ -41,7 +41,7 @@ WHY = "the actuator does not follow, or the displacement sensor is wrong"
 
 
 class Travel(NamedTuple):
-    """What went one way, and what its sensor has shown of that."""
+    """Travel of a command one way, and what its sensor has shown of that."""
 
     gone: float
     shown: float
@@ -208,7 +208,7 @@ class _Axis:
 
 
 class Following:
-    """How the axes of ``scenario`` follow, from the ``offsets`` on, with what the ``checks`` have found of each.
+    """Check of how the axes of ``scenario`` follow, from the ``offsets`` on, given the ``checks`` of each.
 
     ``told`` has what is only told: load cells that do not move with the rig.
     """

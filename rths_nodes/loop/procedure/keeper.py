@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 SWITCH_S = 1e-4
 """After so long another thread lets the keeper go on: each tick waits for that a few times, and is 1 ms long."""
 PATIENCE_S = 10.0
-"""How long a tick may take before who wants the rig gives up."""
+"""Time that a tick may take before whoever wants the rig gives up."""
 
 
 class Keeper:

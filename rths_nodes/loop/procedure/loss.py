@@ -1,4 +1,4 @@
-"""Whether a rig follows what it is sent, and the command that waits for its return where it does not.
+"""Check that a rig follows what it is sent, and the command that waits for its return where it does not.
 
 A controller keeps its external command. Where the interlock is open, the pressure is off, or somebody drives the
 rig from the controller itself, the actuators stand or go elsewhere; once all that is over, they go to that command
@@ -121,7 +121,7 @@ class LossWatch:
         self._pressure, self._dropped = pressure, False
 
     def hear(self, port: Port, measured: Measurement, sent: Array) -> None:
-        """What the rig behind ``port`` measures after the command ``sent`` ``(n_axes,)`` m."""
+        """Take in what the rig behind ``port`` measures after the command ``sent`` ``(n_axes,)`` m."""
         same = self._sent is not None and np.array_equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
         pressure = measured.hydraulics
@@ -198,5 +198,5 @@ class LossWatch:
         return np.zeros_like(way)
 
     def joined(self, way: Array) -> bool:
-        """Whether a ``way`` ``(n_axes,)`` m is gone in one tick."""
+        """Return whether the axes can go a ``way`` ``(n_axes,)`` m in one tick."""
         return bool((np.abs(way) <= self._step).all())

@@ -166,7 +166,7 @@ class SessionMachine:
             self.lock.release()
 
     def brake(self, reason: str) -> None:
-        """What moves is stopped; nothing happens where nothing moves, or it is stopped already."""
+        """Stop what moves; nothing happens where nothing moves, or where it stops already."""
         with self.lock:
             if self.moving and self.state is not State.STOPPING:
                 self.to(State.STOPPING, reason)

@@ -36,7 +36,7 @@ SLOW = 0.02
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """How a guided motion has ended: at its end, where ``reason`` is empty, else by a safe stop.
+    """Outcome of a guided motion, which stops at its end where ``reason`` is empty, else by a safe stop.
 
     ``tripped``: by a breach or a fault, not at the operator's wish.
     """
@@ -80,7 +80,7 @@ class BoundedRamp:
         far = np.abs(self._way)
         slow, gentle = STEEPEST * far / velocity, np.sqrt(MOST_CURVED * far / acceleration)
         self.samples = math.ceil(float(np.maximum(slow, gentle).max(initial=0.0)) / dt)
-        """How long it takes."""
+        """Length of the ramp, in samples."""
         self._done = 0
 
     def step(self, measured: Measurement) -> Array | None:
@@ -95,7 +95,7 @@ class BoundedRamp:
 
 
 def accelerations(limits: Mapping[str, Limits]) -> Array:
-    """What a gentle ramp may have, m/s^2: a share of what the safe stop of each axis has."""
+    """Return the acceleration of a gentle ramp, m/s^2: a share of what the safe stop of each axis has."""
     return np.array([GENTLE * axis.deceleration for axis in limits.values()])
 
 

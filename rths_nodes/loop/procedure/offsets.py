@@ -76,7 +76,7 @@ class Offsets:
         time: str,
         seconds: float,
     ) -> Offsets:
-        """Those of ``samples``, which are untared, at rest."""
+        """Return the offsets of ``samples``, which are untared, at rest."""
         displacement = np.array([each.displacement for each in samples])
         force = np.array([each.force for each in samples])
         return cls(
@@ -93,7 +93,7 @@ class Offsets:
 
     @property
     def hash(self) -> str:
-        """What names these offsets when a rig is armed."""
+        """Hash that names these offsets when a rig is armed."""
         numbers = (self.displacement, self.force, self.active, self.held)
         everything = [self.names, self.time, *(each.tolist() for each in numbers)]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
@@ -157,7 +157,7 @@ class Offsets:
         return Tares(self.displacement, force, self.held, far)
 
     def record(self) -> OffsetsRecord:
-        """What is written down."""
+        """Return the offsets as they are written down."""
         columns = (self.displacement, self.displacement_scatter, self.force, self.force_scatter, self.active)
         numbers = zip(*(column.tolist() for column in columns), strict=True)
         rows = [AxisOffsets(x, x_scatter, f, f_scatter, active) for x, x_scatter, f, f_scatter, active in numbers]

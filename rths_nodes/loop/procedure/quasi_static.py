@@ -27,15 +27,15 @@ Guard = Callable[[Measurement], str]
 """Why a ramp has to end, in words; empty where it may go on."""
 
 WINDOW_S = 0.05
-"""What rests does not differ from one such time to the next."""
+"""Length of a window: values at rest do not differ from one window to the next."""
 AVERAGED_S = 0.5
 """Over so long values at rest are averaged."""
 LONGEST_S = 2.0
-"""What does not rest until then is taken as it is, and told."""
+"""Longest wait for rest; what still moves then is taken as it is, and told."""
 FEWEST = 8
 """Samples of a window, at least."""
 STILL = 1e-6
-"""What goes on by a smaller share of stroke and limit of force in a window rests."""
+"""Share of stroke and limit of force below which a change in a window counts as rest."""
 CERTAIN = 4.0
 """Means differ where they do by so many of their standard deviations."""
 

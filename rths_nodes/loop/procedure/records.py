@@ -1,4 +1,4 @@
-"""What is written down of a procedure: head, acts, offsets, checks and rungs, as plain numbers and words.
+"""Record of a procedure: head, acts, offsets, checks and rungs, as plain numbers and words.
 
 ``recording/procedure.py`` keeps it in a file beside the recordings of the rungs; the report is made of it.
 Times are texts in ISO 8601 with their offset from UTC; numbers are in SI units, by the names of the axes.
@@ -15,7 +15,7 @@ from typing import Any
 from rths_nodes.loop import outcomes
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
-"""What a check has found of a sign or a scale; ``SIGNED``: the operator answers for what is not verified."""
+"""Findings of a check on a sign or a scale; ``SIGNED``: the operator answers for what is not verified."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class OffsetsRecord:
 
 @dataclass
 class AxisChecks:
-    """What the small move has found of one axis: VERIFIED, NOT_VERIFIED, WRONG or SIGNED for each, and in words.
+    """Checks of one axis by the small move: VERIFIED, NOT_VERIFIED, WRONG or SIGNED for each, and in words.
 
     ``stiffness`` N/m as measured; ``expected`` and its band ``low`` to ``high`` N/m where the rig file has them.
     ``static_error`` m is by how much less the displacement has changed than the command at the end of the move,
@@ -93,9 +93,9 @@ class AxisChecks:
     low: float | None = None
     high: float | None = None
     findings: list[str] = field(default_factory=list)
-    """What bars the way, in the words that an operator needs."""
+    """Findings that bar the way, in the words that an operator needs."""
     remarks: list[str] = field(default_factory=list)
-    """What was noticed, but bars nothing."""
+    """Observations that bar nothing."""
     static_error: float | None = None
     static_error_force: float | None = None
     late: float | None = None
@@ -107,7 +107,7 @@ class AxisChecks:
     damping: float | None = None
     """Its force in motion alone over its velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
-    """What of it somebody has to sign for, in words that begin with ``stiffness of AXIS``."""
+    """Deviations that somebody has to sign for, in words that begin with ``stiffness of AXIS``."""
 
 
 TERMINAL, ANSWERS = "terminal", "answers"
@@ -164,11 +164,11 @@ class RungRecord:
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
     """By axis: largest ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s)."""
     remarks: list[str] = field(default_factory=list)
-    """What limits what it shows: parts that depend on the rate in slow time, bridged samples."""
+    """Reservations about what it shows: parts that depend on the rate in slow time, bridged samples."""
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     """By axis: the ``displacement`` (m) and ``force`` (N) at which the rung would have been stopped."""
     bridged: int = 0
-    """Of the samples: a Command or a Measurement was not there in time."""
+    """Number of samples for which a Command or a Measurement was not there in time."""
     counts: str = ""
     """Who has said that it counts although it is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
@@ -189,7 +189,7 @@ class RungRecord:
 
 @dataclass
 class UnloadingRecord:
-    """How the rig was unloaded: forces (N) before and after, travel (m), by axis; why it was given up, if so.
+    """Unloading of the rig: forces (N) before and after, travel (m), by axis; why it was given up, if so.
 
     ``to`` are the places (m from the zero of the test) to which it was led by displacement, as ``signed`` for.
     """
@@ -209,7 +209,7 @@ class SpecimenRecord:
 
     id: str = ""
     history: list[dict[str, Any]] = field(default_factory=list)
-    """Of each moving rung: date, test, rung, level, displacement and force, its largest by axis."""
+    """Moving rungs so far: date, test, rung, level, and the largest displacement and force by axis."""
 
 
 @dataclass
@@ -233,7 +233,7 @@ class ProcedureRecord:
     planned: list[str] = field(default_factory=list)
     """Names of the rungs that the operator means to climb."""
     controller: dict[str, str] = field(default_factory=dict)
-    """What the port tells of the controller: hydraulics, interlock, control mode, active command."""
+    """State of the controller as the port tells it: hydraulics, interlock, control mode, active command."""
     deviations: list[str] = field(default_factory=list)
     """Where the procedure was left: rungs that were left out, limits that were signed for."""
     notes: list[Note] = field(default_factory=list)

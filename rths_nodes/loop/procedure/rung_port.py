@@ -51,7 +51,7 @@ class RungPort:
 
     @property
     def counter_at_start(self) -> int | None:
-        """What the rig's own counter was at sample 0 of the run; None before."""
+        """Number on the rig's own counter at sample 0 of the run; None before."""
         return self._zero if self._begun else None
 
     # -- what is the procedure's business -----------------------------------------------------------------
@@ -130,7 +130,7 @@ class RungPort:
         self._tared = command.command.copy()
 
     def _waiting(self) -> Array | None:
-        """What a rig is sent that does not follow, or has ceased to once; None where it always has."""
+        """Return the command for a rig that does not follow, or once did not; None for one that always did."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None
@@ -234,7 +234,7 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """What the simulator measures, with the state of the rig; its channels where the simulator has others."""
+        """Return the simulator's Measurement with the rig's state, and the rig's channels if the names differ."""
         real = super().read()
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)
@@ -259,5 +259,5 @@ class UnsentPort(RungPort):
         return super().interlock or self._found
 
     def truth(self) -> Measurement | None:
-        """That of the simulator."""
+        """Return the true, noise-free state of the simulator."""
         return self._answers.truth()

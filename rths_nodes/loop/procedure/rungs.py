@@ -20,7 +20,7 @@ from rths_nodes.loop.supervision.states import State
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run on the handed port went: finished, held, tripped, failed, refused or interrupted, and why."""
+    """Outcome of a run on the handed port: finished, held, tripped, failed, refused or interrupted, and why."""
 
     outcome: str
     reason: str = ""
@@ -80,7 +80,7 @@ class RungUnderWay:
                 machine.to(State.HELD, reason or "the rung is over")
 
     def relaxed(self, names: Sequence[str], dt: float) -> list[str]:
-        """How the forces relaxed while it was held, and which did not move with the rig, in words."""
+        """Say how the forces relaxed while the rig was held, and which did not move with the rig, in words."""
         found = []
         for hold in self.port.handover.holds:
             pairs = zip(names, hold.before, hold.after, strict=True)

@@ -1,4 +1,4 @@
-"""Whether the scales of an axis' sensors are right: by a redundant sensor, or by a stiffness that is well known.
+"""Check of the scales of an axis' sensors: by a redundant sensor, or by a stiffness that is well known.
 
 Both are compared over the last half of the small move, where play and lost motion are behind it. The stiffness is
 that of the axis with the others held: K = F X^-1 of the changes of all forces and displacements in the moves

@@ -54,7 +54,7 @@ from rths_nodes.loop.supervision.states import State
 __all__ = ["ActRefused", "RigSession", "RunOutcome"]
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
-"""How long offsets may be taken."""
+"""Bounds of the time for which offsets are taken."""
 NOT_TOLD = "not told"
 _PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
@@ -130,7 +130,7 @@ class RigSession(Acting):
 
     @as_act
     def take_offsets(self, seconds: float) -> Offsets:
-        """What the sensors show in ``seconds`` of rest, with its scatter; not confirmed yet."""
+        """Take what the sensors show in ``seconds`` of rest, with its scatter, as offsets; not confirmed yet."""
         self._taken = self._watched(seconds)
         return self._taken
 

@@ -54,7 +54,7 @@ OTHER = 0.3
 BARS_ALL = (SWAPPED, FORCE, AWAY)
 """After these no other axis is moved: it is not known what would move."""
 STILL = (1e-3, 1e-5)
-"""What goes on by less in a window rests: share of the way, of the range of the load cell."""
+"""Change in a window below which an axis rests: share of the way, of the range of the load cell."""
 
 LEAST, MOST = 0.67, 1.5
 """Shares of the expected stiffness; outside them somebody signs for it."""
@@ -297,7 +297,7 @@ def _declared(scenario: Scenario) -> dict[str, float]:
 
 
 class Drive(Protocol):
-    """What of ``RigDrive`` is needed to move a rig."""
+    """Part of ``RigDrive`` that is needed to move a rig."""
 
     command: Array
     measured: Measurement

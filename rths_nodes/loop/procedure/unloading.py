@@ -35,7 +35,7 @@ from rths_nodes.loop.procedure.small_move import Drive
 from rths_nodes.loop.scenario.schema import Scenario
 
 Places = NDArray[np.intp]
-"""Of axes, among all."""
+"""Indices of some axes, among all."""
 
 FIRST_STEP = 0.02
 """Share of the travel of the first step of an axis."""
@@ -46,7 +46,7 @@ BLIND_STEP = 0.25
 IN_MOTION = 2.0
 """So many times what the damping that the small move found lets a force change with the velocity it may."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
-"""Of what the stiffness lets expect; a yielded or hardened specimen leaves neither."""
+"""Bounds of an answer, over what the stiffness lets expect; a yielded or hardened specimen stays within."""
 LEFT_OVER = 0.1
 """Share of the forces of all axes on one below which their sum, in which they cancel, says nothing."""
 DRIFTS = 0.7
@@ -77,7 +77,7 @@ MAY_RISE = 0.05
 CLOSE_TO_LIMIT = 0.95
 """Share of its limit to which it may do so."""
 STILL = (1e-3, 1e-5)
-"""What goes on by less in a window rests: share of a first step, of the range of the load cell."""
+"""Change in a window below which an axis rests: share of a first step, of the range of the load cell."""
 
 
 def unload(
@@ -98,7 +98,7 @@ def unload(
 
 
 def _blind(rig: RigAxis, bounds: Unloading, found: AxisChecks) -> float:
-    """How far an axis goes at most without an answer of its force, m."""
+    """Return the longest way that an axis may go without an answer of its force, m."""
     if rig.small_move is None:
         return BLIND * bounds.travel
     return min(rig.small_move.displacement + (found.lost_motion or 0.0), bounds.travel)
@@ -170,7 +170,7 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Whether a force that does not rest goes on and on; a specimen that relaxes does so less and less."""
+        """Find whether a force that does not rest keeps going; a specimen that relaxes does so less and less."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -192,7 +192,7 @@ class Way:
         return self.last.force - self.tare
 
     def _seen(self) -> Array:
-        """What a change of each force is that is more than noise, N."""
+        """Return the change of each force beyond which it is more than noise, N."""
         assert self.last is not None
         of_mean = SEEN * np.sqrt(2.0 / self.last.samples) * self.last.force_scatter
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
@@ -343,7 +343,7 @@ class Way:
             length += self._step[index]
 
     def _room(self, index: int, direction: float) -> float:
-        """How far an axis may still go, m."""
+        """Return how far an axis may still go, m."""
         gone = direction * float(self._walk.command[index] - self._start[index])
         return max(0.0, float(self._travel[index]) - gone)
 

@@ -1,1 +1,1 @@
-"""What is tested: the schema of a scenario, its files, its overrides, and what is built from it."""
+"""Description of a test: the schema of a scenario, its files, its overrides, and what is built from it."""

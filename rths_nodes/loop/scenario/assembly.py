@@ -1,4 +1,4 @@
-"""What is built of a scenario: every component once, on first use."""
+"""Assembly of a scenario: every component is built once, on first use."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class Assembly:
 
     @cached_property
     def reference_energy(self) -> float:
-        """What the running energy monitor adds to the input energy, J."""
+        """Energy that the running energy monitor adds to the input energy, J."""
         given = self.scenario.monitor.reference_energy
         if given is not None:
             return given
@@ -292,7 +292,7 @@ class Assembly:
 
     @cached_property
     def observation(self) -> Observation:
-        """What of the model is seen from outside: all of it, or what the scenario names."""
+        """Part of the model that is seen from outside: all of it, or what the scenario names."""
         if self._first is not None:
             return self._first.observation
         return observation_of(self.scenario, self.full_structure, self.structure)

@@ -1,4 +1,4 @@
-"""What a scenario must say of axes that are controlled by force, and what it must not combine with them."""
+"""Rules for axes that are controlled by force: what a scenario must say of them, and not combine with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_METRES = ("command_step", "command_error", "tracking_error")
 
 
 class AxesByMode:
-    """What a scenario has of its ``axes``, which map names to their parameters, by what they follow."""
+    """Axes of a scenario, grouped by what they follow; ``axes`` maps names to their parameters."""
 
     axes: Any
     rig: Any

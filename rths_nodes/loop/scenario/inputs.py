@@ -10,7 +10,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 
 def file_hashes(scenario: Scenario) -> dict[str, str]:
-    """What each of the files contains, as a hash, by its place in the scenario."""
+    """Return the hash of what each of the files contains, by its place in the scenario."""
     return {each.place: each.hash() for each in named_files(Scenario, scenario.data())}
 
 

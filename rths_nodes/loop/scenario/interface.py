@@ -1,4 +1,4 @@
-"""What of a structure a scenario asks for: its degrees of freedom by name, its reduction, what is seen of it."""
+"""Structure as a scenario asks for it: its degrees of freedom by name, its reduction, what is seen of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure)
 
 
 def observation_of(scenario: Scenario, full: Structure | None, model: Any) -> Observation:
-    """What is seen of ``model``, which is the structure ``full`` or its reduction; None and None without one.
+    """Return what is seen of ``model``, the structure ``full`` or its reduction; without one both are None.
 
     Raises ConfigError for names that the structure has not, for what is under test beside the interface, and for a
     model that does not fit into a Target whole.

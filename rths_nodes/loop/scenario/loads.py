@@ -19,7 +19,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import matrix, number, params
 
 SHARE = 0.9
-"""Of the force rate limit: the fastest that a target goes; the rest is for rounding, and to catch up."""
+"""Share of the force rate limit that a target uses at most; the rest is for rounding, and to catch up."""
 
 STEEPEST = 1.875
 """Largest slope of s."""

@@ -1,4 +1,4 @@
-"""How much memory a test takes before it begins: what is beyond every machine is refused instead of tried."""
+"""Memory that a test takes, told before it begins: what is beyond every machine is refused instead of tried."""
 
 from __future__ import annotations
 

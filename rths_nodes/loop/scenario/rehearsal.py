@@ -23,7 +23,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
 """Levels on channels that only the rig itself has."""
 OF_FULL_TEST: dict[str, Any] = {"corridor": None, "corridor_action": "indicate"}
-"""Of the monitor: the bands were predicted for the test at its full level, in real time."""
+"""Monitor without a corridor: its bands were predicted for the test at its full level, in real time."""
 
 SHARE_OF_STROKE = 0.05
 """Amplitude of the cycle that shows whether a specimen depends on the rate, where no elastic limit is known."""
@@ -99,7 +99,7 @@ def _without_corridor() -> list[tuple[list[str], Any]]:
 
 
 def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], Any]]:
-    """What the excitations become."""
+    """Return the changes that scale the excitations by ``level``."""
     places = {
         ("ground_motion",): scenario.ground_motion,
         ("integrator", "displacement"): getattr(scenario.integrator, "displacement", None),
@@ -126,7 +126,7 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], Any]]:
 
 
 def hash_of(scenario: Scenario) -> str:
-    """What names a scenario when it is armed: all of it, and what the files in it contain."""
+    """Return the hash that names a scenario when it is armed: of all of it, and what the files in it contain."""
     return scenario.whole_hash("")
 
 
@@ -137,7 +137,7 @@ def elastic_limits(scenario: Scenario) -> dict[str, float]:
 
 
 def rate_remarks(scenario: Scenario, ratio: int) -> list[str]:
-    """What a rehearsal that is ``ratio`` times slower cannot show: parts that depend on the rate, in words."""
+    """Say what a rehearsal that is ``ratio`` times slower cannot show: parts that depend on the rate, in words."""
     if ratio <= 1:
         return []
     return [*_specimens(scenario, ratio), *_parts_with_time(scenario, ratio)]

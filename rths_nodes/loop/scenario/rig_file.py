@@ -52,7 +52,7 @@ class RigFileAxis(OnRig):
     )
 
     def axis(self, name: str, place: int) -> RigAxis:
-        """What of it stands in a scenario."""
+        """Return the part of this axis that stands in a scenario."""
         shared = {key: getattr(self, key) for key in declared(OnRig)}
         return RigAxis(name=name, number=place, limits=self.limits, **shared)
 
@@ -192,7 +192,7 @@ def refuse_wider(rig: str, given: Mapping[str, Limits], changed: Mapping[str, Li
 
 
 def _given(built: Any) -> dict[str, Any]:
-    """What of a section differs from its defaults."""
+    """Return the values of a section that differ from its defaults."""
     usual = as_data(type(built)())
     return {key: value for key, value in as_data(built).items() if value != usual[key]}
 
@@ -217,7 +217,7 @@ def _on_axis(entry: Any, axis: RigFileAxis, name: str, place: int) -> Any:
 
 
 def _sensors(axis: RigFileAxis) -> dict[str, float]:
-    """What a simulator of the channels has, as ``sensors`` of a scenario."""
+    """Return the ``sensors`` of a scenario that simulate the channels of ``axis``."""
     found: dict[str, float] = {}
     for noun, channel in (("displacement", axis.displacement), ("force", axis.force)):
         found |= {f"{noun}_{key}": value for key, value in _converter(channel).items()}

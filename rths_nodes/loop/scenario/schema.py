@@ -67,7 +67,7 @@ _LONGEST_NAME = 180
 
 @params
 class Recording:
-    """What goes into the recording beside the messages."""
+    """Contents of the recording beside the messages."""
 
     note: str = text("words of the operator about this run", "")
     drawn: dict[str, Any] = mapping(
@@ -199,7 +199,7 @@ class Scenario(AxesByMode):
 
     @property
     def similitude(self) -> list[Similitude]:
-        """Of each axis."""
+        """Similitude of each axis."""
         return [axis.rig_axis.similitude if axis.rig_axis else Similitude() for axis in self.axes.values()]
 
     @property
@@ -273,7 +273,7 @@ class Scenario(AxesByMode):
                 yield place, part, replace(known, behind=behind, axis=axis)
 
     def context(self) -> TestContext:
-        """What components may know of this test when they check their parameters."""
+        """Return what components may know of this test when they check their parameters."""
         return TestContext(
             axes=tuple(self.axes),
             velocity_limits=tuple(axis.limits.velocity for axis in self.axes.values()),
@@ -359,7 +359,7 @@ class Scenario(AxesByMode):
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:16]
 
     def run_id(self) -> str:
-        """What tells the next run from others: name, local time, process."""
+        """Return a name that tells the next run from others: name of the test, local time, process."""
         return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
 
 

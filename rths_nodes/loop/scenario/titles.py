@@ -1,4 +1,4 @@
-"""What people are told of a scenario: the names of its axes, and whether a rig stands behind its port."""
+"""Words for people about a scenario: the names of its axes, and whether a rig stands behind its port."""
 
 from __future__ import annotations
 

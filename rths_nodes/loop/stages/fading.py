@@ -1,4 +1,4 @@
-"""How fast the difference that a bridge leaves may fade: within the velocity limits of the axes."""
+"""Fading of the difference that a bridge leaves, within the velocity limits of the axes."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class ForceLead:
 
     @property
     def weights(self) -> Array:
-        """Of the forces now, one sample ago, and so on, ``(span + 1,)``."""
+        """Weights of the forces now, one sample ago, and so on, ``(span + 1,)``."""
         found: Array = np.array(self._weights[::-1]) + np.eye(self._span + 1)[0]
         return found
 

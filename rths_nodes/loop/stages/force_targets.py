@@ -1,8 +1,8 @@
-"""What the axes that are controlled by force are commanded to do, beside the motion of the others.
+"""Commands to the axes that are controlled by force, beside the motion of the others.
 
-Each is held where it stands when the test begins, then controlled by force, and perhaps held again: its target is
-the scenario's (``loop/scenario/loads.py``), never a Target's. Targets and commands are the same: what makes up for
-the delay of the actuator and for the compliance is the force controller's, who alone knows both.
+Each axis is held where it stands when the test begins, then controlled by force, and perhaps held again: its
+target is the scenario's (``loop/scenario/loads.py``), never a Target's. Targets and commands are the same: what
+makes up for the delay of the actuator and for the compliance is the force controller's, who alone knows both.
 """
 
 from __future__ import annotations

@@ -79,11 +79,11 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """What the test has to wait for since :meth:`open`, in words. Raises ConfigError where it never comes."""
+        """Say in words what the test waits for since :meth:`open`. Raises ConfigError where it never comes."""
         return self.integrator.missing()
 
     def numbers(self) -> Mapping[str, Any]:
-        """What the integrator has for the recording beside its Targets, nested by name."""
+        """Return what the integrator has for the recording beside its Targets, nested by name."""
         return self.integrator.numbers()
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class NumericalStage:
 
 
 def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | None:
-    """What makes up for the delay of the forces in ``scenario``; None where that is not asked for."""
+    """Return the lead that makes up for the delay of the forces in ``scenario``; None where none is asked for."""
     if scenario.force_lead is None:
         return None
     step = scenario.samples_per_step

@@ -135,7 +135,7 @@ class RigStage:
 
     @property
     def pause_counts(self) -> dict[str, float]:
-        """How much was slow: samples, pauses, and s by which they made the test longer; empty if none may be."""
+        """Counts of what was slow: samples, pauses, and s by which the test took longer; empty if none may be."""
         if not (self.pause.allowed or self.pause.count):
             return {}
         return {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
@@ -273,7 +273,7 @@ class RigStage:
         return measured
 
     def _heed(self, asked: OperatorRequests) -> None:
-        """What the operator of a procedure asks for: an end, a hold, or that the test goes on."""
+        """Do what the operator of a procedure asks for: an end, a hold, or that the test goes on."""
         if asked.stop_reason:
             self.hold(asked.stop_reason)
         pause = self.pause
@@ -320,7 +320,7 @@ class RigStage:
         return pause.active
 
     def _paused(self, command: Command | None, sample: int) -> Command:
-        """What drives the rig at a tick of a pause; ``command`` where it has just come."""
+        """Return the Command that drives the rig at a tick of a pause; ``command`` has just come, or is None."""
         pause = self.pause
         if command is None and pause.hungry:
             command = self._bridge.command(sample)
@@ -383,7 +383,7 @@ class RigStage:
 def _bridge_of(
     bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
 ) -> CommandBridge | LoadBridge:
-    """What bridges Commands that are late: loads are held."""
+    """Return the bridge over Commands that are late: loads are held."""
     rates = [each.force_rate for each in limits.values() if each.force_rate is not None]
     n_moved = len(limits) - len(rates)
     of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)

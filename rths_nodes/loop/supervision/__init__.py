@@ -1,1 +1,1 @@
-"""What keeps the rig safe and the test judged: limits, states, safe stop, bridges, heartbeat, indices."""
+"""Safety of the rig and judgement of the test: limits, states, safe stop, bridges, heartbeat, indices."""

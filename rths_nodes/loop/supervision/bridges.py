@@ -28,7 +28,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion, Target
 
 @params
 class BridgeParams:
-    """How long a rig that cannot wait is bridged; in lockstep nothing is ever late."""
+    """Parameters by which a rig that cannot wait is bridged; in lockstep nothing is ever late."""
 
     max_bridge: float = number("longest time that is bridged", "s", 0.010, at_least=0.0, at_most=1.0)
     rejoin_samples: int = integer(
@@ -116,7 +116,7 @@ class Fading:
         self._index = 0
 
     def step(self) -> Array:
-        """What is left at this sample, ``(3, n)``; then one sample on."""
+        """Return the difference that is left at this sample, ``(3, n)``; then go one sample on."""
         left = self._left()
         self._index += 1
         return left
@@ -236,7 +236,7 @@ class CommandBridge:
 
 
 class BridgeCount:
-    """How many samples in a row (``in_a_row``) were bridged, and for want of what."""
+    """Count of the samples in a row (``in_a_row``) that were bridged, and for want of what."""
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
         self._max_bridge = params.max_bridge

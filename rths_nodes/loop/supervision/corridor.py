@@ -21,7 +21,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
-"""What has a band, with its unit; the energy is what the specimen of the axis has absorbed."""
+"""Quantities with a band, and their units; the energy is what the specimen of the axis has absorbed."""
 NONE = len(QUANTITIES)
 """In place of the number of a quantity."""
 OUTSIDE = "_outside_percent"
@@ -197,7 +197,7 @@ class CorridorWatch:
 
 
 def corridor_notes(metrics: Mapping[str, Any], dt: float) -> list[str]:
-    """What the user is told of a test, by its ``metrics``, that has left its corridor; ``dt`` is a sample, s."""
+    """Tell the user that the test with these ``metrics`` has left its corridor; ``dt`` is a sample, s."""
     told = metrics.get("corridor", {})
     left = told.get("left_at_sample", math.nan)
     if not math.isfinite(left):

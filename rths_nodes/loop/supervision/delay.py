@@ -18,11 +18,11 @@ from rths_nodes.core.samples import Array
 
 CHUNK = 4096
 ROUNDING = 1e-12
-"""Of its squares: a variance of the target that is smaller is rounding."""
+"""Share of its squares below which a variance of the target is rounding."""
 
 
 class Moments(NamedTuple):
-    """Of measurements and the targets beside them: means (m), sums of squares about them and of products (m^2).
+    """Moments of measurements and lagged targets: means (m), sums of squares about them and of products (m^2).
 
     Those of the targets are ``(n_lags,)``. ``squares`` (m^2) is the size of the numbers whose differences
     ``target_variance`` is.
@@ -43,7 +43,7 @@ class Moments(NamedTuple):
 
     @np.errstate(all="ignore")
     def and_of(self, other: Moments) -> Moments:
-        """Of the samples of both."""
+        """Return the moments of the samples of both."""
         samples = self.samples + other.samples
         share, weight = other.samples / samples, self.samples * other.samples / samples
         apart, targets_apart = other.mean - self.mean, other.target_mean - self.target_mean
@@ -144,7 +144,7 @@ class Delay:
                 self._work_off()
 
     def _last(self) -> _Chunk | None:
-        """What is not worked in: measurement j + longest stands in the middle of targets j to j + 2 longest."""
+        """Return the unworked rest: measurement j + longest stands in the middle of targets j to j + 2 longest."""
         ready = len(self._targets) - 2 * self._longest
         if ready <= 0:
             return None

@@ -93,7 +93,7 @@ class EnergyMonitor:
         self._state = rest(n_dof)
         self._begun = False
         self._after = array("q")
-        """Of each Target that waits: the last sample at which it does not count yet."""
+        """Last sample at which a Target does not count yet, for each Target that waits."""
         self._displacement, self._external, self._told = array("d"), array("d"), array("d")
 
     def target(self, target: Target, after: int) -> None:

@@ -1,4 +1,4 @@
-"""What a procedure hands to a run beside its port: tares of the sensors, and what the operator asks for."""
+"""Handover of a procedure to a run, beside its port: tares of the sensors, and what the operator asks for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Relaxation:
 
 
 class OperatorRequests:
-    """What an operator, in another thread, asks of the run under way; the rig's stage looks at each tick."""
+    """Requests of an operator, in another thread, to the run under way; the rig's stage looks at each tick."""
 
     def __init__(self) -> None:
         self.stop_reason = ""
@@ -79,7 +79,7 @@ class OperatorRequests:
 
 @dataclass
 class Handover:
-    """What the stage of the rig takes from a handed port.
+    """Data and callbacks that the stage of the rig takes from a handed port.
 
     ``presented`` turns an untared Measurement, which the limits have judged, into that of the test. ``at_rest`` is
     told when a held rig has come to rest, ``under_way`` when it follows the test again, ``stopping`` why it stops;
@@ -97,7 +97,7 @@ class Handover:
     lost: Callable[[], str] = lambda: ""
     following: Callable[[Command, Measurement, bool], str] = lambda command, shown, paused: ""
     holds: list[Relaxation] = field(default_factory=list)
-    """How the forces relaxed in each hold so far."""
+    """Relaxation of the forces in each hold so far."""
 
     def rest(self, sample: int, forces: Sequence[float]) -> None:
         """A tick at rest, held behind ``sample``, with the measured ``forces`` (N)."""

@@ -19,7 +19,7 @@ SUSPENDED_NS = 50_000_000
 
 @params
 class HeartbeatParams:
-    """How long the rig goes on without its monitor or its recorder in real time; in lockstep it waits for them."""
+    """Silence of its monitor or recorder that the rig bears in real time; in lockstep it waits for them."""
 
     monitor: float = number(
         "silence of the monitor, or time without seeing the rig, after which the rig trips: nobody looks at its "

@@ -13,7 +13,7 @@ from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking
 
 ROUNDED = 0.999
-"""Of a bound that holds for what is computed in another order, too."""
+"""Share of a bound that holds for what is computed in another order, too."""
 SPAN = 32
 """Samples: 31 ms at 1024 Hz."""
 
@@ -89,7 +89,7 @@ class IndexLimits:
         return math.inf if self._energy_percent is None else ROUNDED * self._energy_percent * reference / 100.0
 
     def beyond(self, percents: Array) -> bool:
-        """Whether one of these running energy monitors (%) is beyond its limit."""
+        """Return whether one of these running energy monitors (%) is beyond its limit."""
         limit = self._energy_percent
         return limit is not None and bool((np.abs(percents) > limit).any())
 

@@ -77,7 +77,7 @@ NOBODY = Watch(math.inf, lambda measured, force, total: None, lambda: None)
 
 
 class Tracking:
-    """How well the axes follow their targets: control error, tracking indicator, delay, energy of the error.
+    """Indices of how the axes follow their targets: control error, tracking indicator, delay, energy of the error.
 
     Maximum of the error, the same over the largest target, and RMS norm (Chen & Ricles 2010, Eq. 15) of c - m; the
     relative ones are J3 and J2 of Wang et al. (TADC). TI = (A - TA) / 2 of the synchronisation plot (Mercan 2007;
@@ -154,12 +154,12 @@ class Tracking:
 
     @property
     def constants(self) -> list[axis.Constants]:
-        """Those of :func:`axis.step` by axis."""
+        """Constants of :func:`axis.step` by axis."""
         return [constants for _, constants in self._constants]
 
     @property
     def states(self) -> list[axis.State]:
-        """Those of :func:`axis.step` by axis."""
+        """States of :func:`axis.step` by axis."""
         return self._now
 
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:

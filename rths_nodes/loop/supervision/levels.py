@@ -44,7 +44,7 @@ class LevelWatch:
         """``levels``: index of the axis, its name, quantity, level; the others as of :meth:`of`."""
         self._rate, self._shown, self._tares = 1.0 / dt, shown_forces(channels, axes), tares
         self._second_sensors: list[tuple[int, int, int]] = []
-        """Of each disagreement 0 for displacements and 1 for forces, the axis, the channel."""
+        """Rows of the disagreements: 0 for displacements and 1 for forces, the axis, the channel."""
         self._told: dict[int, Row] = {}
         self._acted: dict[int, Row] = {}
         end = PER_AXIS * len(axes)
@@ -68,7 +68,7 @@ class LevelWatch:
         self._before: Lists | None = None
         self._bridged = self._at_bound = self._in_second = 0
         self._second: deque[bool] = deque(maxlen=max(1, round(SHARE_S / dt)))
-        """Whether the samples of the last second were bridged."""
+        """True for each sample of the last second that was bridged."""
         self.told: list[str] = []
 
     @classmethod
@@ -109,7 +109,7 @@ class LevelWatch:
         return Breach(self._words(broken, values[broken], call), self._acted[broken].action)
 
     def _values(self, command: Command | None, measured: Measurement) -> list[float]:
-        """Of ``of_levels``, of the whole rig, and beside second sensors."""
+        """Return the values of ``of_levels``, of the whole rig, and of the differences from second sensors."""
         displacements, forces = measured.displacement.tolist(), measured.force.tolist()
         auxiliary, moved = measured.auxiliary.tolist(), (measured.displacement - self._tares.displacement).tolist()
         if self._shown:
@@ -134,7 +134,7 @@ class LevelWatch:
         return [float(self._bridged), self._in_second / (second.maxlen or 1), float(self._at_bound)]
 
     def _words(self, place: int, value: float, call: int) -> str:
-        """What is wrong with the ``value`` at ``place``, of this ``call``."""
+        """Say what is wrong with the ``value`` at ``place``, of this ``call``."""
         _, in_a_row, last = self._acting
         lasted = in_a_row[place] if last[place] == call else 0
         quantity, axis, _, low, high, _, _ = (self._acted if lasted else self._told)[place]
@@ -144,12 +144,12 @@ class LevelWatch:
         return f"{level_path(axis, quantity)}: {value:.6g} {unit}{behind}: must be {sign} {bound:g} {unit}"
 
     def take_told(self) -> list[str]:
-        """What was found since this was asked last, in words."""
+        """Return what was found since this was asked last, in words."""
         told, self.told = self.told, []
         return told
 
     def numbers(self) -> dict[str, Any]:
-        """Of each axis and quantity how far it went, and how long and since when it was beyond what is told."""
+        """Return how far each quantity of each axis went, how long it was beyond what is told, and since when."""
         found: dict[str, Any] = {}
         for place, row in self._told.items():
             (low, high), (samples, first) = self._ends[place], self._beyond.get(place, (0, 0))
@@ -172,7 +172,7 @@ def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
 
 
 def level_numbers(watch: LevelWatch | None) -> dict[str, Any]:
-    """What a test tells of its levels; nothing where there are none."""
+    """Return what a test tells of its levels; nothing where there are none."""
     return {} if watch is None else {"levels": watch.numbers()}
 
 
@@ -182,7 +182,7 @@ def level_path(axis: str, quantity: str) -> str:
 
 
 def level_notes(timing: Mapping[str, Any]) -> list[str]:
-    """What was beyond a level in a test, a sentence for each; nothing where none was."""
+    """Say what was beyond a level in a test, a sentence for each; nothing where none was."""
     return [
         f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "
         f"{row['first']:.0f} on; {row['lowest']:.4g} to {row['highest']:.4g} {_UNITS[quantity]} in the test"

@@ -39,7 +39,7 @@ Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
 
 
 def table(rows: Iterable[Row]) -> Table:
-    """What ``acting`` needs of ``rows``, which are in the order in which they count."""
+    """Return the table that ``acting`` needs of ``rows``, which are in the order in which they count."""
     found = tuple((row.place, row.low, row.high, row.persistence) for row in rows)
     places = 1 + max((place for place, *_ in found), default=0)
     return found, [0] * places, [NONE - 1] * places
@@ -60,7 +60,7 @@ def acting(limits: Table, values: Floats, sample: int) -> int:
 
 
 Move = tuple[int, float, float, float, float]
-"""Of an axis in m: index, zero of its commands, stroke, largest step in a sample, twice its largest change."""
+"""Bounds of an axis, m: index, zero of commands, stroke, largest step in a sample, twice its largest change."""
 PER_MOVE = 5
 TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 
@@ -110,19 +110,19 @@ def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous
 
 
 def _too_long(place: float, step: float, stroke: float, samples: float) -> bool:
-    """Whether the braking way is longer than what is left, with ``samples`` to rest, of which begun ones count."""
+    """Return whether the braking way exceeds what is left, with ``samples`` to rest, of which begun ones count."""
     whole = rounded(samples)
     return braking_way(step, whole if whole >= samples else whole + 1.0) > way_left(place, step, stroke)
 
 
 Load = tuple[int, float, float, float]
-"""Of an axis that is controlled by force: index, zeros of commands in m and N, dt (s)."""
+"""Constants of an axis that is controlled by force: index, zeros of commands in m and N, dt (s)."""
 
 
 def of_load_commands(
     loads: Sequence[Load], targets: Floats, commands: Floats, previous: Floats, modes: tuple[bytes, bytes, bytes]
 ) -> list[float]:
-    """Of each target, command, 1 where the rig takes no newtons, force, its rate, place, velocity.
+    """Return for each load target, command, 1 where the rig takes no newtons, force, its rate, place, velocity.
 
     ``modes``: of these and of those before, and as the rig tells them. What is of the other unit is 0.
     """
@@ -141,9 +141,9 @@ def of_load_commands(
 def of_errors(
     zeros: Sequence[tuple[float, float, bool]], moved: Floats, forces: Floats, targets: Floats, modes: bytes
 ) -> list[float]:
-    """Of each axis displacement from its zero, and target minus that (m), or minus force (N) by its mode, else 0.
+    """Return by axis the displacement from its zero, and its error: target minus that (m), or minus force (N).
 
-    ``zeros``: of displacement and force, and whether it is controlled by force.
+    ``zeros``: of displacement and force, and whether force controls the axis: its error is 0 in other modes.
     """
     found: list[float] = []
     for axis in range(len(zeros)):

@@ -43,7 +43,7 @@ LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within 
 
 
 class Bounds(NamedTuple):
-    """What the kernels of ``limit_rows.py`` get: of moves, of axes that stop together, of measurements.
+    """Bounds that the kernels of ``limit_rows.py`` get: of moves, of axes that stop together, of measurements.
 
     ``zeros`` are those of ``of_errors``, where more than displacements and forces is limited, ``beside``.
     """
@@ -90,11 +90,11 @@ class LimitCheck:
         self._commands, self._measurements = rows.table(self._of_command), rows.table(measured)
         self._zeros = [(place, force, lim.of_force) for lim, (place, force, _, _) in zip(each, zeros, strict=True)]
         self._beside = any(row.place >= 2 * len(each) for row in measured)
-        """Whether more than displacements and forces is limited."""
+        """True where more than displacements and forces is limited."""
 
     @property
     def bounds(self) -> Bounds:
-        """What the kernels get, of axes that follow displacements and whose forces are not corrected."""
+        """Bounds that the kernels get, of axes that follow displacements and whose forces are not corrected."""
         return Bounds(self._moves, self._groups, self._measurements, self._zeros, self._beside)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
@@ -116,7 +116,7 @@ class LimitCheck:
         return _not_finite("command", auxiliary, self._inputs) if auxiliary else ""
 
     def _unfit(self, code: int, targets: Floats, commands: Floats, previous: Floats) -> str:
-        """What is wrong with the move that has this ``code``."""
+        """Say what is wrong with the move that has this ``code``."""
         i, what = divmod(code, rows.PER_MOVE)
         _, zero, stroke, most, _ = move = self._moves[i]
         now, step, rate, axis = commands[i], commands[i] - previous[i], self._rate, f"axes.{self._axes[i]}"
@@ -182,7 +182,7 @@ def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
 
 
 def _of_measurements(limits: dict[str, Limits], reaches: Sequence[float]) -> Iterator[Row]:
-    """Of displacements, forces, and what ``rows.of_errors`` gives; those that are controlled by force first."""
+    """Yield rows of displacement, force and ``rows.of_errors``; those of axes controlled by force come first."""
     n, axes = len(limits), enumerate(limits.items())
     for i, (axis, lim) in sorted(axes, key=lambda each: not each[1][1].of_force):
         yield Row(DISPLACEMENT, axis, i, -lim.stroke, lim.stroke)
@@ -195,7 +195,7 @@ def _of_measurements(limits: dict[str, Limits], reaches: Sequence[float]) -> Ite
 
 
 def _words(row: Row, values: Floats) -> str:
-    """What is wrong with the value of ``row``."""
+    """Say what is wrong with the value of ``row``."""
     return f"axes.{row.axis}" + row.quantity.format(values[row.place], row.high)
 
 

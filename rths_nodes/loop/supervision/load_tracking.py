@@ -1,4 +1,4 @@
-"""How well the axes that are controlled by force keep their loads, beside the indices of the others."""
+"""Tracking of loads by the axes that are controlled by force, beside the indices of the others."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge
 from rths_nodes.loop.supervision.pause import Pause
 
 SHARE = 0.99
-"""Of the force rate limit."""
+"""Share of the force rate limit at which loads catch up."""
 LONGEST_LEAD_S = 0.1
 """s: no actuator is later."""
 
@@ -186,7 +186,7 @@ class LoadStop:
 
 
 def _first(command: Command, n: int) -> Command:
-    """Of ``command`` the first ``n`` axes, which follow displacements."""
+    """Return ``command`` for the first ``n`` axes, which follow displacements."""
     return replace(command, target=command.target[:n], command=command.command[:n], control_mode=b"")
 
 
@@ -200,5 +200,5 @@ def _whole(moved: Command, targets: Array, commands: Array, modes: bytes) -> Com
 
 
 def _own(reason: str, axis: str) -> bool:
-    """Whether a trip is that of ``axis``: its ``reason`` begins with the place of what was broken."""
+    """Return whether a trip is that of ``axis``: its ``reason`` begins with the place of what was broken."""
     return reason.startswith((f"axes.{axis}.", f"axes.{axis}:"))

@@ -155,7 +155,7 @@ class Monitor:
             self.breach = sample, f"monitor.corridor: {why}"
 
     def breaks(self, errors: Array, given: Array) -> bool:
-        """Whether the running energy monitor is beyond its limit at one of some samples.
+        """Return whether the running energy monitor is beyond its limit at one of some samples.
 
         ``errors`` and input energies ``given`` up to each of them, ``(n,)`` J. What else may be limited needs
         every sample in order: ``in_order``.

@@ -73,7 +73,7 @@ class Pause:
 
     @property
     def sent(self) -> tuple[list[float], bytes]:
-        """What the last sample was sent, ``(n_axes,)``, and the modes of its axes."""
+        """Command of the last sample, ``(n_axes,)``, and the modes of its axes."""
         return self.known.command.tolist(), b""
 
     @property
@@ -118,7 +118,7 @@ class Pause:
         return f"bridge.max_pause: nothing to follow for {waited:.3g} s: must be <= {self._longest:g} s"
 
     def command(self, sample: int) -> Command:
-        """Of the coming tick; ``sample`` is the number of the next sample."""
+        """Return the Command of the coming tick; ``sample`` is the number of the next sample."""
         self.sampled = False
         if not (self.supplied or self.held):
             self._waited += 1

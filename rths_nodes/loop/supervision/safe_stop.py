@@ -31,7 +31,7 @@ def braking_time(limits: Iterable[Limits]) -> float:
 
 
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
-    """How far the command of an axis goes on, m, from the last sample that has all it needs until it stands.
+    """Return how far an axis' command goes on, m, from the last sample that has all it needs until it stands.
 
     At most it moves at the velocity limit for ``max_bridge`` s, then slows down with the deceleration of the safe
     stop, which is ``sharpest`` times that of the mean; with others it takes ``time`` s, where that is longer. The

@@ -37,7 +37,7 @@ def refuse(scenario: Any, simulated: bool = True) -> None:
 
 
 def cautions(scenario: Any, simulated: bool = True, today: date | None = None) -> list[Judgement]:
-    """What is hardly right in ``scenario``, by rules and by its components; ``today`` judges calibrations.
+    """Return what is hardly right in ``scenario``, by rules and by its components; ``today`` judges calibrations.
 
     Raises ConfigError where an input, a record say, cannot be read.
     """

@@ -25,7 +25,7 @@ OVERSHOOT = 1.5
 SLIGHT = 0.01
 """Share of the limit of velocity that any motion reaches."""
 SIGMAS = 6.0
-"""Of the noise: beyond, one sample in ten million is."""
+"""Multiple of the rms noise; one sample in ten million is beyond."""
 MAY_STAND = ("displacement", "force")
 """Quantities that need not be zero at rest: a specimen is preloaded, a rig stands off its zero."""
 GUARDS = ("displacement", "force", "tracking_error")
@@ -188,7 +188,7 @@ def level_acts_late(seen: Seen) -> Iterator[Found]:
 
 
 def _noise(axis: Any, name: str, rate: float) -> float:
-    """What noise and resolution alone make of a quantity of ``axis``; 0 where nothing is known of it."""
+    """Return the value that noise and resolution alone give a quantity of ``axis``; 0 where none is known."""
     sensors: Sensors = axis.sensors
     if name in ("force", "force_rate"):
         rms, step = sensors.force_noise_rms, sensors.force_resolution

@@ -175,7 +175,7 @@ def record_of_another_unit(seen: Seen) -> Iterator[Found]:
 
 
 def of_components(scenario: Any) -> Iterator[tuple[str, str]]:
-    """What each component finds unwise in this test: its whole name, and words."""
+    """Yield what each component finds unwise in this test: its whole name, and words."""
     many: Counter[str] = Counter()
     for place, part, own in scenario.parts():
         for words in cautions_of(part, own):

@@ -1,4 +1,4 @@
-"""What a rule about the numbers of a test and its rig is, what it is shown, and what it finds."""
+"""Rules about the numbers of a test and its rig: what one is, what it is shown, and what it finds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from rths_nodes.core.parameters import declared, is_params
 
 REFUSED, CAUTION = "refused", "caution"
-"""What follows: a number that is never right is refused, one that is hardly right is told, and signed for."""
+"""Consequence: a number that is never right is refused, one that is hardly right is told, and signed for."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Found:
 
 
 Look = Callable[[Seen], Iterable[Found]]
-"""What looks for numbers that a rule does not let pass."""
+"""Function that looks for numbers that a rule does not let pass."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a rule says of one number: its whole ``name``, by which it is signed for, and the ``words``."""
+    """Judgement of a rule on one number: its whole ``name``, by which it is signed for, and the ``words``."""
 
     name: str
     words: str

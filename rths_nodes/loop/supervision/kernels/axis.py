@@ -1,4 +1,4 @@
-"""How an axis follows its target: control error, tracking indicator and work on the error (Chen & Ricles 2010).
+"""Tracking of a target by one axis: control error, tracking indicator and work on the error (Chen & Ricles 2010).
 
 Eq. (15)          sums of (c - m)^2 and c^2, with target c and measured displacement m, m
 Eqs. (8) to (9b)  TI = (A - TA) / 2, where A gains (c + c') (m - m') / 2 and TA gains (m + m') (c - c') / 2, m^2
