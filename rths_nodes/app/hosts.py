@@ -53,7 +53,7 @@ from rths_nodes.ros import environment, names
 
 @dataclass
 class RunResult:
-    """What a run came to; ``run`` holds the arrays where they were kept in memory (embedded)."""
+    """Result of a run; ``run`` holds the arrays where they were kept in memory (embedded)."""
 
     scenario: Scenario
     host: str
@@ -67,7 +67,7 @@ class RunResult:
     compensator: dict[str, Any]
     timing: dict[str, Any]
     messages: dict[str, Any] | None = None
-    """What the recorder has missed, by topic, and whether the recording is complete; None without a recorder."""
+    """Losses of the recorder, by topic, and whether the recording is complete; None without a recorder."""
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)

@@ -23,9 +23,9 @@ PLAIN = {
     **{"µ": "u", "–": "-", "−": "-", "±": "+-", "°": " deg", "√": "sqrt ", "×": "x"},
     **{"α": "a", "Δ": "D", "ω": "w", "θ": "t"},
 }
-"""How characters of ours are written where the encoding lacks them; in tables as wide as they are."""
+"""Replacements of characters of ours that the encoding lacks; in tables as wide as they are."""
 IN_PLAIN = "rths_plain"
-"""Name under which Python knows that."""
+"""Name under which Python knows the error handler that writes them."""
 NAMES = {1: "standard output", 2: "standard error"}
 
 
@@ -108,7 +108,7 @@ class _Unfailing(io.RawIOBase):
 
 
 def _in_plain(error: UnicodeError) -> tuple[str, int]:
-    """What stands for the characters that an encoding lacks; a letter without its accent, or else ``?``."""
+    """Replace the characters that an encoding lacks: by ``PLAIN``, a letter without its accent, or else ``?``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_plain, error.object[error.start : error.end])), error.end

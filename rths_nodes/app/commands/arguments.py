@@ -15,7 +15,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO = ("scenario", "--rig", "--set", "--case")
-"""What says which scenario is meant, on the command line."""
+"""Arguments that say which scenario is meant, on the command line."""
 COMPLETERS = {
     "scenario": completion.scenarios,
     "--rig": completion.rigs,
@@ -23,7 +23,7 @@ COMPLETERS = {
     "--case": completion.cases,
     "--fault": completion.faults,
 }
-"""What a shell offers for an option."""
+"""Completers by option: each finds what a shell offers."""
 
 
 def add_scenario(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def scenario(given: argparse.Namespace) -> Scenario:
 
 
 def in_realtime(scenario: Scenario, pace: str | None) -> bool:
-    """Whether a rig is led by the clock; None: a real one. Raises ConfigError for a real one in lockstep."""
+    """Return whether the clock leads the rig: a real one always. Raises ConfigError for a real one in lockstep."""
     if Assembly(scenario).port.simulated:
         return pace == REALTIME
     if pace == LOCKSTEP:
@@ -103,7 +103,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """How many runs are computed."""
+    """Add the option that chooses the engine of many runs."""
     words = (
         "how: python, stage by stage; compiled, by a loop over kernels where a run has one (extra fast), with the "
         "same bits; auto: compiled where the runs are many or long"
@@ -141,11 +141,11 @@ def add_recording(parser: argparse.ArgumentParser, words: str = "folder of a rec
 
 
 def add_reference(parser: argparse.ArgumentParser) -> None:
-    """Whether the structure is computed in one piece for a report, too."""
+    """Add the option to compute the structure in one piece for a report, too."""
     words = "in the report, also the response of the whole structure computed in one piece (takes its time)"
     parser.add_argument("--reference", action="store_true", help=words)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Whether other programs read what is printed."""
+    """Add the option to print JSON, which other programs read."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")

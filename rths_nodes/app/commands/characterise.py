@@ -23,7 +23,7 @@ from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario.schema import Scenario
 
 NUMBERS = (*(each.name for each in fields(Cyclic) if each.name not in ("displacement", "force")), "loss_factor")
-"""What is told of a test, in SI units."""
+"""Names of the results of a test, in SI units."""
 COLUMNS = (
     ("amplitude\nmm", "amplitude", MM),
     ("frequency\nHz", "frequency", 1.0),

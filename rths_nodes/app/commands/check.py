@@ -91,7 +91,7 @@ class NeverOpened:
 
 
 def _commissioned(loaded: Scenario, rig: str) -> Iterator[str]:
-    """Whether the rungs that move may be armed on a real rig; its build is known at ``connect`` only."""
+    """Say whether the rungs that move may be armed on a real rig; its build is known at ``connect`` only."""
     found, barred = commissioning.found(loaded, rig)
     if barred:
         yield f"caution: {barred}"
@@ -131,7 +131,7 @@ def _largest_force(assembly: Assembly) -> float:
 
 
 def _reduction(assembly: Assembly) -> Iterator[str]:
-    """What a reduction of the structure changes, against the full model."""
+    """Say how far the reduced structure differs from the full model."""
     from rths_nodes.numerical.reductions import FREQUENCIES, Reduced, differences
 
     model: Any = assembly.structure
@@ -149,7 +149,7 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
 
 
 def _step_times(assembly: Assembly) -> Iterator[str]:
-    """What the steps of an integrator in a process of its own take; it is started for that."""
+    """Say how long the steps of an integrator in a process of its own take; it is started for that."""
     from rths_nodes.analysis.step_times import judged
 
     try:
@@ -161,7 +161,7 @@ def _step_times(assembly: Assembly) -> Iterator[str]:
 
 
 def _loads(loaded: Scenario) -> Iterator[str]:
-    """What the axes that are controlled by force do."""
+    """Describe load and control of the axes that are controlled by force."""
     for name in loaded.force_axes:
         axis: Any = loaded.axes[name]
         load, control = axis.load, axis.force_control
@@ -175,7 +175,7 @@ def _loads(loaded: Scenario) -> Iterator[str]:
 
 
 def _excess_travel(loaded: Scenario) -> Iterator[str]:
-    """How far the command of each axis may go on when what it needs does not come any more."""
+    """Say how much further the command of each axis may go when the data that it needs stop coming."""
     from rths_nodes.core.braking import braked_together
     from rths_nodes.loop.supervision.pause import SHARPEST
     from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel

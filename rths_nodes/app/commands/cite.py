@@ -20,7 +20,7 @@ EVALUATION = {
     "hybrid simulation energy monitor": ("mosqueda_2007",),
     "frequency evaluation index": ("guo_2014",),
 }
-"""What every test is judged by."""
+"""Methods that judge every test, each with its publications."""
 OWN = (
     "@software{rths_nodes,\n  title = {rths_nodes: real-time hybrid simulation with ROS 2},\n"
     f"  version = {{{__version__}}},\n}}"

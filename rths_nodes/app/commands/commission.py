@@ -153,7 +153,7 @@ class AtTerminal:
             raise left[0]
 
     def again(self, words: str) -> bool:
-        """Whether the operator wants to try once more."""
+        """Ask whether the operator wants to try once more."""
         self.settle()
         print(words)
         return bool(self._dialogue.yes("begin a new session at the rig; try again?"))

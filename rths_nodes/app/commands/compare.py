@@ -107,7 +107,7 @@ def _print_comparison(name: str, results: Sequence[Any]) -> None:
 
 
 def _of_axis(published: Any, axis: str, first: bool) -> dict[str, float]:
-    """What was published of this axis; what was published of all of them stands at the first."""
+    """Return the values published of this axis; those published of all axes stand at the first."""
     own = {key: published[f"{key}_{axis}"] for _, key in _COMPARED if f"{key}_{axis}" in published}
     return (dict(published) if first else {}) | own
 

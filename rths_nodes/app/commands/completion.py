@@ -122,7 +122,7 @@ def _keys(scenario: Scenario, prefix: str) -> list[str]:
 
 
 def _at(scenario: Scenario, path: str) -> Any:
-    """What stands at ``path``; None for nothing."""
+    """Return the part of the scenario at ``path``; None where there is none."""
     place: Any = scenario
     for name in filter(None, path.split(".")):
         place = place.get(name) if isinstance(place, Mapping) else getattr(place, name, None)

@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refuse_others(options: argparse.Namespace) -> None:
-    """What belongs to the other kind of model."""
+    """Refuse options that belong to the other kind of model."""
     for name, given in (
         ("--orders", options.orders),
         ("--resolution", options.resolution),

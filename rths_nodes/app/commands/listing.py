@@ -11,7 +11,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 
 FILES = {"scenario": files.SCENARIO, "rig_file": files.RIG}
-"""What is listed of shipped files: the word for it here, and for ``files``."""
+"""Kinds of shipped files that are listed: the word for each here, and for ``files``."""
 FAMILIES = (*FILES, *registry.FAMILIES)
 
 

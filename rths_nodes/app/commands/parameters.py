@@ -16,11 +16,11 @@ from rths_nodes.loop.scenario.rig_file import RigFile, RigFileAxis
 from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO = "scenario"
-"""What the top level of a scenario file is called."""
+"""Name of the top level of a scenario file."""
 
 
 class Found(NamedTuple):
-    """What is shown of a component, a section or a key: its parameters, or the types that it may have."""
+    """Description of a component, a section or a key: its parameters, or the types that it may have."""
 
     title: str
     words: str
@@ -107,7 +107,7 @@ def _sections(path: str) -> Iterator[Found]:
 
 
 def _fits(path: str, place: str) -> bool:
-    """Whether ``path`` means the section at ``place``: whole, without the name in the end, or its last word."""
+    """Return whether ``path`` means the section at ``place``: whole, all but a last name, or its last word."""
     words, pattern = path.split("."), place.split(".")
     same = len(words) == len(pattern) and all(b in (a, ANY) for a, b in zip(words, pattern, strict=True))
     return same or f"{path}.{ANY}" == place or path == pattern[-1]

@@ -11,7 +11,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError, Problems
 
 FORMATS = ("pdf", "svg")
-"""Those of ``figures/files.py``, which is loaded only when it draws."""
+"""Formats of ``figures/files.py``, which is loaded only when it draws."""
 
 
 UNMOVED = "no rung of this test that moved was recorded: there are no histories of it"
@@ -113,7 +113,7 @@ def _overlaid(given: Sequence[Path], runs: Sequence[Any], tests: Sequence[Any]) 
 
 
 def _plans(run: Any) -> list[Any]:
-    """Of the figures of its page."""
+    """Return the plans of all figures on the page of a run."""
     from rths_nodes.analysis import figures
     from rths_nodes.analysis.histories import Evaluation
 

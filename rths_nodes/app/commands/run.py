@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _expected(loaded: Scenario, pace: str) -> float | None:
-    """How long the run takes, s; nodes in lockstep take longer than the host embedded, on which it is tried."""
+    """Estimate the time of the run, s, on the host embedded; nodes in lockstep take longer."""
     from rths_nodes.app.studies import expectation
 
     return expectation.seconds([loaded], pace)

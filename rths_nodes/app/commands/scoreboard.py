@@ -82,7 +82,7 @@ def _add_laws(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_scoring(parser: argparse.ArgumentParser) -> None:
-    """What they are scored on, and by what."""
+    """Add the options that say on what the compensators are scored, and by which indices."""
     arguments.add_counts(
         parser,
         training_plants=(2, "plants that tuning counts beside the nominal one; none without scatter"),
@@ -170,7 +170,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _scored(options: argparse.Namespace, loaded: Any) -> Any:
-    """What the laws are scored on."""
+    """Return the conditions on which the laws are scored, from the options."""
     from rths_nodes.app.studies import runs, scoreboard
 
     if options.plants is None:
@@ -290,7 +290,7 @@ def _beside(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _search(found: Any) -> str:
-    """What tuning came to, as a comment of YAML."""
+    """Return the result of a tuning, as a comment of YAML."""
     if found is None:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""What the sub-commands share: progress, tables, places to write to."""
+"""Parts that the sub-commands share: progress, tables, places to write to."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 
 class Progress(Protocol):
-    """What shows how far a command is."""
+    """Display of how far a command is."""
 
     def __call__(self, done: float, of: float) -> None:
         """So much is done."""

@@ -193,7 +193,7 @@ def _record(scenario: Scenario, answers: Answers, dialogue: Any, planned: tuple[
 
 
 def _history(place: Path, specimen: str) -> list[dict[str, Any]]:
-    """What the specimen has gone through in earlier tests, whose folders stand beside that of this one.
+    """Return the history of the specimen in earlier tests, whose folders stand beside that of this one.
 
     Nothing of steel has moved in those that were simulated or emulated.
     """
@@ -224,7 +224,7 @@ def _say(screen: Any, shown: Any) -> None:
 
 
 def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, folder: Path) -> None:
-    """How the test has ended, and where its record and report stand."""
+    """Print how the test has ended and where its record is, and write its report."""
     from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run
 

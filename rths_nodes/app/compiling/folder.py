@@ -45,7 +45,7 @@ class Module:
             yield
 
     def whole(self) -> bool:
-        """Whether it stands there with what was made beside it, all as it was written."""
+        """Return whether the module and what was made beside it stand there as they were written."""
         sums = self._sums()
         return bool(sums) and sums == self._known() and self._text == self._read()
 
@@ -58,7 +58,7 @@ class Module:
         new.replace(self.path)
 
     def close(self) -> None:
-        """What has been made beside it is whole. Raises OSError."""
+        """Write check sums of what was made beside the module, which is whole now. Raises OSError."""
         new = self._sums_file.with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps(self._sums()), encoding="utf-8")
         new.replace(self._sums_file)
@@ -92,7 +92,7 @@ class Module:
         return found
 
     def _remove_old(self) -> None:
-        """Of the same text, with other keys."""
+        """Remove old files of the same text with other keys."""
         for path in [*self._folder.glob(f"{self._of_text}_*"), *(self._folder / "__pycache__").glob("loop_*")]:
             mine = path.name.startswith(self._of_text) and not path.name.startswith(self.name)
             with suppress(OSError):

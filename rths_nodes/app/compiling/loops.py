@@ -50,7 +50,7 @@ def remarks(scenario: Scenario) -> list[str]:
 
 
 def way_of(parts: Parts) -> Way:
-    """How a loop is called: compiled, or in plain Python; then its ``notes`` say why, once in a process."""
+    """Return the call of a loop: compiled, or in plain Python; then its ``notes`` say why, once in a process."""
     key = parts.kind, tuple(parts.constants), tuple(parts.states), _identities(parts)
     if key not in _ways:
         _ways[key] = _made(parts)
@@ -137,7 +137,7 @@ def _typed(parts: Parts, module: dict[str, Any], kept: bool, forms: Mapping[str,
 
 
 def _arguments(parts: Parts) -> tuple[Any, ...]:
-    """What ``run`` is called with."""
+    """Return arguments of ``run``, for whose types it is compiled."""
     constants, states = (in_arrays(tuple(each.values())) for each in (parts.constants, parts.states))
     quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)
     known = given(quiet, 1, in_arrays(parts.excitation))

@@ -1,1 +1,1 @@
-"""What this machine grants to real time, and for which rates it is good."""
+"""Diagnosis of this machine: what it grants to real time, and for which rates it is good."""

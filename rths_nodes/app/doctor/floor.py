@@ -1,4 +1,4 @@
-"""What the machine can do at best: floors that every figure about real time is set beside, in the same run.
+"""Floors, the best that the machine can do: every figure about real time is set beside them, in the same run.
 
 The paced loop waits as the nodes do (same pacing, same scheduling) and does nothing else: what it misses, no
 software of ours can help. The ping-pong wakes a process and is woken by it over a socket, as nodes on one machine

@@ -1,4 +1,4 @@
-"""What a machine grants to a loop in real time: read from /proc, /sys and the limits of this process.
+"""Facts about what a machine grants to a real-time loop: from /proc, /sys and the limits of this process.
 
 Each fact is one look; one that cannot be read is unknown, with the reason. An advice is one line: what to do.
 """
@@ -74,7 +74,7 @@ def facts(priority: int, root: Path = Path("/")) -> list[Fact]:
 
 
 def fact(name: str, look: Callable[[Path], Look], root: Path) -> Fact:
-    """What ``look`` finds under ``root``; whatever goes wrong is told as unknown."""
+    """Return the fact that ``look`` finds under ``root``; whatever goes wrong is told as unknown."""
     try:
         return Fact(name, *look(root))
     except FileNotFoundError as error:
@@ -107,7 +107,7 @@ def kernel(root: Path) -> Look:
 
 
 def scheduler(root: Path, priority: int) -> Look:
-    """Whether SCHED_FIFO at ``priority`` is granted: tried on this thread, and taken back at once."""
+    """Try on this thread whether SCHED_FIFO at ``priority`` is granted, and take it back at once."""
     limit = _limit(root, "Max realtime priority")
     refused = ""
     policy, before = os.sched_getscheduler(0), os.sched_getparam(0)
@@ -136,7 +136,7 @@ def throttling(root: Path) -> Look:
 
 
 def memory(root: Path) -> Look:
-    """How much memory may be locked, and whether any can be swapped out."""
+    """Find out how much memory may be locked, and whether any can be swapped out."""
     limit = _limit(root, "Max locked memory")
     swap_kb = sum(int(line.split()[2]) for line in read(root, "proc/swaps").splitlines()[1:])
     value = {"lock_limit_bytes": limit, "swap_bytes": swap_kb * 1024}

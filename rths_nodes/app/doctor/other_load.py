@@ -1,4 +1,4 @@
-"""What else uses the machine beside the loop: a hypervisor, a quota, other programs. Read from /proc and /sys."""
+"""Other load on the machine, beside the loop: a hypervisor, a quota, other programs. Read from /proc and /sys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine is good for: findings, and the share of ticks that it is expected to miss at each servo rate.
+"""Suitability of a machine: findings, and the share of ticks that it is expected to miss at each servo rate.
 
 A tick at time t begins L(t) late. Of ticks with the period p and the work W, those are missed whose predecessor
 is not done in time: the share P(L(t) + W >= p) for t uniform in time. L is known from a paced loop with the
@@ -40,7 +40,7 @@ LONGEST_S, SHORTEST_S, HIGHEST_RATE_HZ, MOST_TICKS = 3600.0, 0.1, 100e3, 20_000_
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is to be expected at one servo rate on one host (``bare``: a loop that does nothing)."""
+    """Expected misses and verdict at one servo rate on one host (``bare``: a loop that does nothing)."""
 
     rate_hz: float
     host: str
@@ -70,7 +70,7 @@ class Diagnosis:
         }
 
     def summary(self) -> list[str]:
-        """What it comes to, one sentence a host."""
+        """Sum up the outlook, one sentence a host."""
         return [self._sentence(host) for host in WORK_S]
 
     def _sentence(self, host: str) -> str:

@@ -59,7 +59,7 @@ IN_ORDER = 2
 
 @dataclass(frozen=True)
 class Session:
-    """How one session went: its last sample, why it ended, in words, and what the receiver has counted."""
+    """Outcome of one session: its last sample, why it ended, in words, and what the receiver has counted."""
 
     samples: int
     reason: str
@@ -219,7 +219,7 @@ class Emulator:
             self._drive()
 
     def _switch(self, sample: int) -> None:
-        """What somebody at the rig does before ``sample``."""
+        """Operate switches, interlock and hydraulics, as somebody at the rig does before ``sample``."""
         rig, sensors = self._rig, self._receiver.sensors
         self._turned(self.switches.at(sample))
         if self._saboteur.interlock_open(sample) and sensors.interlock != INTERLOCK_OPEN:
@@ -334,7 +334,7 @@ class Emulator:
 
 
 def _limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Those of an axis in the numbers of the port, which a good test stays within: see LAG_S."""
+    """Return the limits of an axis in units of the port, which a good test stays within: see LAG_S."""
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
     return ReceiverLimits(

@@ -1,4 +1,4 @@
-"""What an emulated rig, or the network to it, does wrong on purpose: KIND@SAMPLE or KIND@SAMPLE:N."""
+"""Deliberate faults of an emulated rig, or of the network to it: KIND@SAMPLE or KIND@SAMPLE:N."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Saboteur:
         self._random = random.Random(1)
 
     def _happens(self, kind: str, sample: int, way: str) -> bool:
-        """Whether it happens to this datagram; it then counts as one of the N on its ``way``."""
+        """Return whether ``kind`` happens to this datagram; it then counts as one of the N on its ``way``."""
         for plan in self._plans:
             if plan.kind == kind and sample >= plan.sample and self._done[way, plan] < plan.count:
                 self._done[way, plan] += 1
@@ -88,7 +88,7 @@ class Saboteur:
         return False
 
     def incoming(self, sample: int, received: Iterable[Came]) -> list[Came]:
-        """What the receiver gets before tick ``sample`` of what was ``received``."""
+        """Return the datagrams that reach the receiver before tick ``sample``, where these were ``received``."""
         found = [each for came in received for each in self._way("in", sample, came, LOSE)]
         delays = [plan.count for plan in self._plans if plan.kind == DELAY and sample >= plan.sample]
         if not delays and not self._late:
@@ -99,7 +99,7 @@ class Saboteur:
         return due
 
     def outgoing(self, sample: int, data: bytes) -> list[bytes]:
-        """What is sent of state ``sample``."""
+        """Return the datagrams that are sent for state ``sample``."""
         if self._happens(SESSION, sample, "out"):
             head = datagrams.head_of(data)
             head.session ^= 1

@@ -25,7 +25,7 @@ ALL = tuple(RUNGS)
 REDUCED = ("d", "e", "f")
 """Rungs below the elastic limit, at the reduced level."""
 HEAD = ("operator", "specimen", "level", "time_ratio")
-"""What is not said by an act."""
+"""Answers that are no argument of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
 """Characters of a test id: it names the folder of the test."""
@@ -33,7 +33,7 @@ LONGEST_ID = 120
 
 @params
 class Answers:
-    """What an operator answers before and during a test; None or empty: not answered here."""
+    """Answers of an operator before and during a test; None or empty: not answered here."""
 
     version: int = integer("version of this file format", default=1, at_least=1, at_most=1)
     test_id: str | None = text("names the test, and its folder; left out: scenario and time", None)
@@ -156,7 +156,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """What the planned rungs ask for and ``answers`` leave out: each key with what it means; of ``only`` these."""
+    """List what the planned rungs need and ``answers`` leave out: each key with its meaning; of ``only`` these."""
     planned, specs = answers.rungs or ALL, declared(Answers)
     found = []
     for key in needed(planned):

@@ -25,7 +25,7 @@ LOOK_S = 0.05
 SAME_KEY_S = 0.2
 """Signals within such a time are one request: who is frightened presses twice in less than a second."""
 HEARD = {"h": "hold", "hold": "hold", "r": "resume", "resume": "resume", "s": "stop", "stop": "stop"}
-"""What an operator may type while something moves; anything else is a note."""
+"""Words that an operator may type while something moves; anything else is a note."""
 
 Progress = Callable[[str], AbstractContextManager[Any]]
 
@@ -48,7 +48,7 @@ class Attendance:
         conductor.watch.progress = self.far
 
     def meanwhile(self, name: str, work: Callable[[], Any]) -> Any:
-        """What ``work`` gives, in a thread of its own; meanwhile the operator sees how far it is, and is heard."""
+        """Return what ``work`` gives, in a thread; the operator meanwhile sees how far it is, and is heard."""
         found: dict[str, Any] = {}
 
         def run() -> None:
@@ -77,7 +77,7 @@ class Attendance:
         self._done = sample, samples
 
     def _attend(self) -> None:
-        """What the operator wants meanwhile, by a signal or a key."""
+        """Do what the operator wants meanwhile, by a signal or a key."""
         if len(self._signals) > self._answered:
             self._answered = len(self._signals)
             first = self._answered == 1 and self._signals[0] == SIGINT

@@ -59,7 +59,7 @@ def _largest(values: Array) -> float:
 
 
 def cautions(level: float, ratio: int, level_before: float, ratio_before: int) -> list[str]:
-    """What the comparison of two rungs that differ so does not show, in words."""
+    """Say what a comparison of rungs that differ in level or time ratio does not show."""
     found = []
     if level != level_before:
         found.append(

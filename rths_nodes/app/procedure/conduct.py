@@ -330,7 +330,7 @@ class Conductor:
 
     @staticmethod
     def _recorded(entry: RungRecord, done: hosts.RunResult | None) -> Run | None:
-        """What was recorded of a rung, if anything was; a recording that is gone or damaged is a failure."""
+        """Read the recording of a rung, if there is one; a recording that is gone or damaged is a failure."""
         if done is None or done.recording is None:
             entry.recording = ""
             return None

@@ -158,7 +158,7 @@ class Console:
         return self._leads
 
     def _counts(self, last: RungRecord) -> bool:
-        """Whether a rung that is not valid counts; where nobody says so, a file of answers ends there."""
+        """Ask whether a rung that is not valid counts; where nobody says so, a file of answers ends there."""
         if self._dialogue.counts(last.name, last.ending):
             self.conductor.record.count(last)
             self.conductor.write()
@@ -258,11 +258,11 @@ class Console:
         return str(self._meanwhile(name or act, lambda: self.conductor.do(act, way=way, **arguments)))
 
     def _changed(self, state: State, reason: str) -> None:
-        """What ends a motion before its time is told at once."""
+        """Tell at once what ends a motion before its time."""
         if state is State.STOPPING and reason:
             self._say(f"{state.name.lower()}: {reason}")
 
     def _unloads(self) -> bool:
-        """Whether the specimen is to be unloaded at the end; asked when it comes to that."""
+        """Return whether the specimen is to be unloaded at the end; asked when it comes to that."""
         given = self._dialogue.answers.unload
         return self._leads if given is None else given

@@ -1,4 +1,4 @@
-"""What an operator is asked: from a file of answers where they stand there, else on the terminal."""
+"""Questions to an operator: answered from a file where the answers stand there, else on the terminal."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Dialogue:
             self.say("y or n")
 
     def arms(self, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
-        """Whether the rung is to be armed: it stands in the file, or the operator types the head of the hash.
+        """Return whether the rung is to be armed: it is in the file, or the operator types the head of the hash.
 
         Who types that of the offsets is told so, and asked again.
         """
@@ -135,17 +135,17 @@ class Dialogue:
             self.say("that is the hash of the offsets")
 
     def signs(self, words: str, called: Iterable[str]) -> bool:
-        """Whether the operator answers for ``words``, which are ``called`` so in a file of answers."""
+        """Return whether the operator answers for ``words``, which are ``called`` so in a file of answers."""
         if set(called) & set(self.answers.sign_for):
             return True
         return self._ask is not None and self.yes(f"{words}; do you sign for it?")
 
     def counts(self, rung: str, ending: str) -> bool:
-        """Whether the operator says that a rung counts which is not valid; no where nobody can be asked."""
+        """Ask the operator whether a rung counts that is not valid; no where nobody can be asked."""
         return self._ask is not None and self.yes(f"rung {rung}: {ending}; does it count all the same?")
 
     def goes_on(self, rung: str, difference: float) -> bool:
-        """Whether the ladder goes on behind a rung that differs so much; on a terminal the operator decides."""
+        """Return whether the ladder goes on after such a ``difference``; on a terminal the operator decides."""
         bound = difference_bound(self.answers, rung)
         if math.isnan(bound):
             return True

@@ -47,16 +47,16 @@ class Step:
 
     @cached_property
     def hash(self) -> str:
-        """What names the scenario of the rung when it is armed."""
+        """Hash that names the scenario of the rung when it is armed."""
         return rehearsal.hash_of(self.scenario)
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """What each file that the scenario names contains, as a hash, by its place."""
+        """Hashes of the contents of the files that the scenario names, by place."""
         return inputs.file_hashes(self.scenario)
 
     def remarks(self) -> list[str]:
-        """What the rung cannot show, in words."""
+        """Say what the rung cannot show."""
         return rehearsal.rate_remarks(self.scenario, self.ratio) if self.rung.name == SLOW else []
 
 
@@ -77,11 +77,11 @@ class Ladder:
         self.scenario, self.planned, self.realtime = scenario, tuple(planned), realtime
         self.level, self.ratio = level, ratio
         self.abandoned: Callable[[], bool] = lambda: False
-        """Whether the operator wants no rehearsal any more."""
+        """True when the operator wants no rehearsal any more."""
         self._rehearsed: dict[str, Run] = {}
         self._files = inputs.file_hashes(scenario)
         self.code = Code.of(scenario)
-        """What computes the test, as it is when the ladder is made."""
+        """Code that computes the test, as it is when the ladder is made."""
 
     def kept(self, folder: Path) -> Ladder:
         """The same ladder, whose rungs and rehearsals read copies of the files, in the ``folder`` of the test.
@@ -139,7 +139,7 @@ class Ladder:
         return self._rehearsed[key]
 
     def predicted(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """How far each axis goes on the rung, as its rehearsal says: peaks by axis. Raises ConfigError."""
+        """Return the peaks on the rung by axis, as its rehearsal predicts them. Raises ConfigError."""
         return comparison.peaks(self.rehearsed(name, progress))
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
@@ -163,7 +163,7 @@ class Ladder:
         }
 
     def unknown(self, name: str) -> list[str]:
-        """What of the rung cannot be predicted, in words."""
+        """Say what of the rung cannot be predicted."""
         if self.has_simulator:
             return []
         words = "there is no simulator of this test, so that nobody knows how far the axes will go"

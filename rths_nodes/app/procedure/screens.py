@@ -1,4 +1,4 @@
-"""What an operator sees of a test: acts, offsets, checks, what is armed, rungs; as tables for a terminal."""
+"""Tables for a terminal that show a test to its operator: acts, offsets, checks, what is armed, rungs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def offsets(found: OffsetsRecord, scenario: Scenario) -> Table:
 
 
 def checks(record: ProcedureRecord) -> Table:
-    """What the small move has found of every axis."""
+    """Tabulate what the small move has found of every axis."""
     heads = ("axis", "displ. sign", "force sign", "displ. scale", "force scale", "stiffness", "expected")
     grid = _narrow(*heads, title="signs and scales, by the small move")
     for name, row in record.checks.items():
@@ -67,7 +67,7 @@ def checks(record: ProcedureRecord) -> Table:
 
 
 def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
-    """What is about to be armed: hashes, level, ratio, and how far each axis is expected to go."""
+    """Tabulate what is about to be armed: hashes, level, ratio, and how far each axis is expected to go."""
     grid = Table("", "", title=f"rung {step.rung.name}: {step.rung.words}", show_header=False)
     grid.add_row("scenario", f"[bold]{step.hash}[/]  level {PERCENT * step.level:g} %, time ratio {step.ratio}")
     grid.add_row("offsets", offsets_hash)

@@ -78,7 +78,7 @@ class Served:
 
     @property
     def resting(self) -> Measurement | None:
-        """What the rig measures outside of runs; None during one, and without an open port."""
+        """Measurement of the rig outside of runs; None during one, and without an open port."""
         return None if self.state in SILENT else self._conductor.session.measured
 
     def answer(self, request: Request) -> Answer:
@@ -109,7 +109,7 @@ class Served:
         return replace(self.situation(), done=done, result=result, reason=reason)
 
     def situation(self) -> Answer:
-        """What is possible now, and what an operator has to name for it."""
+        """Return what is possible now, and what an operator has to name for it."""
         conductor = self._conductor
         rung, taken = conductor.next_rung, conductor.taken or conductor.session.offsets
         possible = conductor.possible()
@@ -197,7 +197,7 @@ class Served:
             raise ConfigError(f"{act}: {reason}")
 
     def _found(self, act: str) -> list[str]:
-        """What an operator has to see before he confirms or signs, in words."""
+        """Return what an operator has to see before he confirms or signs, in words."""
         conductor = self._conductor
         if act == "take_offsets" and conductor.taken is not None:
             rows = conductor.taken.record().axes
@@ -242,7 +242,7 @@ def _arguments(request: Request) -> dict[str, str]:
 
 
 def _value(act: str, name: str, given: str) -> Any:
-    """What the text of an argument means. Raises ConfigError."""
+    """Convert the text of an argument to its value. Raises ConfigError."""
     if name == "seconds":
         try:
             seconds = float(given)

@@ -55,12 +55,12 @@ class Walk:
         return "position" if self.conductor.possible()["sign_for"] else "sign_for"
 
     def wrong(self) -> list[str]:
-        """What the small move has found that bars the way, in words."""
+        """Return the findings of the small move that bar the way, in words."""
         return [words for row in self.conductor.record.checks.values() for words in row.findings]
 
 
 def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped: str) -> ExitCode:
-    """How the test has ended, written down: the last planned rung finished, or why it did not.
+    """Write down and return how the test has ended: the last planned rung finished, or why it did not.
 
     ``refused``, ``failed``, ``stopped`` and ``tripped`` say what was in the way, if anything was.
     """

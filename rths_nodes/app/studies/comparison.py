@@ -33,7 +33,7 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class Result(Findings):
-    """What a variant came to."""
+    """Result of the run of a variant."""
 
     variant: Variant = field(kw_only=True)
 
@@ -121,7 +121,7 @@ def compare(
 
 
 def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
-    """How many of the variants run at a time."""
+    """Return the number of variants that run at a time."""
     few = sum(variant.scenario.samples for variant in chosen) < FEW
     return min(len(chosen), workers or (1 if few else engine.processors()))
 

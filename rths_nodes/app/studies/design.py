@@ -34,16 +34,16 @@ from rths_nodes.loop.scenario.overrides import replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
 MOST_RUNS = 100_000
-"""Of one study."""
+"""Largest number of runs in one study."""
 CASE = "case"
 """The factor whose levels are cases of the scenario."""
 LEVELS = ("list", "grid", "log_grid", "settings")
-"""How the levels of a factor are given."""
+"""Ways to give the levels of a factor."""
 
 
 @params
 class StudyFile:
-    """What stands in a study file."""
+    """Contents of a study file."""
 
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the study")

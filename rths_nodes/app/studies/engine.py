@@ -35,7 +35,7 @@ class Where:
     engine: str = AUTO
 
     def eager(self, samples: float) -> bool:
-        """Whether runs of so many samples in all take the loop over kernels; few are not worth compiling one."""
+        """Return whether runs of ``samples`` in all use the loop over kernels; few are not worth compiling one."""
         return self.engine == COMPILED or (self.engine == AUTO and samples >= WORTH)
 
 

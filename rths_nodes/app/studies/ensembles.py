@@ -84,7 +84,7 @@ def _values(scenario: Scenario, number: int, seed: int) -> dict[str, Any]:
 
 
 def _at(data: Any, key: str) -> Any:
-    """What stands at the dotted ``key``. Raises ConfigError that names what is known there."""
+    """Return the value at the dotted ``key``. Raises ConfigError that names what is known there."""
     place = data
     for name in key.split("."):
         if not isinstance(place, Mapping):

@@ -38,9 +38,9 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 VERSION = 1
 TOLERANCE = 1e-6
-"""Of a number, relative."""
+"""Relative difference up to which numbers count as equal."""
 COMPUTES = ("numpy", "scipy")
-"""What numbers depend on, beside this package and Python."""
+"""Packages on which numbers depend, beside this one and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
 VALUES = ("median", "high", "worst")
 
@@ -101,7 +101,7 @@ def _plain(score: Score) -> dict[str, Any]:
 
 
 def digest(content: Mapping[str, Any]) -> str:
-    """Of everything in an entry but its digest."""
+    """Return the hash of everything in an entry but its digest."""
     body = {name: value for name, value in content.items() if name != "digest"}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
@@ -128,7 +128,7 @@ def write(content: Mapping[str, Any], path: Path) -> None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a law came to when it was run again: ``problems`` in words, none where it is as it was told."""
+    """Verdict on a law that was run again: ``problems`` in words, none where it is as it was told."""
 
     law: str
     block: str

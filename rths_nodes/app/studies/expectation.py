@@ -1,4 +1,4 @@
-"""How long tests take: known in real time, tried out in lockstep."""
+"""Expected duration of tests: known in real time, tried out in lockstep."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 TRIED_S = 0.2
-"""How long a test is tried to learn its speed."""
+"""Time for which a test is tried to learn its speed."""
 WORTH = 100_000
 """Samples of tests that are worth it: fewer take a few seconds."""
 
 
 def seconds(scenarios: Sequence[Scenario], pace: str = "", at_once: int = 1) -> float | None:
-    """How long the tests take, s, on the host embedded, ``at_once`` at a time; None for a short or unknown time.
+    """Estimate the time of tests, s, on the host embedded, ``at_once`` at a time; None if it is short or unknown.
 
     In lockstep the first one is tried on simulators of its own. One with a part outside of this process, be it a
     rig or a program, is never tried.

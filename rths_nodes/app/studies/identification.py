@@ -76,7 +76,7 @@ def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress
 def histories(
     scenario: Scenario, noise: Noise, record: str | None, progress: Progress, smaller: str
 ) -> Iterator[Run]:
-    """What :func:`run` is made of: the histories of the test of each axis, which :func:`finished` shows."""
+    """Yield the histories of the test of each axis, for :func:`run`; :func:`finished` runs and shows each test."""
     for name, test in zip(scenario.axes, tests(scenario, noise), strict=True):
         yield finished(test, test.name, Path(record) / name if record else None, progress, smaller)
 

@@ -27,7 +27,7 @@ from rths_nodes.numerical.structures.damping import modes
 
 
 class Periodic(NamedTuple):
-    """How the rig is driven unless it is said otherwise."""
+    """Defaults of the identification: the noise that drives the rig, and the end of the fit."""
 
     period: float = 10.0
     """s."""
@@ -36,7 +36,7 @@ class Periodic(NamedTuple):
     band: tuple[float, float] = (0.25, 20.0)
     """Hz, of the noise."""
     share: float = 0.1
-    """Of the rms of the motion that the test is expected to make."""
+    """Rms of the noise over that of the motion that the test is expected to make."""
     beyond_mode: float = 2.75
     """Highest frequency of the fit over the structure's first natural frequency."""
 
@@ -44,7 +44,7 @@ class Periodic(NamedTuple):
 PERIODIC = Periodic()
 
 NAME = "identified_inverse"
-"""Of the compensator."""
+"""Name of the compensator."""
 
 
 def expected_rms(scenario: Scenario) -> float:

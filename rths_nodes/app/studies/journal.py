@@ -1,4 +1,4 @@
-"""What of a study is done: a line for each finished run, kept the moment that it is there.
+"""Journal of what is done of a study: a line for each finished run, kept the moment that it is there.
 
 Whoever kills the study loses the runs under way and no more: the next one reads the journal, drops a line that was
 not written to its end, and goes on. Each line ends with a check sum (CRC-32) of what stands before it: a line that

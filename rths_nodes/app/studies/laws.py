@@ -37,12 +37,12 @@ SLOW = 5.0
 MODELS = {"model", "inverse", "known"}
 """Names of the parameters of a compensator that say what the rig is, each in a way of its own; one is needed."""
 RESOLUTION = identification.LINES / PERIODIC.period
-"""Of the responses, Hz: as many lines of the noise in each interval."""
+"""Resolution of the responses, Hz: ``LINES`` lines of the noise in each interval."""
 
 
 @dataclass(frozen=True)
 class Identified:
-    """What one identification tells all compensators: the mean ``delay`` of the axes (s), models, more.
+    """Findings of one identification for all compensators: the mean ``delay`` of the axes (s), models, more.
 
     ``model`` is a file without the transport, ``whole_model`` one with all delay, whose coefficients by derivative
     are ``inverse``; empty where there is none. ``suggested``: parameters by compensator and name, those of ``rths
@@ -99,7 +99,7 @@ def identify(scenario: Scenario, folder: Path, progress: identification.Progress
 
 
 def _rms(scenario: Scenario) -> float:
-    """Of the noise, m: a share of that of the expected motion, where there is one."""
+    """Return the rms of the noise, m: a share of that of the expected motion, where there is one."""
     try:
         expected = inverse_identification.expected_rms(scenario)
     except ConfigError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Tell = Callable[[float], None]
-"""How a piece of work says which share of it is done, 0 to 1."""
+"""Function by which a piece of work says which share of it is done, 0 to 1."""
 Progress = Callable[[Sequence[float]], None]
 """Gets the shares of all pieces, now and then."""
 Job = tuple[int, tuple[Any, ...]]

@@ -1,4 +1,4 @@
-"""What is left of many pieces of work, weighed by what each kind of them has cost so far.
+"""Work that is left of many pieces, weighed by what each kind of them has cost so far.
 
 Half of the pieces are not half of the work: a compensator may take ten times as long as another, and a run that
 is stopped early takes little. What a piece costs is therefore learned from those that are done or under way: of
@@ -18,7 +18,7 @@ from rths_nodes.core.samples import Array
 EVERY_S = 0.5
 """The work is weighed again after so long."""
 Kind = tuple[Hashable, ...]
-"""What tells pieces of different cost apart, what matters most first: compensator, case. All of one length."""
+"""Keys that tell pieces of different cost apart, what matters most first: compensator, case. All of one length."""
 
 
 class Remaining:
@@ -74,7 +74,7 @@ class Remaining:
 
 
 def _common(one: Kind, other: Kind) -> float:
-    """How much two kinds have in common: an entry counts more than all behind it."""
+    """Return how much two kinds have in common: an entry counts more than all behind it."""
     return sum(0.5**place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a == b)
 
 

@@ -58,7 +58,7 @@ REFUSED, FAILED, LOST = "refused", "failed", "lost"
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What a run came to.
+    """Findings of one run.
 
     ``axes``: indices of the true displacement by axis, in SI units; ``parameters``: smallest and largest value by
     quantity and axis; ``response``: errors (%) against the whole structure by degree of freedom, empty where they

@@ -56,7 +56,7 @@ def published(scenario: Scenario) -> list[Published]:
 
 
 def blocks(scenario: Scenario) -> dict[str, dict[str, Any]]:
-    """What each block changes: one without ``force_lead``, one with it; a single one where there is none."""
+    """Return the changes by block: one without ``force_lead``, one with it; a single one where there is none."""
     lead = getattr(scenario, "force_lead", None)
     return {WITHOUT: {}} if lead is None else {WITHOUT: {"force_lead": None}, WITH: {"force_lead": lead}}
 
@@ -125,7 +125,7 @@ def _with(scenario: Scenario, law: Law, values: Mapping[str, Any]) -> Law:
 
 @dataclass(frozen=True)
 class Scored:
-    """What laws are scored on: cases, plants beside the nominal one, their seed, seeds of the noise, records."""
+    """Conditions of a scoring: cases, plants beside the nominal one, their seed, seeds of the noise, records."""
 
     cases: tuple[str, ...]
     noise_seeds: int
@@ -232,7 +232,7 @@ def _percentile(values: Any, percent: float) -> float:
 
 
 def _what(table: StudyTable, failed: Sequence[int]) -> str:
-    """What happened to the runs that did not finish, the most frequent reason first."""
+    """Return the most frequent outcome and reason of the runs that did not finish; empty for none."""
     reasons = Counter(f"{table.columns['outcome'][row]}: {table.columns['reason'][row]}" for row in failed)
     if not reasons:
         return ""

@@ -42,7 +42,7 @@ def undone(design: Design, journal: Journal) -> list[Row]:
 
 
 def kind(row: Row) -> tuple[Hashable, ...]:
-    """What tells runs of different cost apart: settings that have names, then the case."""
+    """Return the key that tells runs of different cost apart: settings that have names, then the case."""
     named = tuple(level for factor, level in row.levels.items() if factor != CASE and isinstance(level, str))
     return named, row.levels.get(CASE)
 

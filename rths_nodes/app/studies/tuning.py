@@ -41,7 +41,7 @@ of a single parameter, where it is known to this share of its range."""
 
 @dataclass(frozen=True)
 class Parameter:
-    """What is tuned: its key in the scenario, its range, where it begins; whole numbers are rounded.
+    """Parameter to be tuned: its key in the scenario, its range, where it begins; whole numbers are rounded.
 
     A ``logarithmic`` one is searched by its magnitude.
     """
@@ -71,7 +71,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found: ``values`` by key, the ``worst`` case of the index with them, and ``before``, as it was.
+    """Result of a tuning: ``values`` by key, the ``worst`` case of the index with them, and ``before``, as it was.
 
     ``usable`` is False where no candidate was stable and came to its end. ``unjudged`` says why the stability
     could not be judged before the test, if it could not.
@@ -89,7 +89,7 @@ class Tuned:
 
     @property
     def assignments(self) -> list[str]:
-        """What ``--set`` is to be given."""
+        """Arguments of ``--set`` that set these values."""
         return [f"{key}={value!r}" for key, value in self.values.items()]
 
 
@@ -97,7 +97,7 @@ class Tuned:
 
 
 def parameters(scenario: Scenario, given: Sequence[str]) -> list[Parameter]:
-    """Those of the words ``KEY`` or ``KEY=LOW:HIGH``; of none the positive numbers of the compensator.
+    """Return the parameters ``KEY`` or ``KEY=LOW:HIGH``; none given: the positive numbers of the compensator.
 
     Without a range it is a third to three times the value. Raises ConfigError.
     """
@@ -189,7 +189,7 @@ class Search:
         self.evaluations, self._eager = 0, False
         self.unjudged = ""
         self._decided = np.zeros(len(scenarios))
-        """How often each scenario was the worst one of a candidate for which all were run."""
+        """Number of times that each scenario was the worst one of a candidate for which all were run."""
         self._best: tuple[float, Array] = math.inf, np.zeros(0)
         """The value of the best candidate so far, and its shares of the ranges."""
         self._told: Callable[[float], None] = lambda done: None

@@ -1,4 +1,4 @@
-"""What if: the computed part of a recorded test run again, or the test predicted with other settings.
+"""Repetition of a recorded test: its computed part run again, or the test predicted with other settings.
 
 With nothing changed, integrator, ramp, setup and compensator make of the recorded Measurements the recorded
 Commands, to the bit: up to the first sample that was bridged or lost, where more than messages played a part.
