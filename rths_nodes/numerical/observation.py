@@ -1,4 +1,4 @@
-"""What of the numerical substructure is seen from outside: the interface to the rig, and what else is observed.
+"""View of the numerical substructure from outside: the interface to the rig, and what else is observed.
 
 Observed are the degrees of freedom of the interface, in its order, and behind them those that are only to be seen.
 An integrator works on all degrees of freedom of the model; a Target has the observed ones.

@@ -41,7 +41,7 @@ FREQUENCIES = 10
 
 @params
 class Kept:
-    """What both kinds of reduction are asked for."""
+    """Parameters that both kinds of reduction have."""
 
     modes: int = integer("modes that are kept, the lowest ones", at_least=1, at_most=2000)
     band: float = number(
@@ -209,7 +209,7 @@ def _seen(shapes: Array, values: Array) -> Array:
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
-    """What a reduction changes, as shares: of the lowest natural frequencies, and of the compliance of the
+    """Return what a reduction changes, as shares: of the lowest natural frequencies, and of the compliance of the
     interface.
 
     Static, and up to ``band`` Hz over the largest there; of both substructures together.

@@ -20,7 +20,7 @@ OUTPUT, REPORT = "output", "report"
 NUMERICAL = ("structure", "reduction", "ground_motion", "interface", "soft_start", "seed")
 """Sections of a scenario that are the simulated part, with its load."""
 RIG = ("axes", "rig", "port", "rig_file")
-"""Those of the rig."""
+"""Sections that are the rig."""
 HEAD = ("version", "name", "description")
 
 

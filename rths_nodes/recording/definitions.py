@@ -15,7 +15,7 @@ _WITHOUT_ROS = {
     "builtin_interfaces/Time": "int32 sec\nuint32 nanosec\n",
     "std_msgs/Header": "builtin_interfaces/Time stamp\nstring frame_id\n",
 }
-"""What our messages are made of, for a recording that is made where ROS 2 is not installed."""
+"""Definitions that our messages are made of, for a recording that is made where ROS 2 is not installed."""
 _TYPE = re.compile(r"(\w+)/(?:msg/)?(\w+)")
 _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+", re.MULTILINE)
 

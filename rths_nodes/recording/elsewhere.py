@@ -197,7 +197,7 @@ class Elsewhere:
 
     @property
     def names(self) -> Names:
-        """Those of the axes and of the degrees of freedom; nothing else is known."""
+        """Names of the axes and of the degrees of freedom; nothing else is known."""
         dof = self.dof_names
         return Names(dof, dof, dof, self.scenario.moved_axes, (), (), ())
 
@@ -245,7 +245,7 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None) -> Elsewhe
 
 
 class _Histories:
-    """What a map says of a file, all of one length, and the rate of the samples (Hz)."""
+    """Histories that a map finds in a file, all of one length, and the rate of the samples (Hz)."""
 
     def __init__(self, wanted: Columns, table: Table) -> None:
         self._table, self._lengths = table, dict[str, int]()

@@ -1,4 +1,4 @@
-"""What the records of a recording say of it, beside the messages: types, topics, information, counts."""
+"""Inventory of a recording from its records, beside the messages: types, topics, information, counts."""
 
 from __future__ import annotations
 

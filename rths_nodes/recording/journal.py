@@ -40,7 +40,7 @@ from rths_nodes.recording.records import (
 )
 
 METADATA_VERSION = 9
-"""Of ``metadata.yaml``, as rosbag2 numbers it."""
+"""Version of ``metadata.yaml``, as rosbag2 numbers it."""
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 """The file that rosbag2 begins with, and the one section in it."""
 _CHUNK_SIZE = 1 << 17
@@ -53,7 +53,7 @@ _TORN = 1 << 16
 
 @attrs.frozen
 class Recovered:
-    """What :func:`recover` found: whole messages, bytes lost, and whether there was nothing to do.
+    """Result of :func:`recover`: whole messages, bytes lost, and whether there was nothing to do.
 
     ``path`` is the directory or file with the recording that is whole now; ``notes`` say, in words, what was
     damaged and what was done beside.
@@ -217,7 +217,7 @@ def _from_index(path: Path, copy: _Copy) -> dict[str, str]:
 
 
 def _words(contents: Contents) -> list[str]:
-    """What was lost, in words."""
+    """Say what was lost."""
     lost = f"{contents.lost_bytes} bytes"
     if not contents.damage and contents.lost_bytes <= _TORN:
         return [f"{lost} of an unfinished record lost"]

@@ -24,7 +24,7 @@ ROOM = f".{FILE}.room"
 LEAST_ROOM = 1 << 18
 """Bytes that are kept for the last words; more for a longer record: twice what it has."""
 VERSION = 1
-"""Of the layout of the file; a file of another one is refused."""
+"""Version of the layout of the file; a file of another one is refused."""
 HEAD = (
     "# What was done in this test: written by rths_nodes after every act, not to be edited.\n"
     "# SI units (m, N, s), by the names of the axes; times with their offset from UTC.\n"

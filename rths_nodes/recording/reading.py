@@ -61,7 +61,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 
 class _Contents:
-    """What is taken out of the messages of a recording; topics go by the last part of their names."""
+    """Data taken out of the messages of a recording; topics go by the last part of their names."""
 
     def __init__(self, recording: bag.Bag) -> None:
         self._definitions = recording.definitions
@@ -148,7 +148,7 @@ class _Contents:
         return count
 
     def notes(self) -> list[str]:
-        """What was left out, in words."""
+        """Say what was left out."""
         found = [
             f"{count} damaged message{'s'[: count > 1]} of {topic} left out"
             for topic, count in (+self._damaged).items()

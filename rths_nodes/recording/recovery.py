@@ -83,7 +83,7 @@ def _locked(stream: IO[bytes]) -> bool:
 
 
 def _examined(path: Path) -> tuple[int, list[str]]:
-    """How many messages an indexed file has, and what of it is damaged, in words."""
+    """Return how many messages an indexed file has, and what of it is damaged, in words."""
     found = Inventory()
     try:
         for opcode, content in summary(path):

@@ -72,9 +72,9 @@ class Run:
     integrator: dict[str, Any] = field(default_factory=dict)
     """Numbers that the integrator keeps of the test, nested by name."""
     notes: tuple[str, ...] = ()
-    """What is missing in the recording, or was left out of it as damaged, in words."""
+    """Words on what is missing in the recording, or was left out of it as damaged."""
     loads: Loads | None = None
-    """Of the axes that are controlled by force, which the other arrays leave out; None where there are none."""
+    """Loads of the axes controlled by force, which the other arrays leave out; None where there are none."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
 
 
 def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[str, dict[str, int]]:
-    """What of each stream goes into a Run: fields of its messages, with the lengths of their arrays.
+    """Return the fields of the messages of each stream that go into a Run, with the lengths of their arrays.
 
     ``modes``: those of the axes as well, of which some are controlled by force.
     """

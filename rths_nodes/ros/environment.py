@@ -1,4 +1,4 @@
-"""What must hold of the environment before ROS 2 is loaded: a row for each variable over which it would fall.
+"""Checks of the environment before ROS 2 is loaded: a row for each variable over which it would fall.
 
 ROS 2 ends the process that loads it (a middleware that is not installed), raises errors that name no variable, or
 takes something else in silence, and its nodes then wait for each other in vain. Nothing here loads it.
@@ -23,7 +23,7 @@ from rths_nodes.core.resources import prefixes
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 """The environment variable of ROS 2 that says how far nodes look for each other."""
 RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
-"""What it can say. ROS 2 takes anything else for LOCALHOST, which is not what was meant."""
+"""Its values. ROS 2 takes anything else for LOCALHOST, which is not what was meant."""
 PEERS = "ROS_STATIC_PEERS"
 """The environment variable of ROS 2 that names machines, separated by ``;``, on which nodes are looked for."""
 DOMAIN = "ROS_DOMAIN_ID"
@@ -40,7 +40,7 @@ KEYS = (
     *("identity_ca.cert.pem", "cert.pem", "key.pem"),
     *("permissions_ca.cert.pem", "governance.p7s", "permissions.p7s"),
 )
-"""What a node needs in the folder of its enclave."""
+"""Files that a node needs in the folder of its enclave."""
 MIDDLEWARE = ("RMW_IMPLEMENTATION", "RCL_ASSERT_RMW_ID_MATCHES")
 
 Environment = Mapping[str, str]
@@ -48,7 +48,7 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with a variable, or with what it stands for, and what to do."""
+    """Problem with a variable, or with what it stands for, and what to do."""
 
     variable: str
     problem: str
@@ -90,7 +90,7 @@ def _middleware(environment: Environment) -> Iterator[Finding]:
 
 
 def _known_middleware() -> set[str]:
-    """Those that the packages of ROS 2 list, but not the one that only loads another."""
+    """Return the middlewares that the packages of ROS 2 list, but not the one that only loads another."""
     index = Path("share", "ament_index", "resource_index", "rmw_typesupport")
     folders = [prefix / index for prefix in prefixes()]
     names = {file.name for folder in folders if folder.is_dir() for file in folder.iterdir()}

@@ -42,7 +42,7 @@ class Topic:
     subscribers: tuple[str, ...]
     latched: bool = False
     depth: int = 10
-    """How many messages a publisher keeps; inboxes keep all."""
+    """Number of messages that a publisher keeps; inboxes keep all."""
     stream: bool = False
     """True for the messages of the loop: reliable or best effort by the parameter ``reliability``."""
     handshake: bool = False
@@ -58,7 +58,7 @@ class Topic:
 
     @property
     def kept(self) -> int:
-        """How many messages a publisher of our nodes keeps: only the last counts of a latched one."""
+        """Number of messages that a publisher of our nodes keeps: only the last counts of a latched one."""
         return 1 if self.latched else self.depth
 
 
@@ -132,7 +132,7 @@ OPERATOR_TOPICS: dict[str, Topic] = {
         Topic("rig_state", _own("Measurement"), (OPERATOR,), (), recorded=False),
     )
 }
-"""Of a procedure, beside those of its runs: outside of runs the rig reports here."""
+"""Topics of a procedure, beside those of its runs: outside of runs the rig reports here."""
 
 
 def axis_node(axis: str) -> str:
@@ -147,7 +147,7 @@ def axis_of(peer: str) -> str:
 
 
 def role_of(peer: str) -> str:
-    """What kind of node a peer is."""
+    """Return the kind of node (role) that a peer is."""
     return peer.rpartition("/")[2]
 
 

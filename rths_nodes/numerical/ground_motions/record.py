@@ -215,7 +215,7 @@ def _load(params: Record.Params) -> tuple[str, Series]:
 
 @lru_cache(maxsize=4)
 def _series(path: Path, *now: int) -> Series:
-    """What the file at ``path`` holds, as it is ``now``; plants of a study read the same.
+    """Return the series in the file at ``path``, as it is ``now``; plants of a study read the same.
 
     Raises FormatError, OSError, and ValueError for one that is not regular or too large.
     """

@@ -1,4 +1,4 @@
-"""What an integrator has to know before the test of the part under test: for its parameters and its stability."""
+"""Data of the part under test that an integrator needs before the test: for its parameters and its stability."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROWTH = 1e-6
 """Growth per step that is not refused: an undamped mode would be lost to rounding otherwise."""
 
 HALVINGS = 40
-"""Of the interval in which a stability limit is looked for; of the step, until it is stable."""
+"""Halvings of the interval in which a stability limit is looked for; of the step, until it is stable."""
 
 
 @params

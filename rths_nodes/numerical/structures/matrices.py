@@ -131,7 +131,7 @@ class Matrices(Partition):
 
     @property
     def ground_load(self) -> Array:
-        """Of the whole, or of the numerical part alone: ``(n_dof,)`` N per m/s^2."""
+        """Ground load of the whole, or of the numerical part alone: ``(n_dof,)`` N per m/s^2."""
         if self._loaded == "whole":
             return load_of_whole(self)
         load: Array = self.mass @ self.influence

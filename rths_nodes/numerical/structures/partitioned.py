@@ -1,4 +1,4 @@
-"""What every structure has that states its experimental part."""
+"""Base of every structure that states its experimental part."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Partition:
 
     @property
     def ground_load(self) -> Array:
-        """That of the whole, ``(n_dof,)`` N per m/s^2: what stands in the laboratory does not feel the ground."""
+        """Ground load of the whole, ``(n_dof,)`` N per m/s^2: the laboratory part does not feel the ground."""
         return load_of_whole(self)
 
     @staticmethod

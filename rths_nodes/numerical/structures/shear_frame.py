@@ -33,7 +33,7 @@ PER_STORY = (
 FAR = (100.0, 101.0)
 """Yield displacements between which the slope after yielding is taken."""
 PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
-"""Of these the laboratory holds at most the whole."""
+"""Properties of which the laboratory holds at most the whole."""
 
 
 def beside(other: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., Any]:

@@ -139,7 +139,7 @@ def run(
 
 
 def _answer(died: Process, rig: ActuatorNode) -> None:
-    """What the rig does where a separate node has ended with an error."""
+    """Let the rig refuse or trip, because a separate node has ended with an error."""
     if rig.phase.gone:
         return
     if died.popen.returncode == ExitCode.REFUSED and rig.rig.machine.state < State.ARMED:
@@ -149,7 +149,7 @@ def _answer(died: Process, rig: ActuatorNode) -> None:
 
 
 def _exit_codes(processes: Processes, console: Console, result: Result) -> list[int]:
-    """Those of the separate nodes, once they have written all, and left; what they said in the end."""
+    """Let the separate nodes write all and leave, add what they said to ``result``; return their exit codes."""
 
     def listen() -> None:
         console.listen()
@@ -240,7 +240,7 @@ class ComposedTest:
                 node.shutdown.interrupt()
 
     def _gather(self) -> None:
-        """What the nodes said in the end."""
+        """Gather into the result what the nodes said in the end."""
         result = self.result
         result.take_state(self.rig)
         for node in self.nodes:

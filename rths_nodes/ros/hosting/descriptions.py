@@ -31,7 +31,7 @@ class NodeDescription:
 
     @property
     def peer(self) -> str:
-        """What the others call it."""
+        """Name by which the other nodes call it."""
         return names.axis_node(self.axis) if self.axis else self.role
 
 
@@ -93,6 +93,6 @@ def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
 
 
 def starting_words(missing: Mapping[str, str]) -> str:
-    """What a test waits for while its nodes start: the names of those that are ``missing``, and their problems."""
+    """Say what a test waits for while its nodes start: the names of those ``missing``, and their problems."""
     words = (f"{node} ({problem})" if problem else node for node, problem in missing.items())
     return f"waits for {', '.join(words)}" if missing else "starts"

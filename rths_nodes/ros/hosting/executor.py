@@ -87,9 +87,9 @@ IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
 """Where nothing wakes the process up, because its nodes hand each other their messages, s."""
 OBSERVER_SLEEP_S = 0.01
-"""Of a monitor or recorder in a process of its own, in lockstep, s."""
+"""Sleep of a monitor or recorder in a process of its own, in lockstep, s."""
 YIELDS = 6
-"""How often the processor is yielded at once where messages come by topic: a thread of the middleware takes the
+"""Yields of the processor at once where messages come by topic: a thread of the middleware takes the
 message and wakes the node that answers. A socket wakes it itself: there once is enough, and each further one lets
 two nodes yield to each other, with a switch every time."""
 POLLS = 4

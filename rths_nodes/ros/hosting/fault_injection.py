@@ -49,7 +49,7 @@ FREEZER = Path(__file__).with_name("freezer.py")
 
 
 class FaultInjection:
-    """Of one node, whose host calls this object each time it is configured, and opens recordings through it."""
+    """Faults of one node, whose host calls this object at each configuration, and opens recordings through it."""
 
     def __init__(self, open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
         self._open_writer, self._own_process, self._clock = open_writer, own_process, clock
@@ -72,7 +72,7 @@ class FaultInjection:
 
 
 class _Faults(Interposer):
-    """Those ``faults`` that concern one node."""
+    """The ``faults`` that concern one node, put between the node and its parts."""
 
     def __init__(
         self, node: Configured, faults: Sequence[Any], own_process: bool, clock: Clock, writer: CurrentWriter
@@ -91,7 +91,7 @@ class _Faults(Interposer):
         self._strikes = [
             (first_sample(fault, self._rate), self._strike(fault)) for fault in mine if not isinstance(fault, Slow)
         ]
-        """What happens to the node, and the number of the Measurement at which it does."""
+        """Numbers of Measurements, each with the function that makes a fault happen to the node there."""
 
     # -- what stands between the node and its parts -------------------------------------------------------
 
@@ -179,7 +179,7 @@ class _Faults(Interposer):
         return slow
 
     def _strike(self, fault: Any) -> Callable[[], None]:
-        """What ``fault`` does to the node when its time has come."""
+        """Return the function that makes ``fault`` happen to the node when its time has come."""
         if isinstance(fault, DiskFull):
             return self._fill_disk
         if not isinstance(fault, Freeze):

@@ -213,7 +213,7 @@ class LaunchedTest:
         )
 
     def recorders(self) -> list[ExecuteProcess]:
-        """What records: our recorder, a rosbag2 process, or nothing."""
+        """Return the processes that record: our recorder, a rosbag2 process, or none."""
         return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
 
     def together(self, processes: Sequence[ExecuteProcess]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""How a launched test ends, and what launch says then."""
+"""End of a launched test, and what launch says of it."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class FolderOfLastWords:
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
 
     def environment(self, peer: str) -> dict[str, str]:
-        """What tells the process of ``peer`` where to leave them."""
+        """Return the environment variable that tells the process of ``peer`` where to leave its last words."""
         return {last_words.FILE: str(self._file(peer))}
 
     def of(self, peer: str) -> LastWords | None:
-        """What the process of ``peer`` has left."""
+        """Return the last words that the process of ``peer`` has left."""
         return last_words.read(self._file(peer))
 
     def tell_death(self, words: str) -> None:
@@ -96,7 +96,7 @@ class EndOfLaunch:
         self._recording = _short(recording)
         self._folder = folder
         self._left: dict[str, LastWords] = {}
-        """How the processes have ended, in this order, by peer or name."""
+        """Last words of the processes, in the order in which they ended, by peer or name."""
 
     def actions(self) -> list[Any]:
         """The processes, with what follows them."""
@@ -124,7 +124,7 @@ class EndOfLaunch:
         return []
 
     def _take(self, event: Any) -> LastWords:
-        """How a process has ended, by its last words, or else by its exit code."""
+        """Return the last words of a process that has ended; where it left none, made of its exit code."""
         peer = self._peers.get(event.action)
         name = peer or event.process_name.rpartition("-")[0]
         died = node_processes.death(name, event.returncode) if event.returncode else ""
@@ -144,7 +144,7 @@ class EndOfLaunch:
         raise refusal(f"rths: {words} (exit code {code:d}); {self._report(code)}")
 
     def _result(self) -> tuple[ExitCode, str]:
-        """How the test ended, in words too: the worst of the processes counts, then what is said of the test."""
+        """Return how the test ended, in words too: the worst process counts, then what is said of the test."""
         spoken = [self._left[name] for name in (*SPEAKERS, *self._left) if name in self._left]
         tests = {words.test: words.ending for words in reversed(spoken) if words.test is not None}
         code = of_nodes([words.exit_code for words in self._left.values()], State.FINISHED)
@@ -160,7 +160,7 @@ class EndOfLaunch:
         return next(filter(None, problems), "")
 
     def _indices(self) -> list[str]:
-        """Those of the axes, a line each; none of a test that has not come to any."""
+        """Return the error indices of the axes, a line each; none of a test that has not come to any."""
         numbers = {name: value for words in self._left.values() for name, value in words.indices.items()}
         axes = unflatten(numbers, "metrics").get("axes", {})
         return [_line(axis, row) for axis, row in axes.items() if math.isfinite(row["max_error_percent"])]

@@ -25,10 +25,10 @@ from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.names import RECORDER
 
 INDEXING_S = 600.0
-"""How long a recorder may take to index what it has written."""
+"""Time that a recorder may take to index what it has written."""
 
 LEAVING_S = 10.0
-"""How long the nodes may take to leave after the first of them."""
+"""Time that the nodes may take to leave after the first of them."""
 
 QUIET_S = 0.05
 """Before the endpoints of a node go, and before its participant does: a peer that is told so in the very moment in
@@ -38,7 +38,7 @@ LONGEST_WORDS = 4000
 """Bytes of what a node says in the end: a pipe takes them without waiting for a reader."""
 
 LOOKS = 20
-"""How often, within ``HANGS_S``, the runner looks whether a node stands still."""
+"""Looks of the runner, within ``HANGS_S``, whether a node stands still."""
 
 HANGS_S = 20.0
 """A node whose main thread was not given the processor for so long hangs: a living one wakes up every 20 ms, or
@@ -56,7 +56,7 @@ into which the node writes why it ends. A node that was never configured has no 
 
 
 def death(name: str, code: int) -> str:
-    """How a node ended, in words."""
+    """Say by which signal, or with which exit ``code``, the node ``name`` died."""
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"the {name} node died ({how})"
 
@@ -96,7 +96,7 @@ class Process:
     """Its name among the peers."""
     popen: subprocess.Popen[bytes]
     told: IO[bytes]
-    """What it says in the end."""
+    """Stream of its last words."""
     sent: set[int] = field(default_factory=set)
     """The signals that it was sent."""
     silent: bool = False
@@ -104,7 +104,7 @@ class Process:
     _stopped_at: float = 0.0
     """When it was seen stopped by a signal, s; 0 while it goes on."""
     _turns: tuple[list[str], float] = field(default_factory=lambda: ([], 0.0))
-    """What its main thread has had of the processor: time, and how often; when that has changed, s."""
+    """Processor time and number of turns that its main thread has had; when these last changed, s."""
     _next_look: float = 0.0
 
     @property
@@ -117,7 +117,7 @@ class Process:
 
     @cached_property
     def words(self) -> str:
-        """What it has said in the end; empty: nothing."""
+        """Last words of the process; empty when it has said nothing."""
         return (self.told.read(LONGEST_WORDS) or b"").decode(errors="replace")
 
     @property
@@ -246,7 +246,7 @@ class Processes:
         return [process for process in self.running if process.popen.poll() is None]
 
     def dead(self) -> list[Process]:
-        """Those that ended with an error."""
+        """Return the processes that ended with an error."""
         return [process for process in self.running if process.popen.poll() not in (None, 0)]
 
     def send(self, number: signal.Signals, *roles: str) -> None:
@@ -281,7 +281,7 @@ class Processes:
         return [process.death for process in self.running if process.hung] + self._recovery()
 
     def _recovery(self) -> list[str]:
-        """What to do with what a recorder has left, in words; nothing where it has come to its end."""
+        """Say what to do with what a recorder has left; nothing where it has come to its end."""
         broken_off = [process.role for process in self.running if process.broken_off]
         recorders = [each for each in self.descriptions if each.role == RECORDER and each.peer in broken_off]
         places = [each.parameters["record"] for each in recorders]
@@ -293,7 +293,7 @@ class Processes:
         return (ended if ended.words else next((each for each in alike if each.words), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
-        """Those whose exit code says something about the test; ``reported`` are those that have told a Summary.
+        """Return the processes whose exit code tells of the test; ``reported`` are those that have told a Summary.
 
         One that hung although it had said all does not count: the middleware may do so while its peers leave. A
         recorder that hangs leaves no recording.

@@ -88,7 +88,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
 
 
 def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
-    """What runs in this process. Raises ConfigError for words among the ``arguments`` that are none of ours."""
+    """Return the node or test of this process. Raises ConfigError for ``arguments`` that are none of ours."""
     try:
         words = list(remove_ros_args(list(arguments)))
     except RuntimeError as error:
@@ -203,7 +203,7 @@ class HostedTest:
             self._test.add(names.AXIS, open_writer, context, cli_args=arguments)
 
     def _parameters_of(self, role: str) -> list[str]:
-        """Those that are given as ``-p role:name:=value``: ROS finds them in the root namespace only."""
+        """Return the parameters given as ``-p role:name:=value``: ROS finds them in the root namespace only."""
         pairs = zip(self._arguments, self._arguments[1:], strict=False)
         words = [word for flag, word in pairs if flag in ("-p", "--param") and word.startswith(f"{role}:")]
         own = [part for word in words for part in ("-p", word.removeprefix(f"{role}:"))]
@@ -237,7 +237,7 @@ class HostedTest:
 
 
 def _of_test(node: RthsNode) -> Result | None:
-    """How the test ended: as the actuator node has led it, as another has heard it; None: of no test."""
+    """Return how the test ended, as the actuator node has led it or another has heard it; None without a test."""
     phase, test = node.phase, node.phase.test
     if isinstance(node, ActuatorNode):
         if node.rig is None and not node.shutdown.interrupted:
@@ -265,7 +265,7 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def tell(node: RthsNode, left: bool = False) -> None:
-    """What the user should know. Our runner itself tells of trips and gaps; launch and ros2 run have only us.
+    """Tell the user what went wrong. Our runner itself tells of trips and gaps; launch and ros2 run have only us.
 
     ``left``: the node has left its last words for launch, which says why it ended.
     """

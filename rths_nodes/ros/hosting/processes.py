@@ -57,7 +57,7 @@ class _Watch:
         self._asked = False
 
     def result(self) -> Result:
-        """How the test ended, once no node is there any more."""
+        """Wait until no node is there any more, and return how the test ended."""
         console, processes, result = self._console, self._processes, self._console.result
         self._wait_for_the_first()
         died = [process for process in processes.dead() if process.popen.returncode not in IN_ORDER]

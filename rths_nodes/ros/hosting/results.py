@@ -1,4 +1,4 @@
-"""What a run on the node hosts comes to, gathered from the nodes' summaries."""
+"""Result of a run on the node hosts, gathered from the nodes' summaries."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rths_nodes.ros.nodes.recorder import recording_gaps
 
 @dataclass
 class Result:
-    """How a test ended: last state and reason, last sample, final numbers, exit code, and what it ran on."""
+    """End of a test: last state and reason, last sample, final numbers, exit code, and notes."""
 
     state: State = State.IDLE
     reason: str = ""
     sample: int = 0
     bridged: int = 0
-    """Of the samples, as the actuator node of this process has counted them."""
+    """Number of bridged samples, as the actuator node of this process has counted them."""
     numbers: dict[str, float] = field(default_factory=dict)
     exit_code: ExitCode = ExitCode.FAILED
     notes: list[str] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Result:
 
     @property
     def ending(self) -> str:
-        """How the test ended, in words; where too much of it was ``bridged``, that it is not valid."""
+        """End of the test in words; where too much of it was ``bridged``, they say that it is not valid."""
         words = f": {' '.join(self.reason.split())}" if self.reason else ""
         doubt = outcomes.not_valid(self.bridged, self.sample) if self.exit_code is ExitCode.FINISHED else ""
         return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{words}"
@@ -79,7 +79,7 @@ class Result:
 
 
 def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mapping[str, float]) -> LastWords:
-    """What a process that ends with ``exit_code`` leaves; ``numbers`` are those of its Summaries."""
+    """Return the last words of a process that ends with ``exit_code``; ``numbers`` are those of its Summaries."""
     indices = {name: value for name, value in numbers.items() if name.startswith("metrics.")}
     if test is None:
         return LastWords(exit_code, problem, indices=indices)

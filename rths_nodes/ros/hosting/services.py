@@ -1,4 +1,4 @@
-"""What is done for the nodes of a process now and then: their handshake and their services.
+"""Work that is done for the nodes of a process now and then: their handshake and their services.
 
 Requests to services (parameters, lifecycle) are taken by hand, as the messages of the loop are: a look of rclpy's
 executor at five nodes takes a millisecond, a look at one service a microsecond.
@@ -40,7 +40,7 @@ class ServiceDesk:
         self._idle = idle
         self._now = clock.monotonic_ns
         self._budget = SlackBudget(clock=clock)
-        """Of ``idle``."""
+        """Slack budget of ``idle``."""
         self._waiting: deque[Callable[[], Any]] = deque()
         self._next_round = self._round_ends_by = 0
 

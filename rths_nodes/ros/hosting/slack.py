@@ -1,4 +1,4 @@
-"""What is done in the time that is left before a tick, and whether it fits in."""
+"""Work that is done in the time left before a tick, as far as it fits in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEHIND_NS = 20_000_000
 
 
 class SlackBudget:
-    """How long a task took lately, and so whether it fits in before the tick.
+    """Time that a task took lately, which tells whether it fits in before the tick.
 
     ``remembered`` is the share of that time which is left after each :meth:`decay`.
     """

@@ -37,7 +37,7 @@ from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
 from rths_nodes.ros.transport import peers
 
 LOOK_S = 0.01
-"""How long a datagram of the rig is waited for in one turn, s."""
+"""Time that a datagram of the rig is waited for in one turn, s."""
 
 
 class ActuatorNode(RthsNode):

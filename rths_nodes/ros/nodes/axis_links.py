@@ -16,10 +16,10 @@ from rths_nodes.ros.names import axis_node
 from rths_nodes.ros.transport.topics import NodeTopics
 
 GONE_NS = 20_000_000
-"""How long to wait for a Measurement before checking that the axis node is still alive."""
+"""Time to wait for a Measurement before checking that the axis node is still alive."""
 
 LOST_NS = 250_000_000
-"""How long to wait for it once the test has to stop: the axis is probably what has failed."""
+"""Time to wait for it once the test has to stop: the axis is probably what has failed."""
 
 
 class TopicLinks:

@@ -74,9 +74,9 @@ class RthsNode(LifecycleNode):
     stops_rig: bool = False
     """True where the rig, or an axis of it, comes to rest when the node is deactivated."""
     missing: Callable[[], str] = str
-    """What the node needs, beside its peers, before a test may begin, in words; empty for nothing."""
+    """Says what the node needs, beside its peers, before a test may begin; empty for nothing."""
     judged: tuple[ExitCode, str] | None = None
-    """How the test ended and why, where this node knows more than the actuator node says."""
+    """End of the test and its reason, where this node knows more than the actuator node says."""
     awaited_streams: Sequence[str] = STREAMS
     """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
 
@@ -120,7 +120,7 @@ class RthsNode(LifecycleNode):
         self.measurements = MeasurementSequence(self.topics, self.shutdown.be_patient, self.trip)
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
-        """What the node times."""
+        """Durations that the node times, by name."""
         self.state_names: Sequence[str] = ()
         """Names of what the node publishes in an unnamed array."""
         self.answered_at = self._next_look = 0
@@ -259,7 +259,7 @@ class RthsNode(LifecycleNode):
         return True
 
     def counters(self) -> dict[str, int]:
-        """How often happened what should not, since the node was configured."""
+        """Return how often each kind of trouble has happened since the node was configured."""
         return {"malformed": self.topics.malformed, "overflow": sum(self.topics.lines.lost().values())}
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:

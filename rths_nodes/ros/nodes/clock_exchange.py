@@ -20,7 +20,7 @@ UNANSWERED_NS = 100_000_000
 
 
 def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[dict[str, Any], int]]:
-    """What waits in the inbox of ``topic``, each with how long it has waited there, ns."""
+    """Yield each message that waits in the inbox of ``topic``, and how long it has waited there, ns."""
     inbox = topics.inboxes[topic]
     while (data := inbox.take()) is not None:
         waited = inbox.waited()
@@ -58,7 +58,7 @@ class ClockQuestions:
         self._after: dict[str, list[Exchange]] = {peer: [] for peer in peers}
         self._asked = self._asked_at = self._given_up_at = 0
         self._silent: set[str] = set()
-        """Those who have not answered the last question yet."""
+        """Nodes that have not answered the last question yet."""
 
     def done_before(self) -> bool:
         """Go on asking before the test; True once all was asked."""
@@ -97,5 +97,5 @@ class ClockQuestions:
         return [peer for peer, found in self.before.items() if not found]
 
     def numbers(self) -> dict[str, dict[str, float]]:
-        """What was found of each clock, by node; see :func:`clock_numbers`."""
+        """Return the numbers found for each clock, by node; see :func:`clock_numbers`."""
         return {peer: clock_numbers(self.before[peer], self._after[peer]) for peer in self._peers}

@@ -67,7 +67,7 @@ class CompensatorNode(RthsNode):
         return busy
 
     def _take(self) -> bool:
-        """What can be answered at once, or else everything that has come; a look at an empty inbox takes time."""
+        """Take what can be answered at once, or else all that has come; a look at an empty inbox takes time."""
         busy = not self._waiting and self._take_measurement()
         while self._waiting and not self._ready(self._waiting[0][0]):
             if not self._take_target():

@@ -14,13 +14,13 @@ from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.tick_gate import TickGate
 
 LINGER_NS = 5_000_000_000
-"""How long the monitor and the recorder have, after the test, to say that they have everything."""
+"""Time that the monitor and the recorder have, after the test, to say that they have everything."""
 
 JUDGED_NS = 2_000_000_000
-"""How long the monitor has, after the test, to judge its last samples."""
+"""Time that the monitor has, after the test, to judge its last samples."""
 
 TRUTH_NS = 200_000_000
-"""How long the true states of axes with a node each may take, after the test."""
+"""Time that the true states of axes with a node each may take, after the test."""
 
 
 class Completion:
@@ -64,7 +64,7 @@ class Completion:
             self._phase.to(Phase.GONE)
 
     def _settle(self) -> None:
-        """What the monitor has found in the last samples makes a finished test a tripped one."""
+        """Make a finished test a tripped one where the monitor has found a breach in the last samples."""
         self._gate.hear_trips()
         self._rig.settle()
         self._announcer.announce_change()

@@ -1,4 +1,4 @@
-"""What every node tells on ``/diagnostics`` once a second: how it is, and the numbers of the last second."""
+"""Messages of every node on ``/diagnostics``, once a second: its state, and the numbers of the last second."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Diagnostics:
         self._publish(told)
 
     def _count(self, counters: Mapping[str, int]) -> list[str]:
-        """What has grown since the last message, in words."""
+        """Put the ``counters`` into the message; return in words which have grown since the last one."""
         grown = [f"{n} {name}" for name, count in counters.items() if (n := count - self._counted[name]) > 0]
         for name, count in counters.items():
             self._counted[name] = count

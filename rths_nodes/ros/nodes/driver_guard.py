@@ -23,7 +23,7 @@ LATER_NS = 2 * SECOND
 
 
 def ended_early(test: StateOfTest, samples: int) -> str:
-    """What is wrong where the actuator node calls a test finished that has other ``samples``; empty: nothing."""
+    """Say that the actuator node calls a test finished at another sample than ``samples``; else empty."""
     if test.state is not State.FINISHED or test.sample == samples:
         return ""
     return f"the actuator node has called the test finished at sample {test.sample} of {samples}"
@@ -59,7 +59,7 @@ class DriverGuard:
         self._heard_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
-        """Whether the rig may go on after ``measured``. In a safe stop it is what it is.
+        """Return whether the rig may go on after ``measured``, which is not judged in a safe stop.
 
         ``judged``: by our actuator node, from whose hands it came.
         """
@@ -76,7 +76,7 @@ class DriverGuard:
         return self._passes(reason, measured.sample)
 
     def command(self, command: Command) -> bool:
-        """Whether ``command`` may be published: nothing is after a breach."""
+        """Return whether ``command`` may be published: none may be after a breach."""
         self._command = command
         return not self.tripped and self._passes(self._check.refusal(command), command.sample)
 

@@ -1,4 +1,4 @@
-"""What a node and its host give each other: the host its hands, the node itself each time it is configured."""
+"""Exchange of a node and its host: a Host when the node is made, a Configured each time it is configured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rths_nodes.ros.transport.wiring import Place
 
 @dataclass(frozen=True)
 class Configured:
-    """What the host is told of a node that is being configured; ``measurements`` are those that it takes."""
+    """Parts of a node that is being configured, given to its host; ``measurements`` are those that it takes."""
 
     place: Place
     settings: NodeSettings
@@ -32,10 +32,10 @@ Interpose = Callable[[Configured], Interposer]
 
 @dataclass(frozen=True)
 class Host:
-    """What the host of a node hands in when it makes the node."""
+    """Functions and options that the host of a node hands in when it makes the node."""
 
     interpose: Interpose
-    """What puts something between the node and its parts."""
+    """Makes the interposer between the node and its parts."""
     clock: Clock = SYSTEM_CLOCK
     own_process: bool = False
     """True when the process has no other node."""

@@ -22,7 +22,7 @@ SOONER = 1.5
 
 
 ASK_AGAIN_NS = 200_000
-"""How soon an integrator that is answered from outside is asked again whether it is ready."""
+"""Time after which an integrator that is answered from outside is asked again whether it is ready."""
 
 
 class IntegratorNode(RthsNode):

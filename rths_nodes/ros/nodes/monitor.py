@@ -22,7 +22,7 @@ STATUS_RATE = 20.0
 """SyncStatus and joint_states per second of test."""
 
 QUIET_NS = 1_500_000_000
-"""How long the monitor waits, after the test, for what is missing; the actuator waits for its judgement a little
+"""Time that the monitor waits, after the test, for what is missing; the actuator waits for its judgement a little
 longer."""
 
 
@@ -117,7 +117,7 @@ class MonitorNode(RthsNode):
             self.topics.tell("sync_status", self.stage.monitor.status())
 
     def _allowed(self) -> int:
-        """How far the monitor has come; beyond a breach, the rig would run past where the trip takes effect."""
+        """Return the sample the monitor has reached, before a breach: the rig must not run past where it trips."""
         breach = self.stage.monitor.breach
         return self.stage.sample if breach is None else min(self.stage.sample, breach[0] - 1)
 
@@ -145,7 +145,7 @@ class MonitorNode(RthsNode):
 
     @property
     def _unseen(self) -> int:
-        """How many samples of the test, which has ended, are missing here; of one that never began none are."""
+        """Number of samples of the test, which has ended, that are missing here; 0 where it never began."""
         return max(0, self.phase.test.sample - max(self.stage.sample, 0))
 
     @property

@@ -1,4 +1,4 @@
-"""How the nodes that watch and record the rig tell their Progress, and how the rig takes care of them by it.
+"""Progress messages of the nodes that watch and record the rig, and the care that the rig takes of these nodes.
 
 In lockstep it waits for them (:class:`LockstepWindow`), in real time it cannot: there it goes on as long as they
 give signs of life (:class:`SignsOfLife`).
@@ -136,7 +136,7 @@ class SignsOfLife:
 def watch_observers(
     context: RigContext, scenario: Scenario, observers: Sequence[str], warn: Callable[[str], None]
 ) -> LockstepWindow | SignsOfLife:
-    """How the rig takes care of its ``observers``; in real time if its clock has a pacer."""
+    """Return the watch over the ``observers``: for real time if the clock has a pacer, else for lockstep."""
     if context.times.pacer is None:
         return LockstepWindow(context, observers, round(scenario.port.longest_wait * SECOND))
     # the monitor waits for a Target: bridged, or with best effort lost for a step

@@ -40,9 +40,9 @@ EMERGENCY = Request("stop", ("reason",), ("emergency stop",))
 """In the motions of the procedure, and in runs in lockstep, no node of a run hears the topic."""
 
 RIG_STATE_HZ = 10.0
-"""How often rig_state is published."""
+"""Rate at which rig_state is published."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
-"""How long another operator node is looked for before the first act, and between two looks."""
+"""Time that another operator node is looked for before the first act, and between two looks."""
 LAST_ANSWER_S = 0.3
 """The middleware has this time to hand over the last answer, that to finish: it tells nobody when it has."""
 THREADS = 4

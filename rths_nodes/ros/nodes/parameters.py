@@ -92,7 +92,7 @@ def effective(scenario: Scenario, given: Mapping[str, Any], sections: Sequence[s
 
 
 def section(scenario: Scenario, path: str) -> Any:
-    """What stands at the dotted ``path`` of a scenario: ``structure``, ``axes.story_1``; None: nothing."""
+    """Return what stands at the dotted ``path`` of a scenario: ``structure``, ``axes.story_1``; None: nothing."""
     place: Any = scenario
     for name in path.split("."):
         place = place.get(name) if isinstance(place, Mapping) else getattr(place, name)

@@ -1,4 +1,4 @@
-"""How far a node has come, and why it ends as it does."""
+"""Phases that a node goes through, and the cause of its end."""
 
 from __future__ import annotations
 
@@ -152,10 +152,10 @@ class PhaseMachine:
 
     @property
     def exit_code(self) -> int:
-        """Of the process; 0 as long as nothing is wrong."""
+        """Exit code of the process; 0 as long as nothing is wrong."""
         return self.cause.exit_code
 
     @property
     def problem(self) -> str:
-        """What went wrong, for people; empty when nothing did."""
+        """Problem of the node in words, for people; empty when there is none."""
         return self.cause.problem

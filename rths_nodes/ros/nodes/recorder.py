@@ -28,7 +28,7 @@ from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.writers import OpenWriter, OptionalWriter, Writer
 
 SUMMARIES_NS = 4_500_000_000
-"""How long the recorder waits, after the test, for what is missing: the middleware took up to 2.8 s to repair a
+"""Time the recorder waits, after the test, for what is missing: the middleware took up to 2.8 s to repair a
 stalled stream. The actuator node, without which all leave, lingers a little longer."""
 EXIT_NOW_NS = 100_000_000
 """The same when it was asked to end: enough for what is under way."""
@@ -219,12 +219,12 @@ class RecorderNode(RthsNode):
 
     @property
     def gaps(self) -> dict[str, int]:
-        """How often messages are missing in each stream, at its end included."""
+        """Number of gaps in each stream, one at its end included."""
         return {name: holes + self._tail_missing(name) for name, holes in self._holes.items()}
 
     @property
     def lost(self) -> dict[str, int]:
-        """How many messages of each stream did not come; of one without a Summary, only those before the last."""
+        """Number of missing messages of each stream; of one without a Summary, only those before the last."""
         tails = {name: _first(name) + sent - self._next[name] for name, sent in self._sent.items()}
         return {name: lost + max(0, tails.get(name, 0)) for name, lost in self._lost.items()}
 
@@ -247,7 +247,7 @@ class RecorderNode(RthsNode):
         )
 
     def _judge(self) -> tuple[ExitCode, str]:
-        """How the test ended, and why; a driver of somebody else's is not believed everything."""
+        """Return how the test ended, and why; a driver of somebody else's is not believed everything."""
         test = self.phase.test
         if death := died():  # launch has told: here it cannot be known
             return ExitCode.FAILED, death

@@ -87,7 +87,7 @@ class RigClock:
         return max(self.pacer.due, self.measured_at + self._answer_time) if self.pacer else None
 
     def durations(self) -> dict[str, Durations]:
-        """What is timed, by name."""
+        """Return the timed durations, by name: the loop, its work and, with a pacer, its lateness."""
         found = {"loop": self.loop, "work": self.work}
         return found | {"lateness": self.pacer.lateness} if self.pacer else found
 

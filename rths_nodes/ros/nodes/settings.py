@@ -95,7 +95,7 @@ class NodeSettings:
         """True when the pace is lockstep; known once the node is configured, as are scenario and hash."""
         self.scenario: Scenario
         self.hash = ""
-        """Of what all nodes must agree on."""
+        """Hash of what all nodes must agree on."""
         for name, setting in self._options.items():
             parameters.declare(node, name, self._given.get(name, setting.default), setting.doc)
         self._declare_sections()
@@ -108,7 +108,7 @@ class NodeSettings:
         return self._node.get_parameter(name).value
 
     def load_of_lines(self, size: int) -> Load | None:
-        """What lines must bear whose messages have ``size`` bytes at most; None where there shall be none."""
+        """Return the load of lines whose messages have ``size`` bytes at most; None where there shall be none."""
         if self.value("transport") != SOCKETS:
             return None
         return Load(max(LOCKSTEP_WINDOW, round(self.scenario.servo_rate)), size, not self.lockstep)
@@ -146,7 +146,7 @@ class NodeSettings:
 
     @property
     def patience(self) -> float | None:
-        """How long the actuator node on another machine is waited for, s; None where it is on this one."""
+        """Time to wait for the actuator node on another machine, s; None where it is on this one."""
         elsewhere = bool(self.here) and ACTUATOR not in self.here
         return float(self.value("peer_timeout")) if elsewhere else None
 
@@ -233,7 +233,7 @@ class NodeSettings:
     # -- parameters that are set --------------------------------------------------------------------------
 
     def _check_set(self, changes: Sequence[Parameter]) -> SetParametersResult:
-        """Whether ``changes`` can be made."""
+        """Return whether ``changes`` of parameters can be made, or why not."""
         mine = {each.name: parameters.plain(each) for each in changes if self._owns(each.name)}
         if self._declaring or not mine:
             return SetParametersResult(successful=True)
@@ -261,7 +261,7 @@ class NodeSettings:
         return name in self._options or name in self._sections
 
     def _with(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """What is given once ``changes`` are made; values of sections belong to the scenario they were set for."""
+        """Return the values with ``changes``; those of sections belong to the scenario they were set for."""
         given = self._given
         if "scenario" in changes:
             given = parameters.given(self._node) | {name: given[name] for name in given if name in self._options}

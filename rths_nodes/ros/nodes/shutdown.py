@@ -18,10 +18,10 @@ SAME_REQUEST_NS = round(SAME_REQUEST_S * SECOND)
 """Signals within this time are one request: Ctrl-C reaches a node from the terminal and from launch."""
 
 LEADER_LOST_NS = 1_000_000_000
-"""How long after the actuator node has left its last messages may still come."""
+"""Time after the actuator node has left in which its last messages may still come."""
 
 OVERDUE_NS = 6_000_000_000
-"""How long after the end of the test the actuator node can still be there: it stays 5 s at most (``Completion``).
+"""Time after the test in which the actuator node can still be there: it stays 5 s at most (``Completion``).
 
 A participant says once, without being acknowledged, that it leaves. Where that datagram is lost, the middleware
 counts the participant as present for another 20 s.
@@ -49,7 +49,7 @@ class Shutdown:
         self.leader_lost = False
         """True when the actuator node has left: nobody says any more where the test stands."""
         self.summary: dict[str, float] = {}
-        """What was told last; empty before."""
+        """Numbers that were told last; empty before."""
         self._counted: dict[str, int] | None = None
 
     # -- requests to stop ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Whether the next tick may run: its Command, trips, the observers, and requests to stop.
+"""Decision whether the next tick may run, by its Command, trips, the observers, and requests to stop.
 
 An operator, a robot or a script stops a test from outside:
 

@@ -1,4 +1,4 @@
-"""What the recorder writes into; it is handed in, because ``ros/`` knows no file formats."""
+"""Interface of the writer of a recording; it is handed in, because ``ros/`` knows no file formats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rths_nodes.ros import names
 
 
 class Writer(Protocol):
-    """What the recorder needs of a recording."""
+    """Methods that the recorder needs of a recording."""
 
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
 

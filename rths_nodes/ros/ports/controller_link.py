@@ -121,7 +121,7 @@ class ControllerLink:
         return None
 
     def _publishers(self, topic: str) -> list[Any]:
-        """Those on ``topic`` that are not ours."""
+        """Return the publishers on ``topic`` that are not ours."""
         mine, found = self._node.get_fully_qualified_name(), self._node.get_publishers_info_by_topic(topic)
         return [each for each in found if _full_name(each) != mine]
 

@@ -1,4 +1,4 @@
-"""What the messages of a joint_state_broadcaster say of the axes, and which samples they are."""
+"""Samples of the axes from the messages of a joint_state_broadcaster, and the numbers of these samples."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class JointReader:
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """How many joint states with these ``stamps`` (s) come in a servo period ``dt`` (s).
+    """Return the number of joint states with these ``stamps`` (s) that come in a servo period ``dt`` (s).
 
     Raises ConfigError where their rate is not that of the servo samples, or a whole multiple of it.
     """
@@ -125,7 +125,7 @@ class SampleCount:
         """States that told nothing new: of a time that was there already."""
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Whether the state of ``stamp`` tells anything new, and its sample; None where it is between two."""
+        """Return whether the state of ``stamp`` is new, and its sample; None where it is between two."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -163,7 +163,7 @@ class SampleStream:
         return self._count.repeated
 
     def take(self, messages: Sequence[Any]) -> None:
-        """What has come. Raises Unfit."""
+        """Take in the ``messages`` that have come. Raises Unfit."""
         for message in messages:
             sample = self._reader.read(message)
             new, number = self._count.number(sample.stamp)

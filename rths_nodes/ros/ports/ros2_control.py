@@ -36,7 +36,7 @@ from rths_nodes.ros.ports.joint_states import (
 PROBES, PROBING_S = 32, 3.0
 """Joint states, and s, after which their rate is known."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
-"""How long a joint state is waited for in one turn; between two looks at who else is there, s."""
+"""Time that a joint state is waited for in one turn; between two looks at who else is there, s."""
 
 
 class Ros2ControlPort(Readback):
@@ -158,7 +158,7 @@ class Ros2ControlPort(Readback):
         self._joints = params.joints or tuple(row.name if row else name for name, row in rows.items())
         gains = [(row.displacement.gain, row.command.gain) if row else (1.0, 1.0) for row in rows.values()]
         self._to_command = np.array([shown / driven for shown, driven in gains])
-        """What a number of the measured displacement is as a command."""
+        """Factors that turn numbers of the measured displacement into those of a command."""
         self._command_gain = np.array([driven for _, driven in gains])
         self.simulated = params.stand_in
         self.label = "port.type = 'ros2_control', port.stand_in = false"
@@ -251,7 +251,7 @@ class Ros2ControlPort(Readback):
         self._taken_at = time.monotonic_ns()
 
     def arm_watchdog(self) -> None:
-        """That of the hardware, where there is one, is armed by the first number on its counter."""
+        """Do nothing: a watchdog of the hardware is armed by the first number on its counter."""
 
     def disarm_watchdog(self) -> None:
         """Numbers end with the test: the hardware, where it has a watchdog, goes on holding."""
@@ -367,7 +367,7 @@ class Ros2ControlPort(Readback):
         """Not known of a rig."""
 
     def numbers(self) -> dict[str, float]:
-        """What the test tells of the way to the controller: samples of transport, states that were lost, times.
+        """Return the numbers of the way to the controller: samples of transport, states that were lost, times.
 
         ``transport_median`` and ``_largest`` with a counter only: otherwise nobody sees when a command acts. The
         age of a state when it is here, s, is as good as the clocks of the two machines.

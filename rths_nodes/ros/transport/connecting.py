@@ -1,4 +1,4 @@
-"""How a line comes about: a node listens at its name, another calls, says hello, and is welcomed or refused."""
+"""Setting up of a line: a node listens at its name, another calls, says hello, and is welcomed or refused."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.transport.greeting import LONGEST_GREETING, WELCOME, Credentials, Greeting
 
 ANSWER_NS = 2 * SECOND
-"""How long a caller may be silent, or not be known yet, before it is refused."""
+"""Time that a caller may be silent, or not be known yet, before it is refused."""
 PATIENCE_NS = 3 * SECOND
-"""How long a caller waits to be answered."""
+"""Time that a caller waits to be answered."""
 WAITING = 64
 """Callers that wait to be accepted, and that may be silent at a time."""
 AT_A_TIME = 64
@@ -25,7 +25,7 @@ MOST_STRANGERS = 64
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]
-"""Whether who says this may speak: empty; the reason why not; None while that is not known yet."""
+"""Judges whether who says this may speak: empty; the reason why not; None while that is not known yet."""
 
 
 def _socket() -> socket.socket:
@@ -47,7 +47,7 @@ class Acceptor:
         self._silent: dict[socket.socket, int] = {}
         """Callers who have not said hello yet, and when they called."""
         self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
-        """Those who have, of whom is not known yet whether they may speak."""
+        """Callers who have, of whom is not known yet whether they may speak."""
         self._socket: socket.socket | None = _socket()
         try:
             self._socket.bind(address)
@@ -146,7 +146,7 @@ class Connector:
         self.problem = ""
 
     def look(self) -> bool:
-        """Whether it was answered."""
+        """Go on with the call, and return whether it was answered."""
         if not self.answered:
             try:
                 self._go_on()

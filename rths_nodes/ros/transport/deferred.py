@@ -1,4 +1,4 @@
-"""What only the recorder wants: it is packed and published in bursts, when the loop does not wait."""
+"""Messages that only the recorder wants: they are packed and published in bursts, when the loop does not wait."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class Inbox:
         return None
 
     def drop(self, most: int = AT_MOST) -> None:
-        """What the middleware has brought of messages that are handed over; foreign ones are counted."""
+        """Drop the copies that the middleware brings of messages handed over; foreign messages are counted."""
         guard = self.guard
         line = self.line if self.by_line else None
         elsewhere = self.by_hand or (line is not None and not line.given_back)
@@ -168,7 +168,7 @@ class Inbox:
         return self._waiting.popleft() if self._waiting else (b"", gid)
 
     def waited(self) -> int:
-        """How long the message that was taken last has waited here, ns; 0 where that is not known."""
+        """Return how long the message that was taken last has waited here, ns; 0 where that is not known."""
         return max(0, time.time_ns() - self._came_ns) if self._came_ns else 0
 
 

@@ -39,7 +39,7 @@ class Credentials:
 
     @classmethod
     def of(cls, sock: socket.socket) -> Credentials:
-        """Of who has called, or, for a caller, of who listens."""
+        """Return the credentials of who has called, or, for a caller, of who listens."""
         process, user, _ = _CREDENTIALS.unpack(
             sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
@@ -64,7 +64,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Greeting:
-    """What a caller says first: of which ``run`` it is, its full name, its topic, and the gid of its publisher."""
+    """First message of a caller: its ``run``, its full name, its topic, and the gid of its publisher."""
 
     run: str
     node: str

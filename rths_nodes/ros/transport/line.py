@@ -16,7 +16,7 @@ from rths_nodes.core.wire.layout import HEAD, number_of
 LONGEST_MESSAGE = 1 << 16
 """Bytes that are received at most."""
 PER_MESSAGE = 1280
-"""What the kernel counts for a message beside its bytes, at most."""
+"""Bytes that the kernel counts for a message beside its own, at most."""
 FORCE = 32
 """SO_SNDBUFFORCE, which the module socket does not name: larger than the system allows to everybody."""
 

@@ -1,4 +1,4 @@
-"""How a node learns which run it is: from the TestState of the actuator node, which draws the mark of the run."""
+"""Membership of a node in a run: it learns the mark of the run from the TestState of the actuator node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.transport.peers import PublisherGuard
 
 LIVE_NS = 1 * SECOND
-"""What the actuator node says from ARMED on is heard within this time after it was said."""
+"""Time after which what the actuator node says from ARMED on is heard at the latest."""
 OLD_NS = 60 * SECOND
 """A test that was under way or over so long before this node began to listen is one that is replayed."""
 

@@ -1,4 +1,4 @@
-"""What the middleware is told before the first node of a process is there."""
+"""Settings of the middleware that are made before the first node of a process is there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = {
 """Fast DDS 2 and 3 by their libraries: the environment variable that names their settings, and ours, the second of
 which keep to this machine."""
 OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
-"""How the names begin of what is set for ROS 2."""
+"""Beginnings of the names of environment variables for ROS 2."""
 
 
 @cache

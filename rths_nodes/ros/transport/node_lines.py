@@ -28,7 +28,7 @@ AGAIN_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Load:
-    """What a line must hold: so many ``messages`` of at most ``size`` bytes.
+    """Load that a line must hold: so many ``messages`` of at most ``size`` bytes.
 
     ``holds``: what somebody else hears, too, may wait, see :class:`StreamPublisher`.
     """
@@ -39,7 +39,7 @@ class Load:
 
 
 class NodeLines:
-    """Of ``node``, from :meth:`open` to :meth:`close`; ``run`` tells which run it is, empty before that is known.
+    """Lines of ``node``, from :meth:`open` to :meth:`close`; ``run`` tells its run, empty before that is known.
 
     ``warn`` gets why a partner of the same machine is spoken to by topic.
     """
@@ -51,9 +51,9 @@ class NodeLines:
         self._me: str = node.get_fully_qualified_name()
         self._listener: Acceptor | None = None
         self._outlets: dict[str, tuple[StreamPublisher, tuple[str, ...]]] = {}
-        """Those of its streams, and who listens."""
+        """Publishers of its streams, and who listens."""
         self._by_topic: dict[str, Inbox] = {}
-        """Those of streams."""
+        """Inboxes of streams."""
         self._calls: dict[tuple[str, str], Connector] = {}
         """By topic and partner."""
         self._again_at: dict[tuple[str, str], int] = {}
@@ -136,7 +136,7 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """How many calls were turned away, by who has called."""
+        """Number of calls that were turned away, by who has called."""
         return self._listener.strangers if self._listener is not None else {}
 
     # -- whom it speaks to --------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class NodeLines:
 
     @property
     def way(self) -> str:
-        """How the streams come to this node: ``sockets``, ``process`` (from neighbours in it), or ``topics``."""
+        """Way of the streams to this node: ``sockets``, ``process`` (from neighbours in it), or ``topics``."""
         heard = self._heard
         if heard and all(inbox.by_hand for inbox in heard):
             return "process"
@@ -197,7 +197,7 @@ class NodeLines:
         return [line for outlet, _ in self._outlets.values() for line in outlet.lines.values() if line.behind]
 
     def lost(self) -> dict[str, int]:
-        """How many messages of each stream partners did not take in time, so that they were lost."""
+        """Return the number of lost messages of each stream: those that partners did not take in time."""
         return {key: outlet.lost for key, (outlet, _) in self._outlets.items() if outlet.lost}
 
     def close(self) -> None:

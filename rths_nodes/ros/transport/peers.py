@@ -20,7 +20,7 @@ MOST_UNJUDGED = 64
 """Messages of one topic that are kept until the run is known."""
 
 UNKNOWN = "unknown"
-"""What a publisher is called of which the graph knows no node, or that comes after too many others."""
+"""Name of a publisher of which the graph knows no node, or that comes after too many others."""
 
 _UNNAMED = "NODE_NAME_UNKNOWN"
 _HASHED = "RIHS"
@@ -144,7 +144,7 @@ class PublisherGuard:
 
     @property
     def doubtful(self) -> int:
-        """How many publish here, where somebody's name is missing and nothing else is in doubt; 0 otherwise."""
+        """Number of publishers here, where a name is missing and nothing else is in doubt; 0 otherwise."""
         return 0 if self._by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
@@ -227,7 +227,7 @@ class PublisherGuard:
         return bool(self._kept)
 
     def foreign(self) -> dict[str, int]:
-        """How many messages were dropped, by the full name of the node that has sent them."""
+        """Return the number of dropped messages, by the full name of the node that has sent them."""
         found: dict[str, int] = {}
         for gid, count in self._dropped.items():
             # where no message tells whose it is: of those who publish here as well

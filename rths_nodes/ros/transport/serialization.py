@@ -19,7 +19,7 @@ msg: Any = importlib.import_module("rths_nodes.msg")
 
 
 def codec_of(place: Place, assembly: Assembly, run: RunMark) -> Codec:
-    """Of the streams of the node at ``place``. Raises RuntimeError where it and the installed messages differ."""
+    """Return the codec of the node at ``place``. Raises RuntimeError where the installed messages differ."""
     if place.axis:  # it has no Target
         return Codec(0, 1, 0, run=run)
     codec = assembly.codec(run)

@@ -93,7 +93,7 @@ class StreamPublisher:
 
     @property
     def lost(self) -> int:
-        """How many messages partners have not got because they did not take those before in time."""
+        """Number of messages that partners have not got because they did not take those before in time."""
         return self._gone + sum(line.lost for line in self.lines.values())
 
     def hang_up(self) -> None:
@@ -105,7 +105,7 @@ class StreamPublisher:
         self.heard_elsewhere = True
 
     def look(self) -> None:
-        """Whether anybody else listens: they may come and go, neighbours may be closed."""
+        """Find out whether anybody else listens: they may come and go, neighbours may be closed."""
         for partner in [partner for partner, line in self.lines.items() if not line.look()]:
             self._gone += self.lines.pop(partner).lost
         here = sum(inbox.by_hand for inbox in self.neighbours) + len(self.lines)

@@ -29,18 +29,18 @@ OnHeard = Callable[[str, bytes, Mapping[str, Any]], None]
 
 
 class Interposer:
-    """What the host of a node may put between the node and its parts; this one puts nothing there."""
+    """Layer that the host of a node may put between the node and its parts; this one changes nothing."""
 
     def sender(self, topic: str, send: Send) -> Send:
-        """What the node calls to send on ``topic``, where ``send`` publishes."""
+        """Return the function that the node calls to send on ``topic``, where ``send`` publishes."""
         return send
 
     def inbox(self, topic: str, inbox: Inbox) -> Inbox:
-        """What the node takes messages of ``topic`` from, where they come into ``inbox``."""
+        """Return the inbox from which the node takes messages of ``topic``, where they come into ``inbox``."""
         return inbox
 
     def port(self, port: Any) -> Any:
-        """What the node drives its rig by, where ``port`` leads there."""
+        """Return the port by which the node drives its rig, where ``port`` leads there."""
         return port
 
     def may_work(self) -> bool:
@@ -63,7 +63,7 @@ class NodeTopics:
         self._node, self._clock, self._on_heard = node, clock, on_heard
         self.run = RunMark()
         self.group = ByHand()
-        """Of subscriptions and services that no executor may touch."""
+        """Group of subscriptions and services that no executor may touch."""
         self.lines = NodeLines(node, lambda: self.run.frame_id, node.get_logger().warning, clock)
         self.outlets: dict[str, StreamPublisher] = {}
         self.inboxes: dict[str, Inbox] = {}
@@ -203,7 +203,7 @@ class NodeTopics:
 
     @property
     def stream_counts(self) -> dict[str, int]:
-        """How many messages of each stream were sent."""
+        """Number of messages of each stream that were sent."""
         return {key: count for key, count in self.sent.items() if self._published[key].row.stream}
 
     # -- nodes of the same process ------------------------------------------------------------------------
@@ -296,7 +296,7 @@ class NodeTopics:
                 guard.look()
 
     def dropped(self, peer: str) -> dict[str, float]:
-        """How many messages of others, and how many that made no sense, ``peer``, this node, has dropped."""
+        """Count the messages of others, and those that made no sense, that ``peer``, this node, has dropped."""
         found: dict[str, float] = {}
         for inbox in self.filled_directly:
             inbox.drop()

@@ -56,7 +56,7 @@ class Endpoint:
 
 
 def endpoints(place: Place, peers: Sequence[str], clock: bool = False, here: Sequence[str] = ()) -> list[Endpoint]:
-    """Those of the node at ``place`` when ``peers`` take part, this node included; it may tell the ``clock``.
+    """Return the endpoints of the node at ``place``, one of the ``peers`` of a test; it may tell the ``clock``.
 
     ``here`` are the peers of its machine, where others have the rest; none where it has all.
     """
@@ -80,7 +80,7 @@ def endpoints(place: Place, peers: Sequence[str], clock: bool = False, here: Seq
 
 
 def _below_an_axis(place: Place, prefix: str, other: str) -> list[Endpoint]:
-    """What an axis node and the actuator node say to each other, below the namespace of the axis."""
+    """Return the endpoints between an axis node and the actuator node, below the namespace of the axis."""
     partner = place.full_names([other])
     found = []
     for row in names.published_by(place.role, names.AXIS_TOPICS):

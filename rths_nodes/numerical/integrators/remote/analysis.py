@@ -1,4 +1,4 @@
-"""What the process of an OpenSees model does for the integrator: it drives the rig, step by step.
+"""Analysis that the process of an OpenSees model makes for the integrator: it drives the rig, step by step.
 
 Run by ``core/opensees/model_process.py``, without the package.
 """

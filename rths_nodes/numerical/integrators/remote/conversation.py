@@ -1,4 +1,4 @@
-"""What a remote client is answered, and which of its trial responses the rig follows. No socket and no clock."""
+"""Answers to a remote client, and the choice of its trial responses for the rig. No socket and no clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rths_nodes.numerical.integrators.remote.protocol import (
 )
 
 ROUNDING = 1e-6
-"""Of a step: times of a client are sums of many steps."""
+"""Tolerance of times, as a share of a step: those of a client are sums of many steps."""
 
 LONGEST_TALK = 10_000
 """Requests from commitState to commitState: a client that says more iterates without end."""
@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the client is expected to do: ``static_steps``, then time steps from ``start_time`` on.
+    """Steps that are expected of the client: ``static_steps``, then time steps from ``start_time`` on.
 
     A time step of the client has the length ``iterations * dt`` s, and each of its iterations is a Target; the
     test has ``steps`` of these time steps.
@@ -186,6 +186,6 @@ class Conversation:
         self._index, self._iteration, self._time = index, 1, time
 
     def summary(self) -> str:
-        """What the client was seen to ask, in words."""
+        """Say what the client has asked, and how often."""
         counts = ", ".join(f"{ACTIONS[action]} {count}" for action, count in sorted(self.asked.items()))
         return counts or "nothing"

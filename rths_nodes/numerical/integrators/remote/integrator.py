@@ -22,7 +22,7 @@ FAREWELL_S = 1.0
 """s that a client has at the end of the test to commit its last step and to leave."""
 
 CLIENT = "the client"
-"""What the user knows as such where the test does not start it."""
+"""Words for the client, which the user knows as such where the test does not start it."""
 
 SILENT = f"{CLIENT} has said nothing for"
 

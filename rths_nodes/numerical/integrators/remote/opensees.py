@@ -30,7 +30,7 @@ INTEGRATORS = (
     "KRAlphaExplicit_TP",
     "NewmarkExplicit",
 )
-"""Those of OpenSees whose step has a known number of displacements, whatever is measured (doc/opensees.md)."""
+"""OpenSees integrators whose step has a known number of displacements, whatever is measured (doc/opensees.md)."""
 
 REHEARSAL_S, LOOK_S = 5.0, 0.002
 """s that steps are tried for, and between two looks whether the model is there."""

@@ -31,7 +31,7 @@ ACTIONS = {
     MASS: "getMass",
     DIE: "die",
 }
-"""What a client may say; the first two and the last have no answer."""
+"""Actions that a client may ask for; the first two and the last have no answer."""
 
 LONGEST_VECTOR = 65_536
 """Doubles: no vector needs more than n x n, and a greeting must not fill the memory."""
@@ -42,7 +42,7 @@ FARTHEST = 1e6
 
 @dataclass(frozen=True)
 class Request:
-    """What the client says: its action, and for TRIAL displacement (m), velocity (m/s) ``(n,)`` and time (s)."""
+    """Request of the client: its action, and for TRIAL displacement (m), velocity (m/s) ``(n,)`` and time (s)."""
 
     action: int
     displacement: Array = field(default_factory=lambda: EMPTY)
@@ -73,7 +73,7 @@ def vector_length(greeting: bytes, n: int) -> int:
 
 
 def request(vector: bytes, places: Indices) -> Request:
-    """What ``vector`` says; the client has our degree of freedom i at ``places[i]``.
+    """Return the request in ``vector``; the client has our degree of freedom i at ``places[i]``.
 
     Raises IntegratorError where that is nothing a client may say, or not a number.
     """
