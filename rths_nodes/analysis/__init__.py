@@ -1,1 +1,1 @@
-"""What is computed and drawn before and after a test."""
+"""Calculations and figures before and after a test."""

@@ -75,7 +75,7 @@ def ground_acceleration(of: Evaluation) -> Array:
 
 
 def absolute_acceleration(of: Evaluation) -> Array:
-    """Of the degrees of freedom, ``(m, n_dof)`` m/s^2: relative to the ground plus that of the ground.
+    """Return the acceleration of each degree of freedom, relative plus that of the ground, ``(m, n_dof)`` m/s^2.
 
     In the time of the structure: a rig on a slower time axis has less.
     """

@@ -27,7 +27,7 @@ class Residual:
 
 
 def residual(of: Evaluation) -> Residual:
-    """That of a test. Raises ConfigError where the recording has not all terms of the equation."""
+    """Return the residual of a test. Raises ConfigError where the recording has not all terms of the equation."""
     run, structure, ratio = of.run, of.assembly.structure, of.scenario.time_ratio
     if structure is None:
         raise ConfigError("structure: missing; prescribed displacements have no equation of motion")

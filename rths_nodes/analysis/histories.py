@@ -1,4 +1,4 @@
-"""What is computed from a Run after the test: running indices and the samples that count.
+"""Quantities computed from a Run after the test: running indices and the samples that count.
 
 No index is defined here: the objects of ``loop/supervision/indices.py`` are fed once more, sample by sample as
 during the test, so that the values are those of the test to the bit.
@@ -67,7 +67,7 @@ class Evaluation:
         self._tracked: dict[bool, dict[str, dict[str, float]]] = {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """What ``compute`` gives; ``otherwise``, and a note, where a component for it cannot be built."""
+        """Return what ``compute`` gives; ``otherwise``, with a note, where a component for it cannot be built."""
         try:
             return compute()
         except ConfigError as error:
@@ -163,7 +163,7 @@ class Evaluation:
         return ours and len(self.counted) == len(run.flags) - self.first_sample and "axes" in run.metrics
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Those of :meth:`tracked`, and from the whole record what no monitor could know before the end.
+        """Return the indices of :meth:`tracked`, and those of the whole record, known only at its end.
 
         These are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``. Empty if no sample counts.
         """

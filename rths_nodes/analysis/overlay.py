@@ -59,7 +59,7 @@ class Aligned:
         return energy.absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
-        """What is compared, by name: times, values ``(n,)``, and SI unit."""
+        """Return the histories to compare, by name: times, values ``(n,)``, and SI unit."""
         found = {}
         for column, axis in enumerate(self.run.axes):
             found[f"displacement of {axis}"] = (self.time, self.displacement[:, column], "m")
@@ -104,7 +104,7 @@ def check(runs: Mapping[str, Run]) -> None:
 
 
 def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
-    """Those of all histories that both have, by their names."""
+    """Return the differences of all histories that both tests have, by their names."""
     ours, theirs = first.histories(), other.histories()
     found = {}
     for name, (time, values, unit) in ours.items():

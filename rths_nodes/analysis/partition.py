@@ -1,4 +1,4 @@
-"""What of a structure is computed and what stands in the laboratory, and how the whole of both vibrates.
+"""Partition of a structure into a computed part and one in the laboratory, and how the whole of both vibrates.
 
 Where the structure states its experimental part, that counts. Otherwise it is the specimens' at small motion: of
 their models, or as the small move of a procedure has measured their stiffness.
@@ -50,7 +50,7 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """That of a test; ``measured`` are stiffnesses (N/m) by axis.
+    """Return the partition of a test; ``measured`` are stiffnesses (N/m) by axis.
 
     Raises ConfigError without a structure, and for one that is too large to be taken apart.
     """

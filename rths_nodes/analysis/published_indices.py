@@ -87,7 +87,7 @@ MARTHS_2023: dict[str, tuple[str, ...]] = {
 NODE = (26, 20)
 """Places of x and theta of the driven node among the degrees of freedom of the multi-axial benchmark."""
 STORIES = {"x_2": 25, "theta_2": 21, "x_3": 12, "theta_3": 2}
-"""Those of the second and the third story."""
+"""Places of x and theta of the second and the third story."""
 ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rths_benchmark_2020": BENCHMARK_2020,
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
@@ -97,7 +97,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
 }
-"""What is computed beside the indices of a set."""
+"""Quantities that are computed beside the indices of a set."""
 
 
 class Published(NamedTuple):
@@ -127,7 +127,7 @@ def heading(which: str, name: str) -> str:
 
 
 def legend(which: str, names: Sequence[str]) -> str:
-    """What the headings of ``names`` stand for, in one sentence; empty where nothing is numbered."""
+    """Return what the headings of ``names`` stand for, in one sentence; empty where nothing is numbered."""
     found = {heading(which, name): name for name in names if heading(which, name) != name}
     return ", ".join(f"{short} {name}" for short, name in found.items())
 

@@ -28,7 +28,7 @@ MODES = 40
 """Modes that stand for a large structure, beside the static shapes under forces at its interface."""
 
 IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
-"""What does not change the response of the whole structure."""
+"""Entries of a scenario that do not change the response of the whole structure."""
 
 
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""How long an integrator that is answered from outside takes for its steps, and what that means in real time.
+"""Times that an integrator answered from outside takes for its steps, and what they mean in real time.
 
 From the Measurement at which a step begins, its Target is not needed for what the ramp predicts of it and for what
 the compensator waits for it; then it is bridged.

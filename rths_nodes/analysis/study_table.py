@@ -54,7 +54,7 @@ class StudyTable:
         return np.array([outcome == "finished" for outcome in self.columns["outcome"]], dtype=bool)
 
     def outcomes(self) -> dict[str, int]:
-        """How many runs ended how; the finished ones first."""
+        """Count the runs by their outcome, the finished ones first."""
         found = dict.fromkeys(("finished", *self.columns["outcome"]), 0)
         for outcome in self.columns["outcome"]:
             found[outcome] += 1

@@ -1,4 +1,4 @@
-"""What is tested, in a few lines before the test: excitation, natural periods, stiffness of both parts."""
+"""Description of a test in a few lines before it: excitation, natural periods, stiffness of both parts."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ CLOCKS = (
     ("lateness", "Lateness of a tick"),
     ("period", "Time between ticks"),
 )
-"""What is timed, as it is recorded and as it is called."""
+"""Times that are measured, as they are recorded and as they are called."""
 LOOP = "Loop: Measurement to Command"
-"""What the first of them is on the hosts with nodes."""
+"""Name of the first of them on the hosts with nodes."""
 HOPS = (
     ("integrator", "Integrator, once a step: Measurement to Target"),
     ("compensator", "Compensator: Target to Command"),

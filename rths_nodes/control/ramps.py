@@ -279,7 +279,7 @@ class Predicted(NamedTuple):
 
 
 def prediction(params: Any, dt: float, substeps: int) -> Prediction:
-    """What is predicted is rounded down to whole samples."""
+    """Return the constants; the part that is predicted is rounded down to whole samples."""
     return Prediction(dt * substeps, substeps, predicted_of(params, substeps), params.order)
 
 
@@ -311,7 +311,7 @@ def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
 
 
 def follow_prediction(k: Prediction, s: Predicted, x: float, v: float, a: float) -> tuple[Any, ...]:
-    """What was predicted of this target, and the polynomial that predicts the next."""
+    """Return what was predicted of this target, its error, and the polynomial that predicts the next."""
     _, _, _, order = k
     _, curve, _, before, earlier, first = s
     c0, c1, c2, c3 = curve

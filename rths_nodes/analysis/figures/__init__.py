@@ -57,7 +57,7 @@ OVERLAID: tuple[Callable[[View], Plan | None], ...] = (
 
 
 def plans(of: Evaluation) -> list[Plan]:
-    """What the figures of a run show; none if there are too few samples to draw.
+    """Return the plans of the figures of a run; none if there are too few samples to draw.
 
     A figure for which a component is missing is noted in ``of.left_out``.
     """
@@ -75,7 +75,7 @@ def _found(view: View, of: Iterable[Callable[[View], Plan | None]]) -> list[Plan
 
 
 def all_plans(of: Evaluation) -> list[Plan]:
-    """Those of the histories, and that of the timing where it was recorded."""
+    """Return the plans of a run, and that of its timing where it was recorded."""
     timed = timing.histograms(of.run)
     return [*plans(of), *([timed] if timed else [])]
 

@@ -19,7 +19,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.structures.damping import modes
 
 SHORTEST, LONGEST, PERIODS = 0.05, 5.0, 120
-"""Of the spectrum, s, and how many between them, in even steps of the logarithm."""
+"""Shortest and longest period of the spectrum, s, and the number of periods, in even steps of the logarithm."""
 TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 MARKED, LARGEST = 3, 300
 """Periods of the structure that are marked; one with more degrees of freedom has none, for they take too long."""

@@ -23,7 +23,7 @@ NARROWEST, WIDEST, COLUMN = 60.0, 400.0, 85.0
 TWO_COLUMNS = 120.0
 """Width from which on panels stand side by side, mm."""
 DIGITS = "%.12g"
-"""Of a number in a table."""
+"""Format of a number in a table."""
 INCH = 25.4
 PRINT = {
     "font.size": 7.5,
@@ -38,7 +38,7 @@ PRINT = {
     "savefig.dpi": 600,
     "hatch.linewidth": 0.4,
 }
-"""What is different on paper: letters that are there on every machine, of 7 to 7.5 points."""
+"""Style that is different on paper: letters that are there on every machine, of 7 to 7.5 points."""
 
 
 def check_width(millimetres: float) -> None:

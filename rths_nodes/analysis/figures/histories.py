@@ -212,14 +212,14 @@ def _state(view: View, state: str, found: Sequence[Mapping[str, Array]]) -> list
 
 
 def _limited(view: View, states: Iterable[str]) -> str:
-    """What a caption says of the limits of the parameters."""
+    """Say in a caption which limits the parameters have."""
     limits = view.of.state_limits
     drawn = any(math.isfinite(end) for state in states for end in limits.get(state, ()))
     return " Dashed: limits of the parameters." if drawn else " The parameters have no limits." if limits else ""
 
 
 def labelled(state: str, units: Mapping[str, str]) -> tuple[Quantity, float]:
-    """What a state of a compensator is called in a figure, with its unit, and the factor to that unit."""
+    """Return the name of a compensator's state in a figure, with its unit, and the factor to that unit."""
     stage, dot, name = state.rpartition(".")
     stem, number = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]  # matches everything
     symbol = stage + dot + SYMBOLS.get(stem, stem) + number

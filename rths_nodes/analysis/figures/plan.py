@@ -1,4 +1,4 @@
-"""What a figure shows, as numbers and words: the one description from which it is drawn and its table is written.
+"""Content of a figure, as numbers and words: the one description from which it is drawn and its table is written.
 
 A plan knows neither matplotlib nor the size of the paper; ``render.py`` draws it, ``csv_tables.py`` writes it.
 """
@@ -36,7 +36,7 @@ DISPLACEMENT, FORCE = Quantity("displacement", "mm"), Quantity("restoring force"
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """What the rows of a table stand for: a ``name`` for its file, and the first column ``values (n,)``."""
+    """Independent variable of a table: a ``name`` for its file, and the first column ``values (n,)``."""
 
     name: str
     of: Quantity
@@ -57,7 +57,7 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, entry: Entry, width: float = 1.0, dots: bool = False) -> Look:
-        """That of an entry of a legend."""
+        """Return a look with the colour and line style of an entry of a legend."""
         return cls(entry[1], entry[2], width, dots)
 
 
@@ -78,7 +78,7 @@ class Curve:
         return self.base.values if self.across is None else self.across
 
     def columns(self) -> list[Column]:
-        """Those of its table, without that of the base."""
+        """Return the columns of its table, without that of the base."""
         own = [(str(self.of), self.values)]
         return own if self.across is None else [(str(self.over), self.across), *own]
 
@@ -94,7 +94,7 @@ class Band:
     colour: str
 
     def columns(self) -> list[Column]:
-        """Those of its table, without that of the base."""
+        """Return the columns of its table, without that of the base."""
         name, unit = self.of
         return [
             (str(Quantity(f"{name}, {end}", unit)), values)
@@ -119,7 +119,7 @@ class Bars:
         return np.append(self.base.values[:1], self.upper)
 
     def columns(self) -> list[Column]:
-        """Those of its table, without that of the base."""
+        """Return the columns of its table, without that of the base."""
         return [(str(self.to), self.upper), (str(self.of), self.counts)]
 
 
@@ -137,7 +137,7 @@ class Panel:
     span: tuple[float, float] | None = None
     """Part of the horizontal axis that is shown; None: all, with a margin unless ``over_time``."""
     limits: tuple[float, float] | None = None
-    """Of the vertical axis; None: those of what is drawn."""
+    """Limits of the vertical axis; None: those of what is drawn."""
     levels: Sequence[tuple[float, Look]] = ()
     """Horizontal lines."""
     marks: Sequence[tuple[float, Look]] = ()
@@ -155,7 +155,7 @@ class Panel:
     ticks: Sequence[float] = ()
     """Numbers on the horizontal axis; empty: chosen by the drawing."""
     legend: Sequence[Entry] = ()
-    """Of this panel alone."""
+    """Legend of this panel alone."""
     columns: int = COLUMNS
     """Dots across it."""
 

@@ -26,7 +26,7 @@ BESIDE = 6.6
 MOST = 9
 """Entries of the legend of a panel below one another."""
 STEPS = (1, 2, 2.5, 5, 10)
-"""Of the numbers on an axis, in powers of ten."""
+"""Steps between the numbers on an axis, times a power of ten."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Layout:
     label: float = 0.5
     """From a vertical axis to its label: labels stand below one another."""
     scale: float = 1.0
-    """Of all heights."""
+    """Factor on all heights."""
     stacked: bool = False
     grey: bool = False
 
 
 PAGE = Layout(left=0.74, bottom=0.46, title=0.21, line=0.19, letter=0.077, label=0.58)
-"""That of the report, in the larger letters of ``style.ON_PAGE``: the browser scales it, a telephone to half."""
+"""Layout of the report, in the larger letters of ``style.ON_PAGE``: the browser scales it, a telephone to half."""
 
 
 def render(plan: Plan, layout: Layout = PAGE) -> Figure:
@@ -203,7 +203,7 @@ def _draw(drawn: Any, shown: Shown, panel: Panel, layout: Layout) -> None:
 
 
 def _within(span: tuple[float, float] | None, x: Array, y: Array) -> tuple[Array, Array]:
-    """What is seen of a curve: finer it is drawn where less of it is seen."""
+    """Return the part of a curve within ``span``: the less of it is seen, the finer it is drawn."""
     if span is None:
         return x, y
     inside = (x >= span[0]) & (x <= span[1])
@@ -211,7 +211,7 @@ def _within(span: tuple[float, float] | None, x: Array, y: Array) -> tuple[Array
 
 
 def _band(drawn: Any, band: Band, columns: int) -> None:
-    """Of each dot the widest place: no part of the band is lost."""
+    """Draw a band as wide as its widest place in each dot, so that no part of it is lost."""
     n = len(band.lower)
     if not n:
         return

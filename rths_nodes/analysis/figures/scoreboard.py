@@ -81,7 +81,7 @@ class Magnitudes:
 
     @property
     def words(self) -> str:
-        """What a caption says of the axis."""
+        """Sentence of a caption on the axis."""
         return "Logarithmic, but for a zero, which stands at its left end." if self.with_zero else "Logarithmic."
 
     def at(self, values: Array) -> Array:

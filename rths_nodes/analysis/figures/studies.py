@@ -15,11 +15,11 @@ from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, shown
 ACROSS = 3
 """Factors beside each other."""
 PIECES = 12
-"""Of the range of a continuous factor; in each the median is drawn."""
+"""Pieces of the range of a continuous factor; in each the median is drawn."""
 DOTS = 1500
 """Runs that are drawn as dots; of more every n-th."""
 HEIGHT, LABELS = 1.35, 0.5
-"""Of a panel, and of the labels below it, inches."""
+"""Height of a panel, and of the labels below it, inches."""
 
 
 def drawn(table: StudyTable) -> list[tuple[str, str, str]]:

@@ -19,13 +19,13 @@ from rths_nodes.core.samples import (
 )
 
 Entry = tuple[str, str, Any]
-"""Of a legend: label, colour, line style."""
+"""Entry of a legend: label, colour, line style."""
 
 INK, FAINT, BAND, ZERO = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#999999"
 ERROR = "#8e4585"
 """Energy that errors have fed in."""
 LIMIT = "#b3261e"
-"""What must not be crossed."""
+"""Colour of a limit that must not be crossed."""
 BAND_WIDTH = 2.8
 """Points: the target lies as a broad band under the measured displacement."""
 DASHES = (0, (3, 1.2))
@@ -83,7 +83,7 @@ ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"
 
 
 def save(draw: Callable[[], Figure], path: Path) -> None:
-    """What ``draw`` draws, in this style, into ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
+    """Save what ``draw`` draws, in this style, as ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
     with matplotlib.rc_context(STYLE):
         figure = draw()
         path.parent.mkdir(parents=True, exist_ok=True)

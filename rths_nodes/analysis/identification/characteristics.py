@@ -1,4 +1,4 @@
-"""What cyclic tests tell of a specimen and of the actuator that moves it.
+"""Characteristics of a specimen and of the actuator that moves it, from cyclic tests.
 
 Each history is taken as a mean cycle, a sum of harmonics of the driven frequency fitted over whole cycles, so that
 noise and a sampling that does not divide the period do no harm. The effective stiffness K = (F+ - F-) / (d+ - d-)
@@ -21,9 +21,9 @@ from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 
 HARMONICS = 9
-"""Of the mean cycle: a loop with sharp corners has its energy in the first, its shape in these."""
+"""Harmonics of the mean cycle: a loop with sharp corners has its energy in the first, its shape in these."""
 POINTS = 720
-"""Of the mean cycle, where its extremes are looked for: half a degree."""
+"""Points of the mean cycle, among which its extremes are looked for: one every half degree."""
 ALIKE = 1.05
 """Amplitudes that differ by less are the same one, as an actuator leaves them."""
 FEWEST = 6
@@ -142,7 +142,7 @@ class AtSmall(NamedTuple):
 
 
 def at_small(tests: Sequence[Cyclic]) -> AtSmall:
-    """What the slowest of the ``tests`` with the smallest amplitude tells.
+    """Return stiffness and loss factor in the slowest of the ``tests`` with the smallest amplitude.
 
     The scatters are those over its cycles; that of the stiffness has the rms difference of the other frequencies
     in it. Raises ValueError where there is no stiffness, or no scatter over the cycles.

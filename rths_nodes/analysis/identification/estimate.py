@@ -32,14 +32,14 @@ LINE = 3
 STARTING = 10
 """Delays of the loading system after which the start-up of a sine has faded, and one period at least."""
 FEWEST_PERIODS = 3
-"""Of a sine that must be left behind its start-up."""
+"""Fewest periods of a sine that must be left behind its start-up."""
 SPACING_S = 5 / 1024
 """Time between the taps of ``discrete_model`` that fits the parameters published with it: 5 samples at 1024 Hz."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """How a displacement follows another: J1 (s), the frequency evaluation index, and the fit of a sine (s, 1).
+    """Relation of two displacements: J1 (s), the frequency evaluation index, and the fit of a sine (s, 1).
 
     J1 is nan where it is longer than ``monitor.longest_delay``.
     """
@@ -53,7 +53,7 @@ class Relation:
 
     @property
     def best_delay(self) -> float:
-        """That of the sine where there is one, otherwise J1."""
+        """Delay (s) of the fitted sine where there is one, otherwise J1."""
         return self.delay if self.sine_delay is None else self.sine_delay
 
 

@@ -20,7 +20,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 @params
 class Noise:
-    """What an actuator is driven with; the others stand still."""
+    """Noise that drives one actuator; the others stand still."""
 
     rms: float = number("root mean square of the displacement", "m", 3e-4, more_than=0.0)
     lower_frequency: float = number("lower end of the band", "Hz", 0.25, more_than=0.0)

@@ -41,7 +41,7 @@ class Experiment(NamedTuple):
 
 
 class FrequencyResponse(NamedTuple):
-    """What a rig answers at ``frequency`` ``(f,)`` Hz."""
+    """Response of a rig at ``frequency`` ``(f,)`` Hz."""
 
     frequency: Array
     response: Complex
@@ -112,7 +112,7 @@ def frequency_response(
 FEWEST = 4
 """Spectral lines that are averaged at least: coherence is 1 whatever happens with one."""
 WORST_CONDITION = 1e12
-"""Of the powers of the commands, beyond which one of them is missing."""
+"""Condition number of the powers of the commands, beyond which one of them is missing."""
 
 
 def _spectra(experiment: Experiment, dt: float, edges: Array) -> tuple[Complex, Complex, Array]:

@@ -29,7 +29,7 @@ from rths_nodes.recording.run import Run
 LEAST = 500
 """Samples that a fit needs."""
 CUTOFF = 30.0
-"""Of the low-pass filter on displacement and force, Hz; at most a fifth of the servo rate."""
+"""Cut-off frequency of the low-pass filter on displacement and force, Hz; at most a fifth of the servo rate."""
 DAMPING = 0.7
 """Damping ratio with which a fit begins."""
 

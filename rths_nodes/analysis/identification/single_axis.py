@@ -20,7 +20,7 @@ MODEL_TAPS = 3
 
 
 class SineFit(NamedTuple):
-    """How a system answers to a sine: ``delay`` (s) and ``amplitude_ratio`` (measured over target)."""
+    """Response of a system to a sine: ``delay`` (s) and ``amplitude_ratio`` (measured over target)."""
 
     delay: float
     amplitude_ratio: float

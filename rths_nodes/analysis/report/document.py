@@ -142,7 +142,7 @@ def _beside(run: Run, test: OfProcedure | None) -> str:
 
 
 def _first_facts(run: Run) -> dict[str, str]:
-    """Of a run without a procedure."""
+    """Return the facts of the first page for a run without a procedure."""
     known, scenario = run.information, run.scenario
     rig = scenario.rig_file.name if scenario.rig_file else type(scenario.port).type_name
     return {
@@ -154,7 +154,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """What the page says before anything else: how a test ended that did not run to its end; else empty."""
+    """Return the first words of the page: how a test ended that did not finish or is not valid; else empty."""
     said = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
@@ -248,7 +248,7 @@ def css_text(text: str) -> str:
 
 
 def _running(run: Run, test: OfProcedure | None) -> dict[str, str]:
-    """What stands at the edge of every printed page."""
+    """Return what stands at the edge of every printed page."""
     known = run.information
     return {
         "name": f"{run.scenario.name}: {(test.record.ending if test else '') or run.ending}",

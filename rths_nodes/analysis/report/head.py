@@ -27,7 +27,7 @@ _TOLD = (
     *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "run_id", "samples", "scenario"),
     *("started", "version"),
 )
-"""What of the information of a run has a name of its own on the page."""
+"""Keys of a run's information that have a name of their own on the page."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
@@ -38,7 +38,7 @@ def across(simulation: str, made_elsewhere: bool = False) -> str:
 
 
 def facts(of: Evaluation) -> dict[str, str]:
-    """What stands above the first figure, in order."""
+    """Return the facts above the first figure, in order."""
     known = of.run.information
     return {
         "Imported" if of.run.made_elsewhere else "Started": moment(known.get("started", "–")),
@@ -49,7 +49,7 @@ def facts(of: Evaluation) -> dict[str, str]:
 
 
 def particulars(of: Evaluation) -> dict[str, str]:
-    """What else a test is told from others by, in order."""
+    """Return the other facts that tell a test from others, in order."""
     run, scenario, known = of.run, of.scenario, of.run.information
     transport = getattr(scenario.port, "transport_samples", None)
     found = {
@@ -148,7 +148,7 @@ def summary(of: Evaluation, noun: str) -> list[str]:
 
 
 def remarks(of: Evaluation) -> list[str]:
-    """What the compensator's last inner numbers say of the test, in sentences."""
+    """Return what the compensator's last inner numbers say of the test, in sentences."""
     run = of.run
     if not len(of.counted):
         return []

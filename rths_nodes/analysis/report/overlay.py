@@ -20,7 +20,7 @@ from rths_nodes.recording.run import Run
 SHOWN = {"m": (MM, "mm"), "N": (KN, "kN"), "m/s²": (1.0, "m/s²")}
 """Units of differences as they are shown, with the factor."""
 UNTOLD = ("cases", "description", "name")
-"""Of a scenario, what does not make its test another one."""
+"""Keys of a scenario that do not make its test another one."""
 
 
 class Compared(NamedTuple):
@@ -71,7 +71,7 @@ class OverlayReport:
         return template("overlay.html.j2").render(contents, notes=self._notes())
 
     def _notes(self) -> list[str]:
-        """What a user should know beside: missing parts, tests that are not drawn."""
+        """Return notes for the user: missing parts, tests that are not drawn."""
         found = [f"{test.name}: {note}" for test in self.tests for note in test.run.notes]
         for each in self.aligned:
             found += [] if each.drawable else [f"{each.name} is not drawn: no sample of it counts"]
@@ -80,7 +80,7 @@ class OverlayReport:
 
 
 def unfinished(tests: Sequence[Compared]) -> dict[str, str]:
-    """How each test ended that did not run to its end, by its name."""
+    """Return how each test ended that did not finish or is not valid, by its name."""
     return {test.name: words for test in tests if (words := first_line(test.run, test.procedure))}
 
 
@@ -153,7 +153,7 @@ def _part(first: Aligned, other: Aligned, found: Mapping[str, Difference]) -> Pa
 
 
 def _cautions(first: Aligned, other: Aligned) -> list[str]:
-    """What is not the same in two tests, and shows in their difference."""
+    """Say what is not the same in two tests, and shows in their difference."""
     one, two = first.of.scenario, other.of.scenario
     found = []
     if one.time_ratio != two.time_ratio:

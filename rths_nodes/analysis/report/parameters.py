@@ -15,7 +15,7 @@ from rths_nodes.core.strict import as_data
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
-"""What is no parameter of a run: it stands in the head of the page, or is of other runs."""
+"""Keys of a scenario that are no parameters of a run: they stand in the head of the page, or are of other runs."""
 SECTIONS = ("component", "section")
 """Kinds of parameters that have a table of their own."""
 

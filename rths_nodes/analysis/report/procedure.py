@@ -1,4 +1,4 @@
-"""What the report says of a procedure: head, checks, offsets, ladder, acts, in the order of a test report."""
+"""Report on a procedure: head, checks, offsets, ladder, acts, in the order of a test report."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def rung_of(record: ProcedureRecord, folder: str) -> RungRecord | None:
 
 
 def first_words(record: ProcedureRecord) -> str:
-    """What the first line says of a procedure that did not finish; empty for one that did."""
+    """Return the first line on a procedure that did not finish or is not valid; else empty."""
     if record.ending != record.outcome:
         return f"Test {record.ending}{f' ({record.reason})' if record.reason else ''}"
     at = "" if record.sample is None or record.outcome == "refused" else f" at sample {grouped(record.sample)}"
@@ -101,7 +101,7 @@ def verdict(record: ProcedureRecord) -> str:
 
 
 def first_facts(record: ProcedureRecord) -> dict[str, str]:
-    """What the first page has to say beside the verdict."""
+    """Return the facts of the first page beside the verdict."""
     return {
         "Test": record.test_id,
         "Date": f"{moment(record.started) or DASH} to {moment(record.ended) or DASH}",
@@ -165,7 +165,7 @@ def _by_axis(values: Any, factor: float, unit: str) -> str:
 
 
 def rig(record: ProcedureRecord) -> list[Part]:
-    """Of the set-up: the controller as read back, offsets before and after the test."""
+    """Return the parts on the set-up: the controller as read back, offsets before and after the test."""
     words = () if record.controller else ("The port told nothing of the controller.",)
     return [Part("Controller, as read back", dict(record.controller), words), _offsets(record)]
 
@@ -289,7 +289,7 @@ _DIFFER = ("Rung", "What", "The one before", "from it, %", "from its rehearsal, 
 
 
 def _far(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str]]:
-    """Of each axis its largest values, beside those at which the rung would have been stopped."""
+    """Yield for each axis its largest values, beside those at which the rung would have been stopped."""
     for axis, most in rung.peaks.items():
         both = (most, rung.limits.get(axis, {}))
         shown = (("displacement", MM), ("force", KN))
@@ -306,7 +306,7 @@ def _differences(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str
 
 
 def acts(record: ProcedureRecord) -> list[Part]:
-    """What was asked for and done, in its order, and how the rig was unloaded."""
+    """Return the parts on the acts of the operator, in their order, and on how the rig was unloaded."""
     rows = []
     for act in record.acts:
         asked = ", ".join(f"{name} {exact(value)}" for name, value in act.arguments.items()) or DASH

@@ -19,7 +19,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import axis_names, simulation
 
 MODES = 8
-"""Of the whole structure that are listed."""
+"""Modes of the whole structure that are listed, at most."""
 TONNE = 1e-3
 _CHANNEL = (
     "Channel",
@@ -49,7 +49,7 @@ def parts(of: Evaluation, measured: Mapping[str, float]) -> list[Part]:
 
 
 def _cautions(of: Evaluation) -> Part:
-    """What is hardly right in scenario and rig file; calibrations are judged by the date of the test."""
+    """Say what is hardly right in scenario and rig file; calibrations are judged by the date of the test."""
     when = of.run.information.get("started", "")[:10]
     try:
         today = date.fromisoformat(when)
@@ -121,7 +121,7 @@ def _sensors(scenario: Scenario) -> Part:
 
 
 def _altered(scenario: Scenario) -> Iterator[str]:
-    """What is done to the measured forces, in sentences."""
+    """Say in sentences what is done to the measured forces."""
     simulated = getattr(scenario.port, "builds_axes", False)
     for name, axis in scenario.axes.items():
         if axis.rig_axis and (told := corrections_in_words(axis.rig_axis, simulated)):
@@ -146,7 +146,7 @@ def _simulated(sensors: object, what: str, factor: float, unit: str) -> list[str
 
 
 def floors(scenario: Scenario) -> dict[str, float]:
-    """Of each axis the smallest error of displacement (m, rms) that its sensor can show: noise and resolution.
+    """Return by axis the smallest error of displacement (m, rms) that its sensor can show: noise and resolution.
 
     sqrt(noise^2 + resolution^2 / 12); zero for a sensor without either.
     """

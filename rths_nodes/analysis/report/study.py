@@ -53,7 +53,7 @@ def _numbers(of: dict[str, float]) -> list[str]:
 
 
 def _effects(table: StudyTable) -> list[tuple[str, list[tuple[str, list[str]]]]]:
-    """Of each factor with few levels: the median of each index by level, and the worst."""
+    """Return for each factor with few levels the median of each index by level, and the worst."""
     found = []
     for factor in table.factors:
         if table.continuous(factor):

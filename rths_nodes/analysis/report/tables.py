@@ -107,7 +107,7 @@ _AXIS_INDICES = (
         "mean frequency of the target, weighted by its power",
     ),
 )
-"""Of each axis: title, key in the metrics, factor, unit and meaning. Below: of the whole test."""
+"""Indices of each axis: title, key in the metrics, factor, unit and meaning. Below: those of the whole test."""
 _TEST_INDICES = (
     (
         "Energy error HSEM",
@@ -247,7 +247,7 @@ def timing(run: Run) -> Table:
 
 
 def paced(run: Run) -> str:
-    """What the times of a test are held against, in a sentence."""
+    """Say in a sentence what the times of a test are held against."""
     if run.in_lockstep:
         return "The test ran in lockstep, as fast as the machine allowed: no servo period holds for its times."
     return f"The servo period is {quantity(run.scenario.dt, US, 'µs', 3)}."
@@ -264,7 +264,7 @@ _SHOWN = {
 
 
 def limits(of: Evaluation) -> Table:
-    """How far each axis went against its limits and levels, in the whole test."""
+    """Tabulate how far each axis went against its limits and levels, in the whole test."""
     run, rows = of.run, []
     told, called = run.timing.get("levels", {}), axis_names(of.scenario)
     steps = np.diff(run.command, axis=0) / of.scenario.dt
@@ -297,11 +297,11 @@ def limits(of: Evaluation) -> Table:
 
 
 _Reached = tuple[tuple[str, str, Any, Array], ...]
-"""Of each limit its name, unit and bound, and the values that were held against it."""
+"""Limits, each with its name, unit and bound, and the values that were held against it."""
 
 
 def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
-    """Of an axis that is controlled by force."""
+    """Return the limits of an axis that is controlled by force, and what was held against them."""
     loads = run.loads
     assert loads is not None
     place, dt = loads.names.index(axis), run.scenario.dt
@@ -316,7 +316,7 @@ def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
 
 
 def loads(of: Evaluation) -> Table:
-    """How well the axes that are controlled by force kept their loads; no row without one."""
+    """Tabulate how well the axes that are controlled by force kept their loads; no row without such an axis."""
     told = of.run.metrics.get("force_axes", {})
     rows = [
         Row(title, [rounded(told[axis].get(key), factor) for axis in told], unit, meaning)

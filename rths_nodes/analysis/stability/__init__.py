@@ -1,1 +1,1 @@
-"""Whether the loop of a test is stable, judged before the test."""
+"""Stability of the loop of a test, judged before the test."""

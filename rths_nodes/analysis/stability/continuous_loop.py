@@ -24,9 +24,9 @@ from rths_nodes.core.frequency_response import Complex, Frequencies
 Response = Callable[[Frequencies], Complex]
 """Angular frequency (rad/s), real or complex, shape ``(n,)`` -> response, ``(n,)`` or ``(n, n_axes, n_axes)``."""
 HAIR = 1e-13
-"""Of the highest natural frequency: more than rounding."""
+"""Share of the highest natural frequency that is more than rounding."""
 SLOW = 1e-3
-"""Of the highest natural frequency: where the delay of slow motions is read."""
+"""Share of the highest natural frequency at which the delay of slow motions is read."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ PER_DECADE = 400
 COUNTED_PER_DECADE = 100
 """Frequencies from which growing motions of a loop in discrete time are counted, beside those of its rig."""
 LOWEST = 1e-3
-"""Of the lowest natural frequency: where a sweep begins."""
+"""Share of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
 """Factor on the tested forces below which they are none: the poles of an undamped structure lie there."""
 CHANGE = 0.5
@@ -239,7 +239,7 @@ def _zeros(
 
 
 def _nearest(values: Complex, wanted: Complex) -> Complex:
-    """Of each row of ``values`` the one nearest to that of ``wanted``."""
+    """Return from each row of ``values`` the one nearest to that of ``wanted``."""
     index = np.argmin(np.abs(values - wanted[:, None]), axis=1)
     return np.asarray(values[np.arange(len(values)), index])
 

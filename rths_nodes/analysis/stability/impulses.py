@@ -1,4 +1,4 @@
-"""What the way from a Target to the forces of the axes makes of an impulse: asked of the parts that run the test.
+"""Impulse responses of the way from a Target to the forces of the axes: asked of the parts that run the test.
 
 Ramp, setup, compensator, transport and simulated rig are the objects that the loop would step, in its order. One
 Target differs from rest, by so little that every part is linear; what the rig answers, sample by sample, is
@@ -40,7 +40,7 @@ LARGER = 10.0
 STEEPER = 0.01
 """Share by which it may differ."""
 FADED = 1e-10
-"""Of the largest response: below, it has come to its end."""
+"""Share of its largest value below which a response has come to its end."""
 LONGEST = 200_000
 """Samples in which a response must have faded."""
 BLOCK = 64
@@ -70,7 +70,7 @@ class Impulses:
 
     @cached_property
     def delay(self) -> float:
-        """Of the rig with its transport for slow motions, of the slowest axis, s. Raises ConfigError."""
+        """Delay of the rig with its transport for slow motions, of the slowest axis, s. Raises ConfigError."""
         return self.asked_for_delay()
 
 
@@ -86,7 +86,7 @@ class _Faded:
         self.loud = 0
 
     def after(self, block: Array, sent: NDArray[np.bool_]) -> bool:
-        """Of ``block`` (samples, 2, n_axes); ``sent``: samples with a command that is not zero."""
+        """Return whether it ends in ``block`` (samples, 2, n_axes); ``sent``: samples with a nonzero command."""
         samples = self._samples + np.arange(len(block))
         size = np.abs(block).max(axis=2)
         largest = np.maximum(np.maximum.accumulate(size), self._largest)
@@ -101,7 +101,7 @@ class _Faded:
 
 
 class _Felt:
-    """What the integrator gets of the forces of the axes: late, filtered, read ahead; block after block."""
+    """Forces of the axes as the integrator gets them: late, filtered, read ahead; block after block."""
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
         """``late``: samples, by axis; ``weights``: of the forces now, one sample ago, and so on."""
@@ -113,7 +113,7 @@ class _Felt:
                 each.start(0.0)
 
     def after(self, forces: Array) -> Array:
-        """Of the ``forces`` ``(samples, n_axes)`` N at the axes."""
+        """Return what it gets of the next ``forces`` ``(samples, n_axes)`` N at the axes."""
         n, longest = len(forces), len(self._on_the_way)
         whole = np.concatenate((self._on_the_way, forces))
         self._on_the_way = whole[n:]
@@ -217,7 +217,7 @@ class Way:
         return self._record(command)[(MOVED - 1) * n :]
 
     def _delay(self) -> float:
-        """Of the rig behind its transport, s: the first moment of its response to an impulse of the command."""
+        """Return the rig's delay with transport, s: first moment of its response to an impulse of the command."""
         longest = 0.0
         for unit in np.eye(self.n_axes):
 
@@ -229,7 +229,7 @@ class Way:
         return longest * self.scenario.dt
 
     def _record(self, commands: Callable[[int, Array], Array]) -> Array:
-        """What the rig answers to the commands, from rest until it has faded: ``(samples, 2, n_axes)``."""
+        """Return what the rig answers to the commands, from rest until it has faded: ``(samples, 2, n_axes)``."""
         self._rig.reset()
         line = deque(np.zeros(self.n_axes) for _ in range(self.transport))
         felt = _Felt(self._late, self._filters, self._weights)

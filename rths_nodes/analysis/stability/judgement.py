@@ -51,7 +51,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What can be said before the test.
+    """Stability of the loop of a test, as judged before the test.
 
     ``growing``: number of growing roots, a pair of conjugate ones counts twice; ``motions``: those of them that
     were found, without their conjugates, rad/s, the worst first; ``delay``: of the rig's slowest axis without its

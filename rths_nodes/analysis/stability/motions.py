@@ -1,4 +1,4 @@
-"""What becomes of the modes of a structure in the loop, and which motions of it grow."""
+"""Modes of a structure and what becomes of them in the loop; the motions of it that grow."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def modes_of(loop: Loop) -> tuple[Mode, ...]:
 
 
 def _in_the_loop(loop: Loop, root: complex) -> complex:
-    """What becomes of a mode ``root`` (rad/s) of the structure in the loop: followed from a perfect rig."""
+    """Return what a mode ``root`` (rad/s) of the structure becomes in the loop: followed from a perfect rig."""
     if not isinstance(loop, SampledLoop):
         slow = loop.states(loop.rig(np.zeros(1)))[0]
         return complex(follow(loop, slow[np.argmin(abs(slow - root))], "ratio", np.linspace(0.0, 1.0, STAGES))[-1])

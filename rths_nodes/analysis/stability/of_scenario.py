@@ -33,7 +33,7 @@ HZ = 2.0 * np.pi
 SAME = 0.01
 """Share by which the stiffness under test may differ from what the structure states of it."""
 MOST_STEPS = 100
-"""Of a period of an integrator that is judged."""
+"""Largest number of steps in a period of an integrator that is judged."""
 FASTEST = 1e6
 """rad: largest angle of a mode in one step; no structure is meant that has a larger one."""
 
@@ -226,7 +226,7 @@ def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
 
 
 def _response(part: Any, family: str, path: str, params: Any) -> Response:
-    """That of ``part``, after a look at the components within it."""
+    """Return the frequency response of ``part``, after a look at the components within it."""
     names = registry.names(family)
     known = [name for name in names if hasattr(registry.load(family, name), "frequency_response")]
     for place, inner in walk(params, path):
@@ -274,7 +274,7 @@ def _felt(own: Response, late: int, low: Butterworth | None, lead: ForceLead | N
 
 
 def _assumptions(assembly: Assembly, structure: Structure, whole: WholeStructure) -> Iterator[str]:
-    """What the analysis takes for granted here, in words."""
+    """Say in words what the analysis takes for granted here."""
     scenario, compensator = assembly.scenario, assembly.compensator
     yield "small motion: specimens, numerical substructure and setup with their slopes at rest"
     yield "integrator, ramp, compensator, transport and rig as they are stepped, sensors without error"

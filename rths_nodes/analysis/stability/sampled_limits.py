@@ -27,7 +27,7 @@ FARTHEST = 16.0
 STEP = 1.03
 """Factor between the natural frequencies that are looked at."""
 HALVINGS = 8
-"""Of the interval in which a limit lies, before the motion itself is followed."""
+"""Halvings of the interval in which a limit lies, before the motion itself is followed."""
 VERIFIED = 1e-3
 """Share of the way to a limit that is left out when it is verified."""
 BESIDE = 1e-4

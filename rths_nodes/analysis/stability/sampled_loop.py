@@ -114,7 +114,7 @@ CHUNK = 256
 MARGINAL = 1e-7
 """Growth over frequency below which a motion counts as neither growing nor decaying."""
 HALVINGS = 20
-"""Of the way to a factor on the natural frequencies that the integrator refuses."""
+"""Halvings of the way to a factor on the natural frequencies that the integrator refuses."""
 KEPT = 8
 """Delays for which the responses of the rig are kept."""
 PERIODS = 256
@@ -135,7 +135,7 @@ class Period(NamedTuple):
 
     @classmethod
     def of(cls, steps: Sequence[StepMatrices], forces_of: Array, time_ratio: float) -> Period:
-        """Of the steps one after another; the rig moves ``time_ratio`` times slower, its forces are the axes'."""
+        """Join steps one after another; the rig moves ``time_ratio`` times slower, its forces are the axes'."""
         onward, n_axes = np.eye(len(steps[0].onward)), forces_of.shape[1]
         force = np.zeros((len(onward), 0))
         targets, through = [], []

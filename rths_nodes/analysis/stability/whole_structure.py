@@ -65,7 +65,7 @@ class WholeStructure:
         return np.asarray(np.linalg.eigvals(self._state_matrix(rig)), complex)
 
     def _state_matrix(self, rig: NDArray[Any]) -> Complex:
-        """Of [x, x', inner states of the specimens], with d = rig T x."""
+        """Return the state matrix of [x, x', inner states of the specimens], with d = rig T x."""
         n, r = len(self.mass), self.time_ratio
         moved = rig @ self.axes_of
         stiffness = np.array([one.stiffness for one in self.specimens])
@@ -90,7 +90,7 @@ class WholeStructure:
         return matrix
 
     def _inverse_with_masses(self, moved: NDArray[Any]) -> NDArray[Any]:
-        """Of the mass with those of the specimens, which are ``moved`` ``(n, n_axes, n_dof)`` per motion."""
+        """Invert the mass with those of the specimens, which are ``moved`` ``(n, n_axes, n_dof)`` per motion."""
         masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
         if not masses.any():
             return self.inverse

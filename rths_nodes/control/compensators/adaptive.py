@@ -43,7 +43,7 @@ PAPER_GAIN_PER_MM2 = 0.4
 
 @params
 class LawParams:
-    """What every use of the law has in common: the options, all off by default, because that is what is published.
+    """Options that every use of the law has in common, all off by default, because that is what is published.
 
     - ``alpha_min``, ``alpha_max``: a gain several times the paper's runs away, and an alpha below 1 or far above
       the actuator's makes the command a differentiator of noise. While alpha is at a limit the integral rests.
@@ -160,7 +160,7 @@ UNITS = {
     "tracking_indicator": "m^2",
     "energy_indicator": "N m",
 }
-"""Of the inner numbers that are recorded."""
+"""Units of the inner numbers that are recorded."""
 
 
 def shown(k: Constants, s: State) -> tuple[float, float, float]:
@@ -224,7 +224,7 @@ class Adaptive(PerAxis):
 
         @property
         def by_energy(self) -> bool:
-            """Whether the indicator is that of the energy."""
+            """True when the indicator is that of the energy."""
             return self.indicator == "energy"
 
         def si_gains(self) -> tuple[float, float]:

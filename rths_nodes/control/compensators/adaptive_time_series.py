@@ -94,7 +94,7 @@ class State(NamedTuple):
     """One axis."""
 
     place: int
-    """Of the last sample in its block; -1 behind the last one."""
+    """Place of the last sample in its block; -1 behind the last one."""
     turn: int
     """Place at which this axis is fitted: one axis after the other, so that no sample takes long."""
     rest: int
@@ -103,10 +103,10 @@ class State(NamedTuple):
     """The last command, m."""
     coefficients: Three
     wanted: Three
-    """Of the last fit."""
+    """Coefficients of the last fit."""
     command: Four
     measured: Four
-    """What is known of the filtered signals at the end of the block."""
+    """Filtered signals at the end of the block, as far as they are known."""
     of_command: Five
     of_measured: Five
     """Filtered at the end of the last block, and the last input."""

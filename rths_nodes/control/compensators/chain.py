@@ -44,7 +44,7 @@ def chained(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[.
 
 
 def of_first(shown: Shown) -> Shown:
-    """What the first one has ``shown``, of both."""
+    """Return ``shown`` of the first compensator as a function of the constants and states of both."""
 
     def of(k: Any, s: Any) -> Any:
         _, own, _ = k
@@ -55,7 +55,7 @@ def of_first(shown: Shown) -> Shown:
 
 
 def of_second(shown: Shown) -> Shown:
-    """What the second one has ``shown``, of both."""
+    """Return ``shown`` of the second compensator as a function of the constants and states of both."""
 
     def of(k: Any, s: Any) -> Any:
         _, _, own = k
@@ -140,7 +140,7 @@ class Chain(OnNumbers):
         return list(chain(self._first.state(), self._second.state()))
 
     def bound(self) -> Bound | None:
-        """What a loop over kernels needs; None where one of both has it not, or couples the axes."""
+        """Return what a loop over kernels needs; None where one of both has it not, or couples the axes."""
         first, second = (bound() if (bound := getattr(each, "bound", None)) else None for each in self._both)
         if first is None or second is None or first.coupled or second.coupled:
             return None

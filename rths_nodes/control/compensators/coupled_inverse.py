@@ -20,7 +20,7 @@ class Watched(NamedTuple):
     """Arrays worked in place; ``signals`` are commands, measured displacements and targets, 3 n numbers."""
 
     place: int
-    """Of the last sample in its block; -1 behind the last one."""
+    """Place of the last sample in its block; -1 behind the last one."""
     whole: Array
     """``(5 + decimation, 3 n)``: filtered at the end of the last block, its last signals, those of this block."""
     seen: Array
@@ -51,7 +51,7 @@ def blocks(s: Any) -> int:
 
 
 def renewed(s: Any) -> bool:
-    """Whether the last step was that of a block, which has changed what is shown."""
+    """Return whether the last step ended a block, which has changed what is shown."""
     _, _, _, _, watched = s
     place: int = watched[0]
     return place == -1
@@ -171,7 +171,7 @@ def learn(k: Law, s: Any, variance: Array, count: int) -> None:
 
 
 def constants_of(lead: float, slope: Array, identified: Array, law: Any) -> Constants:
-    """Of coefficients ``(order + 1, n_axes, n_axes)``."""
+    """Return the constants for the ``identified`` coefficients ``(order + 1, n_axes, n_axes)``."""
     count, n, _ = identified.shape
     rows = np.zeros((n, ORDER * n))
     rows[:, : count * n] = np.hstack(list(identified))

@@ -97,7 +97,7 @@ class State(NamedTuple):
     output: float
     prepared: bool
     sample: int
-    """Of the test, without its soft start."""
+    """Samples of the test so far, without its soft start."""
 
 
 def constants(params: Any, dt: float) -> Constants:
@@ -213,7 +213,7 @@ def step(
 
 
 def moves(m: float, before: float, earlier: float, quiet: float) -> bool:
-    """Whether one of the taps is not below ``quiet`` (m)."""
+    """Return whether the magnitude of one of the taps is not below ``quiet`` (m)."""
     up = m >= quiet or before >= quiet or earlier >= quiet
     return up or m <= -quiet or before <= -quiet or earlier <= -quiet
 

@@ -164,7 +164,7 @@ class IdentifiedInverse(Coupled):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
-        """That of one axis in floats, that of several in arrays."""
+        """Return the kernel, that of one axis in floats, that of several in arrays."""
         n = identified_by(params).shape[1]
         text = text_of(n)
         return (Kernel if n == 1 else CoupledKernel)(

@@ -53,7 +53,7 @@ class Law(NamedTuple):
     """
 
     block: Array
-    """Of the filter, ``(4, 5 + decimation)``."""
+    """Matrix of the filter for a block, ``(4, 5 + decimation)``."""
     units: Array
     """``(m,)``: a coefficient is its number over this."""
     first: Array

@@ -199,7 +199,7 @@ class ModelBased(Coupled):
 
 
 def model_of(params: Any) -> LoadingModel:
-    """That of the file, or of the known constants."""
+    """Return the loading model of the file, or of the known constants."""
     if params.known is not None:
         return LoadingModel((), params.known.coefficients("compensator.known"), origin="compensator.known")
     return load(params.model)

@@ -68,7 +68,7 @@ Shown = Callable[[Any, Any], Any]
 
 
 class Bound(NamedTuple):
-    """What a loop over kernels needs of a compensator: step, constants and states; one state where it is coupled.
+    """Parts of a compensator for a loop over kernels: step, constants and states; one state where it is coupled.
 
     ``shown``: one after the other for all axes, they give ``state()``. Where there is a ``renewed(state)``, the
     numbers have changed with the last step only where it is true.
@@ -88,7 +88,7 @@ def nothing(k: Any, s: Any) -> tuple[()]:
 
 
 def behind_lead(shown: Shown) -> Shown:
-    """What a kernel has ``shown`` by itself, of the one that reads its target ahead."""
+    """Return ``shown`` of a kernel as a function of constants and state of the one that reads its target ahead."""
 
     def of(k: Any, s: Any) -> Any:
         _, _, own = k
@@ -148,7 +148,7 @@ class PerAxis(OnNumbers):
         return [number for state in self.states for number in shown(k, state)]
 
     def bound(self) -> Bound | None:
-        """What a loop over kernels needs; None of a class that computes in a way of its own."""
+        """Return what a loop over kernels needs; None for a class that computes in a way of its own."""
         own = type(self)
         if own.commands is not PerAxis.commands or own.state is not PerAxis.state:
             return None

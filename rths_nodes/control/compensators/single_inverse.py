@@ -32,7 +32,7 @@ low, high and first coefficients, 1 over their spread, their units, blocks that 
 
 
 class Learning(NamedTuple):
-    """What each sample needs, and what the last one of a block does."""
+    """Constants of the learning: what each sample needs, and what the last one of a block does."""
 
     inputs: Any
     known: Any
@@ -43,7 +43,7 @@ class Learning(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """What changes once in a block."""
+    """State of the learning that changes once in a block."""
 
     row: Four
     covariance: Covariance
@@ -55,7 +55,7 @@ class Knowledge(NamedTuple):
     In the first block its sum so far, in front.
     """
     means: tuple[float, Four, Four]
-    """Of the filtered signals."""
+    """Means of the filtered signals."""
     noise: float
     """Sum of the third differences squared in a block, on the mean."""
     learned: int
@@ -65,10 +65,10 @@ class Knowledge(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """What changes with every sample."""
+    """State of the learning that changes with every sample."""
 
     place: int
-    """Of the last sample in its block; -1 behind the last one, -2 before the first of all."""
+    """Place of the last sample in its block; -1 behind the last one, -2 before the first of all."""
     begun: bool
     """The first block is over."""
     signals: tuple[Four, Four, Four]
@@ -230,7 +230,7 @@ def blocks(s: Any) -> int:
 
 
 def renewed(s: Any) -> bool:
-    """Whether the last step was that of a block, which has changed what is shown."""
+    """Return whether the last step ended a block, which has changed what is shown."""
     _, _, _, _, watched = s
     place: int = watched[0]
     return place == -1
@@ -264,7 +264,7 @@ def deviations_of(covariance: Covariance, units: Four) -> Four:
 
 
 def constants_of(lead: float, slope: Array, identified: Array, law: Any) -> Constants:
-    """Of coefficients ``(order + 1, 1, 1)``."""
+    """Return the constants for the ``identified`` coefficients ``(order + 1, 1, 1)``."""
     learning: Any = ()
     if law:
         inputs, known = block_of(law.block)

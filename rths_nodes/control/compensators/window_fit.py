@@ -26,7 +26,7 @@ class Fit(NamedTuple):
     lower: Three
     upper: Three
     powers: Three
-    """Of the filter's frequency, over which it gives derivatives."""
+    """Powers of the filter's frequency, over which it gives derivatives."""
     shares: Three
     """The ranges by these: in shares of them all coefficients weigh the same, and one without a range stays."""
     ratio: float

@@ -62,7 +62,7 @@ class State(NamedTuple):
 
 
 def constants(params: Any, dt: float) -> Constants:
-    """Of the law, and of the column where there is one."""
+    """Return the constants of the law, and of the column where there is one."""
     p = params
     lengths = () if p.column is None else lengths_of(p.column)
     return Constants(1.0 / p.stiffness, p.integral_gain * dt, p.proportional_gain, p.lead / dt, lengths)

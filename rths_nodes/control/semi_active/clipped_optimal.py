@@ -37,7 +37,7 @@ class Constants(NamedTuple):
     channels: Any
     """Places of the measurements among the auxiliary channels."""
     ground: Array
-    """What the acceleration of the ground adds to each of them."""
+    """Factors with which the acceleration of the ground adds to each of them."""
     voltage: float
     """V."""
 
@@ -174,7 +174,7 @@ def _sized(name: str, values: tuple[float, ...] | None, default: Array) -> Array
 
 
 class _Plant:
-    """Of the whole structure, z = (x, x'): z' = A z + B f + E a_g, measured = C z + D f, no a_g in it."""
+    """Model of the whole structure, z = (x, x'): z' = A z + B f + E a_g, measured = C z + D f, no a_g in it."""
 
     def __init__(self, structure: Structure, location: Array) -> None:
         mass, damping, stiffness = whole(structure)

@@ -18,7 +18,7 @@ FEW = 64
 
 
 def is_small(params: Any) -> bool:
-    """Whether T has few numbers."""
+    """Return whether T has few numbers."""
     return len(params.matrix) * len(params.matrix[0]) <= FEW
 
 
