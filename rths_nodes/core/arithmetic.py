@@ -46,12 +46,12 @@ root = math.sqrt
 
 
 def finite(x: float) -> bool:
-    """Whether ``x`` is neither infinite nor nan."""
+    """Return whether ``x`` is neither infinite nor nan."""
     return x - x == 0.0
 
 
 def all_finite(values: Sequence[float] | Array) -> bool:
-    """Whether each of them is."""
+    """Return whether none of the ``values`` is infinite or nan."""
     total = 0.0
     for value in values:
         total += value - value
@@ -75,7 +75,7 @@ def hypot(x: float, y: float) -> float:
 
 
 def _square_error(x: float) -> float:
-    """What rounding leaves of the square of ``x``."""
+    """Return the exact square of ``x`` less the rounded ``x * x``."""
     upper = HALVES * x - (HALVES * x - x)
     lower = x - upper
     return ((upper * upper - x * x) + 2.0 * upper * lower) + lower * lower

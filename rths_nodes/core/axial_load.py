@@ -37,7 +37,7 @@ class ColumnGeometry:
 
 
 Lengths = tuple[float, float]
-"""Of the column and of the actuator at rest (m); infinite for one that stays upright."""
+"""Lengths of the column and of the actuator at rest (m); infinite for an actuator that stays upright."""
 
 
 def lengths_of(geometry: ColumnGeometry) -> Lengths:
@@ -46,20 +46,20 @@ def lengths_of(geometry: ColumnGeometry) -> Lengths:
 
 
 def extension_at(k: Lengths, shortening: float, drift: float) -> float:
-    """How far the actuator extends (m) so that the column is shortened by ``shortening`` (m) at ``drift`` (m)."""
+    """Return the extension of the actuator (m) that shortens the column by ``shortening`` (m) at ``drift`` (m)."""
     column, actuator = k
     down = column - other_leg(column - shortening, drift)
     return down if actuator == INF else hypot(actuator + down, drift) - actuator
 
 
 def lowered(k: Lengths, extension: float, drift: float) -> float:
-    """How far the head has come down (m) where the actuator has extended by ``extension`` (m)."""
+    """Return how far the head has come down (m) where the actuator has extended by ``extension`` (m)."""
     _, actuator = k
     return extension if actuator == INF else other_leg(actuator + extension, drift) - actuator
 
 
 def shortening_at(k: Lengths, extension: float, drift: float) -> float:
-    """What the column is shortened by (m) at ``drift`` (m)."""
+    """Return the shortening of the column (m) at ``extension`` (m) and ``drift`` (m)."""
     return k[0] - hypot(k[0] - lowered(k, extension, drift), drift)
 
 

@@ -37,7 +37,7 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
 
 
 def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacement: float) -> Decay:
-    """Of z, whose slope is largest at its limit z_max = (beta + gamma)^(-1/q): q / (z_max x_y) per metre (x_y, m).
+    """Return the decay of z, fastest at its limit z_max = (beta + gamma)^(-1/q): q / (z_max x_y) per m (x_y, m).
 
     Moved far enough in one direction, z stands at its limit. From the opposite one it is there after 2 q decay
     times, and as many as the approach takes to be rounded off.

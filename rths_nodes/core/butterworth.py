@@ -106,13 +106,13 @@ def filtered(values: Array, low_pass: Butterworth | None) -> Array:
 
 
 def _second(c: float, d: float) -> _Section:
-    """Of c^2 / (s^2 + d c s + c^2), s = (1 - z^-1) / (1 + z^-1)."""
+    """Return the section c^2 / (s^2 + d c s + c^2), s = (1 - z^-1) / (1 + z^-1)."""
     a0 = 1.0 + d * c + c * c
     b = c * c / a0
     return b, 2.0 * b, b, 2.0 * (c * c - 1.0) / a0, (1.0 - d * c + c * c) / a0
 
 
 def _first(c: float) -> _Section:
-    """Of c / (s + c)."""
+    """Return the section c / (s + c)."""
     b = c / (1.0 + c)
     return b, b, 0.0, (c - 1.0) / (1.0 + c), 0.0

@@ -1,4 +1,4 @@
-"""What the parameters of a component may say about the test in which they stand.
+"""Statements of the parameters of a component about the test in which they stand.
 
 A ``Params`` class checks its own fields in ``validate``. What depends on the rest of the scenario it says in the
 methods of :class:`ChecksScenario`, which get a :class:`TestContext` and never the scenario itself.
@@ -16,7 +16,7 @@ from rths_nodes.core.errors import ConfigError, join
 
 @dataclass(frozen=True)
 class TestContext:
-    """What parameters may know of their test. Tuples have one entry for each axis, in order."""
+    """Facts that parameters may know of their test. Tuples have one entry for each axis, in order."""
 
     __test__: ClassVar[bool] = False  # not a test case, whatever pytest thinks of the name
 
@@ -25,7 +25,7 @@ class TestContext:
     velocity_limits: tuple[float, ...]
     """m/s."""
     displacement_noise_rms: tuple[float, ...]
-    """Of the displacement sensors, m."""
+    """RMS noise of the displacement sensors, m."""
     servo_rate: float
     """Samples per second of the rig, Hz."""
     dt: float
@@ -37,7 +37,7 @@ class TestContext:
     samples_per_step: int
     """Samples of an integration step on the time axis of the rig."""
     duration: float
-    """Of the test, s, in the time of the structure."""
+    """Duration of the test, s, in the time of the structure."""
     ramp: str
     """Type of the ramp."""
     has_structure: bool
@@ -75,7 +75,7 @@ class TestContext:
 
 
 class ChecksScenario(Protocol):
-    """What a ``Params`` class may have beside its fields. Each method may be left out."""
+    """Methods that a ``Params`` class may have beside its fields. Each may be left out."""
 
     def spans(self) -> Mapping[str, float]:
         """Parameter -> seconds of history that it needs; a shorter test is refused."""
@@ -94,11 +94,11 @@ class ChecksScenario(Protocol):
         ...
 
     def cautions(self, test: TestContext) -> list[str]:
-        """What is allowed but dangerous or doubtful in this test, in words."""
+        """Say what is allowed but dangerous or doubtful in this test, in words."""
         ...
 
     def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-        """Of a setup: a number for each axis, the same for axes that move one specimen and must stop together.
+        """Return a number for each axis of a setup, the same for axes that move one specimen and must stop as one.
 
         The first ``n_moved`` axes are those of the setup, those behind them are controlled by force.
         """

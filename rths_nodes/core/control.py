@@ -235,7 +235,7 @@ class ForceController(Component):
     @property
     @abstractmethod
     def correction(self) -> float:
-        """What feedback has added to the displacement command since :meth:`begin`, m."""
+        """Displacement that feedback has added to the command since :meth:`begin`, m."""
 
     @abstractmethod
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:

@@ -16,13 +16,13 @@ Rows = tuple[Numbers, ...]
 SINGULAR = 1e-3
 """Magnitude of the determinant of J, rotations counted in arcs of the longest arm, below which actuators jam."""
 ITERATIONS = 20
-"""Of Newton's method, which needs four to six within the reach."""
+"""Iterations of Newton's method, at most: it needs four to six within the reach."""
 CLOSED = 1e-13
 """Error of an axis at which Newton's method ends, relative to the longest actuator."""
 
 
 class Constants(NamedTuple):
-    """Of the coupler at rest, and of what it reaches."""
+    """Constants of the coupler at rest, and of its reach."""
 
     axes: tuple[tuple[tuple[float, float], tuple[float, float], tuple[float, float], float], ...]
     """Anchor as seen from the reference point, arm, direction and length of each actuator."""
@@ -31,9 +31,9 @@ class Constants(NamedTuple):
     largest_rotation: float
     shortest: float
     scale: float
-    """Of the longest arm, m."""
+    """Length of the longest arm, m."""
     sign: float
-    """Of the determinant at rest."""
+    """Sign of the determinant at rest."""
     close: float
     """m, at which Newton's method ends."""
     rows: Rows
@@ -56,7 +56,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Any, scale: float) -> tuple[float, float]:
-    """Of J: m/m and m per ``scale`` of rotation."""
+    """Return an actuator's row of J for two actuators: m/m and m per ``scale`` of rotation."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -68,13 +68,13 @@ def planar_row(link: Any, scale: float) -> tuple[float, float, float]:
 
 
 def determinant_of_two(rows: Any) -> float:
-    """Of ``(2, 2)``."""
+    """Return the determinant of ``rows`` ``(2, 2)``."""
     (a, b), (c, d) = rows
     return float(a * d - b * c)
 
 
 def determinant_of_three(rows: Any) -> float:
-    """Of ``(3, 3)``, by its first row."""
+    """Return the determinant of ``rows`` ``(3, 3)``, by its first row."""
     (a, b, c), (d, e, f), (g, h, i) = rows
     return float(a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g))
 
@@ -115,7 +115,7 @@ def transposed_three(rows: Any) -> Any:
 
 
 class Shape(NamedTuple):
-    """What differs between two and three actuators."""
+    """Functions that differ between two and three actuators."""
 
     split: Callable[..., Any]
     row: Callable[..., Any]
@@ -179,7 +179,7 @@ class CouplerKernel(NamedTuple):
 
 
 def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
-    """Whether the coupler may be turned so, and the actuators be so long; nan is beyond."""
+    """Return whether the coupler may turn by ``theta`` and its actuators have these ``lengths``; nan is beyond."""
     shortest = k[3]
     if not abs(theta) <= k[2]:
         return False

@@ -1,4 +1,4 @@
-"""How fast the inner states of a specimen forget, and how many increments their integration needs for it.
+"""Decay rates of the inner states of a specimen, and the increments that their integration needs for them.
 
 Explicit Runge-Kutta of fourth order is stable while decay rate times increment stays below 2.785. Bouc-Wen states
 decay with the velocity, so that an increment which is right for a slow test diverges in a fast one.
@@ -61,7 +61,7 @@ class Decay:
         return left / self.per_velocity if self.per_velocity else math.inf
 
     def beside(self, other: Decay) -> Decay:
-        """Of the states of two specimens that move together."""
+        """Return the decay of the states of two specimens that move together."""
         for one, the_other in ((self, other), (other, self)):
             if one == Decay():
                 return the_other
@@ -69,7 +69,7 @@ class Decay:
 
 
 def decay_of(specimen: Any) -> Decay:
-    """What ``specimen`` says of its inner states. Raises ConfigError where it has some, and says nothing."""
+    """Return the ``decay`` of ``specimen``. Raises ConfigError where it has inner states, but no ``decay``."""
     found = specimen.decay
     if isinstance(found, Decay):
         return found
@@ -82,7 +82,7 @@ def decay_of(specimen: Any) -> Decay:
 
 
 def stated(params: Any) -> Decay:
-    """What the parameters of a specimen say in ``decay()``, which they may leave out."""
+    """Return the ``decay()`` of a specimen's parameters; ``Decay()`` where they leave it out."""
     return declared(params) or Decay()
 
 

@@ -66,12 +66,12 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """What the ``numbers`` of a kind of distribution are, what must hold for them, and how a value is drawn."""
+    """Kind of distribution: names of its ``numbers``, what must hold for them, and how a value is drawn."""
 
     numbers: tuple[str, ...]
     draw: Callable[..., Any]
     refusal: Callable[..., str] = lambda *_: ""
-    """Of the numbers: what is wrong with them in words, or nothing."""
+    """Says what is wrong with the numbers in words, or nothing."""
     relative: bool = False
     any_values: bool = False
     """The numbers may be any values, as many as one likes."""

@@ -25,7 +25,7 @@ class PortError(RuntimeError):
 
 
 class IntegratorError(RuntimeError):
-    """What computes outside of this process has failed while a test was under way: says what it did."""
+    """An integrator outside of this process has failed while a test was under way: says what it did."""
 
 
 class ComponentError(RuntimeError):
@@ -33,7 +33,7 @@ class ComponentError(RuntimeError):
 
 
 class ClientLeft(IntegratorError):
-    """What computes outside of this process has ended in order, before the test has."""
+    """An integrator outside of this process has ended in order, before the test has."""
 
 
 class Problems(list[str]):

@@ -82,13 +82,13 @@ def _methods(protocol: Any) -> list[str]:
 
 
 def _wanted(protocol: Any) -> list[str]:
-    """What a member must have: of a family with a base class all that has no default there."""
+    """Return the names that a member must have: with a base class, all that have no default there."""
     given = _defaults(protocol)
     return [name for name in _members(protocol) if name not in given]
 
 
 def _defaults(protocol: Any) -> dict[str, Any]:
-    """What the base class of a family gives to a member that does not inherit; a protocol gives nothing."""
+    """Return the defaults of a family's base class for a member that does not inherit; a protocol has none."""
     needed = NEEDED.get(protocol) or protocol.__abstractmethods__
     known = {name: value for base in reversed(_own(protocol)) for name, value in vars(base).items()}
     given = {name: value for name, value in known.items() if not name.startswith("_") and name not in needed}

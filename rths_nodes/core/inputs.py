@@ -62,7 +62,7 @@ class Named:
         return Contents(relative, main.relative_to(root).as_posix())
 
     def hash(self) -> str:
-        """What it is known by; its path where it cannot be read, which is refused when it is built."""
+        """Return the hash of its contents; its path where it cannot be read, which is refused when it is built."""
         try:
             return self.read().hash
         except ConfigError:

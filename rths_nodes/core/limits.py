@@ -12,7 +12,7 @@ from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import integer, number, params, section, text
 
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
-"""What is done beyond a level: told only; the safe stop, after which the test is held, or tripped; the same, and
+"""Actions beyond a level: told only; the safe stop, after which the test is held, or tripped; the same, and
 the heartbeat of a port that has one is dropped, so that the far end stops the rig, too."""
 
 _ITS_UNIT = "its unit"
@@ -58,7 +58,7 @@ QUANTITIES = {
     "displacement_disagreement": "m",
     "force_disagreement": "N",
 }
-"""What has levels, and its unit."""
+"""Quantities of one axis that have levels, and their units."""
 
 
 @params
@@ -80,12 +80,12 @@ class Levels:
     )
 
     def given(self) -> dict[str, Level]:
-        """Those that are given, by quantity."""
+        """Return the levels that are given, by quantity."""
         return {name: level for name in QUANTITIES if (level := getattr(self, name)) is not None}
 
 
 WHOLE = {"bridge_length": "samples", "bridged_share": "1", "parameter_at_bound": "samples"}
-"""What of the whole rig has levels, and its unit."""
+"""Quantities of the whole rig that have levels, and their units."""
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
 """Shares of bridged samples in a second: behind a port that is not a simulator it is told beyond the first,
 and held beyond the second, by default."""
@@ -114,7 +114,7 @@ class WholeLevels:
     )
 
     def given(self, simulated: bool, rate: float) -> dict[str, Level]:
-        """Those that hold behind a port, which may be ``simulated``, at ``rate`` samples per second."""
+        """Return the levels that hold behind a port, ``simulated`` or not, at ``rate`` samples per second."""
         found = {name: level for name in WHOLE if (level := getattr(self, name)) is not None}
         if not simulated and self.bridged_share is None:
             found["bridged_share"] = Level(maximum=BRIDGED_HELD, warn_maximum=BRIDGED_TOLD, action=HOLD)

@@ -33,7 +33,7 @@ def numbered(which: NDArray[np.bool_]) -> str:
 
 
 class Followers(NamedTuple):
-    """How the degrees of freedom without mass follow the others while nothing pulls at them."""
+    """Motion of the degrees of freedom without mass, which follow the others while nothing pulls at them."""
 
     damped: bool
     velocity: Array
@@ -43,7 +43,7 @@ class Followers(NamedTuple):
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
-    """Of a structure with some degrees of freedom without mass.
+    """Return the matrices by which degrees of freedom without mass follow the others of a structure.
 
     Raises ConfigError where nothing holds them, and where some have damping and some have none.
     """

@@ -1,4 +1,4 @@
-"""How parameters are declared: once, beside the algorithm, with unit, bounds and a sentence.
+"""Declaration of parameters: once, beside the algorithm, with unit, bounds and a sentence.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
 :func:`text`, :func:`texts`, :func:`path`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`,
@@ -29,7 +29,7 @@ _KEY = "rths"
 
 @attrs.frozen
 class Spec:
-    """What is known of one parameter: kind, unit, bounds, choices, meaning."""
+    """Declaration of one parameter: kind, unit, bounds, choices, meaning."""
 
     kind: str
     doc: str
@@ -47,7 +47,7 @@ class Spec:
     default_data: Mapping[str, Any] | None = None
     after: str = ""
     opens: str = ""
-    """Of a Python program: the field beside it that lists the files which the program opens."""
+    """Name of the field beside a Python program that lists the files which the program opens."""
     places: Mapping[str, str] = attrs.field(factory=dict)
     """Where an option of a run is offered, and what it is called there; empty for other parameters."""
 
@@ -169,7 +169,7 @@ def is_params(value: Any) -> bool:
 
 
 def declared(cls: type) -> dict[str, Spec]:
-    """What is declared of the parameters of a Params class, by name, in their order."""
+    """Return the declarations of the parameters of a Params class, by name, in their order."""
     return {field.name: spec_of(field) for field in attrs.fields(cls)}
 
 

@@ -148,7 +148,7 @@ class Integrator(Protocol):
         """Before the test: start what answers from outside, or be there for it, without waiting for it."""
 
     def missing(self) -> str:
-        """What the test has to wait for since ``open``, in words; empty once the integrator stands at step 0.
+        """Say what the test has to wait for since ``open``; empty once the integrator stands at step 0.
 
         Raises ConfigError where it never will.
         """

@@ -1,4 +1,4 @@
-"""What a port reads back of its rig, whether the test runs or not; nothing of it changes anything there."""
+"""Values that a port reads back from its rig, whether the test runs or not; reading changes nothing there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 
 @dataclass(frozen=True)
 class FarEnd:
-    """What the far end of a port states of itself: limits of each axis ``(n_axes,)``, m, m/s, m/s^2, N and m.
+    """Statement of the far end of a port on itself: limits of each axis ``(n_axes,)``, m, m/s, m/s^2, N and m.
 
     ``error`` is of command less measured displacement; inf where there is no limit. It goes on along the slope for
     ``bridged`` samples without a command, then it brakes; after ``watchdog`` samples the session is over.
@@ -37,7 +37,7 @@ class Readback(Protocol):
 
     @property
     def active_command(self) -> Array | None:
-        """What the controllers drive to, ``(n_axes,)`` m, in their own coordinates; None where it cannot be read.
+        """Commands that the controllers follow, ``(n_axes,)`` m, in their own coordinates; None: not readable.
 
         From there the first Command has to set out.
         """
@@ -65,7 +65,7 @@ class Readback(Protocol):
 
     @property
     def stated(self) -> FarEnd | None:
-        """What the far end states of its own limits, once it is open; None where it does not tell."""
+        """Limits that the far end states of itself, once it is open; None where it does not tell."""
         return None
 
     @property

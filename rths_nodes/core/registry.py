@@ -37,7 +37,7 @@ FAMILIES: dict[str, str] = {
 
 @cache
 def _entry_points() -> Any:
-    """Those of everything that is installed: reading them takes ten milliseconds."""
+    """Return the entry points of everything that is installed: reading them takes ten milliseconds."""
     return entry_points()
 
 
@@ -88,7 +88,7 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def description(family: str, name: str) -> str:
-    """What a component is, in one line: of its module, or of its class where the module holds several.
+    """Describe a component by the first line of its module, or of its class where the module holds several.
 
     Raises ConfigError where the component cannot be loaded.
     """

@@ -46,9 +46,9 @@ class Rig:
     failure: str = ""
     """Why it cannot go on, in words; empty while it can."""
     auxiliary_names: tuple[str, ...] = ()
-    """Of the measured channels beside those of the axes, with their units."""
+    """Names of the measured channels beside those of the axes, with their units."""
     auxiliary_inputs: tuple[str, ...] = ()
-    """Of what else it is driven with, e.g. a voltage, with their units."""
+    """Names of what else it is driven with, e.g. a voltage, with their units."""
     displacement: Array
     velocity: Array
     force: Array

@@ -18,24 +18,24 @@ FLAG_SLIPPED = 2
 FLAG_SATURATED = 4
 FLAG_TRIPPED = 8
 FLAG_SOFT_START = 16
-"""Of the prescribed motion before the test: compensators may learn from it, indices leave it out."""
+"""The prescribed motion before the test: compensators may learn from it, indices leave it out."""
 FLAG_RESTING = 32
 """Adaptation rests, because the motion tells nothing: the soft start fades out."""
 FLAG_SLOWED = 64
 """The rig was on its way back from a pause of the test: slower than the motion, so not valid where a specimen has
 rates."""
 FLAG_AT_BOUND = 128
-"""Of a Command: an adaptive parameter of the compensator stands at a bound."""
+"""Only in a Command: an adaptive parameter of the compensator stands at a bound."""
 
 MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
-"""How the controller drives an axis; an axis whose mode is force has commands in N. Only of a Measurement is held:
+"""Modes in which the controller drives an axis; in force mode commands are in N. Only a Measurement says held:
 the axis stands at a displacement, and takes commands in N as soon as one comes."""
 HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, HYDRAULICS_LOW, HYDRAULICS_HIGH = 0, 1, 2, 3
 INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
-"""Whether the rig may move, as the port reads it; where it is open, the rig has stopped by itself."""
+"""States of the interlock, as the port reads it; where it is open, the rig has stopped by itself."""
 
 NO_ENERGIES: Array = np.full(4, np.nan)
-"""Of a Target that tells none."""
+"""Energies of a Target that tells none."""
 
 
 @dataclass(slots=True, eq=False)

@@ -45,12 +45,12 @@ def largest(matrix: Matrix) -> float:
 
 
 def inverse(matrix: Matrix) -> Any:
-    """What multiplies by the inverse: an Array, or what solves. Raises what both do."""
+    """Return an object that multiplies by the inverse: an Array, or an :class:`Inverse`. Raises what both do."""
     return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
 
 
 def quotient(left: Matrix, right: Matrix) -> Any:
-    """What multiplies by ``left``^-1 ``right``."""
+    """Return an object that multiplies by ``left``^-1 ``right``: an Array, or a :class:`Quotient`."""
     return Quotient(left, right) if is_sparse(left) else np.linalg.solve(left, right)
 
 
@@ -148,7 +148,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
 
 
 def product(matrix: Matrix) -> Any:
-    """What multiplies with vectors fastest: an Array itself, a sparse matrix perhaps by its band."""
+    """Return the form of ``matrix`` that multiplies vectors fastest: an Array itself, perhaps a band if sparse."""
     if not is_sparse(matrix):
         return matrix
     band = Band(matrix)

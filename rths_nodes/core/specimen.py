@@ -44,7 +44,7 @@ class Specimen:
     KERNEL: ClassVar[SpecimenKernel | None] = None
     initial_state: tuple[float, ...]
     decay: Decay | None = None
-    """How fast the inner states forget, which divides a sample into increments; ``Decay()`` without states."""
+    """Decay of the inner states, which divides a sample into increments; ``Decay()`` without states."""
     mass: float = 0.0
     """kg: it resists the acceleration as well, by a force that is the actuator's to compute."""
     felt: bool = True

@@ -42,7 +42,7 @@ def read_head(path: str | os.PathLike[str], count: int) -> bytes:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """What tells a file from what it was: its number, size and times, which nobody can change back.
+    """Return number, size and times of a file, which tell it from what it was, and which nobody can change back.
 
     Raises OSError, and ValueError for a path that no file can have.
     """

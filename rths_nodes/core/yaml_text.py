@@ -38,7 +38,7 @@ _PATTERNS = {
     ),
     "merge": ("<<", ("<",)),
 }
-"""What plain text is, by its tag: pattern, and first characters. The first that fits counts."""
+"""Kinds of plain text, by tag: pattern, and first characters. The first that fits counts."""
 
 
 class _Loader(yaml.SafeLoader):

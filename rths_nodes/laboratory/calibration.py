@@ -63,7 +63,7 @@ class Channel:
 
     @property
     def unit_si(self) -> float:
-        """What its unit is in SI."""
+        """Value of its unit in SI."""
         return SI[self.unit][0]
 
     @property
@@ -78,7 +78,7 @@ class Channel:
 
     @property
     def gain(self) -> float:
-        """What a number of the port is in SI, with its sign."""
+        """Factor from numbers of the port to SI, with its sign."""
         return self.sign * self.scale * self.unit_si
 
 
@@ -98,7 +98,7 @@ class ForceChannel(Channel):
 
 @params
 class Similitude:
-    """What of the structure stands for one of the specimen, where that is a model to scale."""
+    """Quantities of the structure over those of the specimen, where that is a model to scale."""
 
     length: float = number("displacement of the structure over that of the specimen", "", 1.0, more_than=0.0)
     force: float = number("force in the structure over that in the specimen", "", 1.0, more_than=0.0)
@@ -115,7 +115,7 @@ class Similitude:
 
 @params
 class OnRig:
-    """What a rig file says of one of its axes and a scenario keeps of it: channels, scales, bounds of handling."""
+    """Part of a rig file on one axis that a scenario keeps: channels, scales, bounds of handling."""
 
     displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
     force: ForceChannel = section(ForceChannel, "measured force")
@@ -211,7 +211,7 @@ def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float
 
 
 class Gains(NamedTuple):
-    """What a number of the port is for one axis, with its sign: displacement and command m, force N."""
+    """Factors from numbers of the port to SI for one axis, with sign: displacement and command m, force N."""
 
     displacement: float
     force: float
@@ -219,14 +219,14 @@ class Gains(NamedTuple):
 
 
 def gains_of(axis: OnRig | None) -> Gains:
-    """Those of one axis; without an ``axis`` of a rig file the numbers are SI already."""
+    """Return the gains of one axis; without an ``axis`` of a rig file the numbers are SI already."""
     if axis is None:
         return Gains(1.0, 1.0, 1.0)
     return Gains(axis.displacement.gain, axis.force.gain, axis.command.gain)
 
 
 def limits_of_rig(axis: Any) -> Limits:
-    """Those that a receiver has for an ``axis`` of a test: of its rig file, or else of the axis itself."""
+    """Return the limits that a receiver has for an ``axis`` of a test: of its rig file, or else of the axis."""
     found: Limits = axis.limits
     return (axis.rig_axis.limits if axis.rig_axis is not None else None) or found
 
@@ -254,7 +254,7 @@ class Calibration:
 
     @classmethod
     def of(cls, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> Calibration:
-        """That of the ``axes`` of a test, which all have a ``rig_axis``, and of its channels; None: already SI."""
+        """Calibrate the ``axes`` of a test, which all have a ``rig_axis``, and its channels; None: already SI."""
         rows = [axis.rig_axis for axis in axes.values()]
         home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         place = [home.index(index) for index in range(len(rows))]
@@ -302,7 +302,7 @@ class Calibration:
         return bytes([given[index] for index in self.place]) if given else given
 
     def sent(self, command: Command) -> Command:
-        """What the port gets for the ``command`` of the test."""
+        """Return the Command that the port gets for the ``command`` of the test."""
         return replace(command, target=self.to_port(command.target), command=self.to_port(command.command))
 
     def to_port(self, command: Array) -> Array:
@@ -312,7 +312,7 @@ class Calibration:
     # -- the other end: a rig that is simulated -----------------------------------------------------------
 
     def shown(self, true: Measurement) -> Measurement:
-        """What the port of a rig gives for what is ``true`` there: the inverse of :meth:`measured`."""
+        """Return the Measurement that a rig's port gives for the ``true`` one: the inverse of :meth:`measured`."""
         home, modes = self.home, true.control_mode
         return replace(
             true,

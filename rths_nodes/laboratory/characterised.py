@@ -1,4 +1,4 @@
-"""What cyclic tests have told of an axis, as a rig file keeps it: ``rths characterise --out`` writes it.
+"""Results of cyclic tests of an axis, as a rig file keeps them: ``rths characterise --out`` writes them.
 
 The stiffness was measured with the sensors that the small move looks at again: it shows that a scale has changed
 since, or that another specimen stands in the rig. It verifies no scale.
@@ -12,7 +12,7 @@ from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import flag, matrix, number, params, text
 
 COLUMNS = ("amplitude, m", "frequency, Hz", "storage stiffness, N/m", "loss factor", "gain", "delay, s")
-"""Of a row of ``tests``."""
+"""Columns of a row of ``tests``."""
 CERTAINTY = 3.0
 """So many standard deviations wide the band is, to each side."""
 LEAST_KNOWN = 0.02
@@ -75,6 +75,6 @@ class Characterised:
 
     @property
     def expected(self) -> Expected:
-        """What the small move should find."""
+        """Stiffness that the small move should find."""
         words = f"that cyclic tests have shown on {self.date}, to {self.known_to:.0%}"
         return Expected(self.stiffness, self.known_to, words, False)

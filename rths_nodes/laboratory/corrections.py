@@ -34,7 +34,7 @@ _ACCELERATION = "m/s^2"
 
 @params
 class Corrections:
-    """What the load cell of an axis shows beside the force of the specimen."""
+    """Forces that the load cell of an axis shows beside that of the specimen."""
 
     fixture_mass: float | None = number("mass between load cell and specimen", "kg", None, more_than=0.0)
     acceleration: str | None = text(
@@ -112,7 +112,7 @@ def low_pass(axis: Any, dt: float) -> Butterworth | None:
 
 
 def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
-    """What is done to the measured force of an ``axis`` of a rig, behind a simulator or not; nothing: empty."""
+    """Say what is done to the measured force of an ``axis`` of a rig, ``simulated`` or not; empty for nothing."""
     told = []
     if (found := axis.corrections) is not None:
         taken = [f"{found.fixture_mass:g} kg times {found.acceleration}"] if found.fixture_mass else []
@@ -161,11 +161,11 @@ def unfiltered(k: Any, s: tuple[()], shown: float, velocity: float, acceleration
 
 
 class _Axis:
-    """What is done at one axis, and what it remembers."""
+    """Correction of the force of one axis, with its state."""
 
     def __init__(self, own: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
         self.channel = channel
-        """Of the acceleration, among the auxiliary ones; -1 for none."""
+        """Place of the acceleration among the auxiliary channels; -1 for none."""
         self._constants: Any = own
         self._step: Callable[..., Any] = unfiltered
         self._rest: Any = ()
@@ -180,7 +180,7 @@ class _Axis:
         self._state = self._rest
 
     def force(self, shown: float, velocity: float, auxiliary: list[float]) -> float:
-        """Of the specimen, N."""
+        """Return the force of the specimen, N."""
         acceleration = auxiliary[self.channel] if self.channel >= 0 else 0.0
         self._state, found = self._step(self._constants, self._state, shown, velocity, acceleration)
         return float(found)
@@ -248,7 +248,7 @@ class ForceCorrections:
 def _corrected(
     corrections: Corrections, channels: Sequence[str], path: str
 ) -> tuple[tuple[float, float, float], int]:
-    """What has to be taken off the load cell of an axis, and which channel is the acceleration."""
+    """Return what has to be taken off the load cell of an axis, and which channel is the acceleration."""
     split = [name.rstrip("]").partition(" [") for name in channels]
     corrections.check_channels({name: unit for name, _, unit in split}, path)
     mass, channel, friction, per_velocity = 0.0, -1, 0.0, 0.0
@@ -261,7 +261,7 @@ def _corrected(
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Of the ``axes`` whose force is corrected: axis, and place among the channels ``names`` of what is shown."""
+    """Return each of the ``axes`` with corrected force, and the place of its shown force among ``names``."""
     plain = [name.partition(" [")[0] for name in names]
     found = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
     return [(index, plain.index(channel)) for index, channel in found if channel in plain]

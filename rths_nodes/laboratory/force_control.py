@@ -25,12 +25,12 @@ from rths_nodes.core.parameters import component, number, params, text
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, Array, Command
 
 CONTROLLER, NODES = CLOSED_BY = ("controller", "nodes")
-"""Of the rig, which gets N and reads its own load cell; or our actuator node, which sends it displacements."""
+"""Controller of the rig, which gets N and reads its load cell; or our actuator node, which sends displacements."""
 
 
 @params
 class ForceControl:
-    """How the force of an axis is controlled."""
+    """Control of the force of an axis."""
 
     closed_by: str = text(
         "who closes the force loop: the controller of the rig, which gets commands in N, or the nodes, which send "
@@ -123,7 +123,7 @@ class ForceLoops:
     """
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
-        """Of those ``axes`` whose force loop ``closed_by`` closes."""
+        """Take those of the ``axes`` whose force loop ``closed_by`` closes."""
         self._axes = [
             (index, ForceAxis(name, axis, dt))
             for index, (name, axis) in enumerate(axes.items())
@@ -133,7 +133,7 @@ class ForceLoops:
         ]
         self._n = len(axes)
         self.places = frozenset(index for index, _ in self._axes)
-        """Of the force axes among all."""
+        """Places of the force axes among all."""
         self.start(np.zeros(self._n))
 
     def __bool__(self) -> bool:
@@ -183,7 +183,7 @@ class TransportedLoops:
 
     @property
     def modes(self) -> bytes:
-        """Of all axes, a byte each."""
+        """Control modes of all axes, a byte each."""
         return self._loops.modes
 
     @property

@@ -1,6 +1,6 @@
-"""How far an axis of a real rig may be moved outside of a test, and what is known of its specimen beforehand.
+"""Bounds of moving an axis of a real rig outside of a test, and what is known of its specimen beforehand.
 
-A rig file declares it. All of it may be left out: what the procedure needs and a rig file lacks is refused when
+A rig file declares both. All of it may be left out: what the procedure needs and a rig file lacks is refused when
 the act is asked for that needs it. Numbers are in SI units, in coordinates of the axis.
 """
 

@@ -24,7 +24,7 @@ from rths_nodes.laboratory.ports.datagrams import LARGEST, LARGEST_AUXILIARY, LA
 
 QUEUE = 64
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
-"""What becomes of a datagram, as the receiver counts it."""
+"""Outcomes of receiving a datagram, as the receiver counts them."""
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
 """The last one: the same sums on every processor."""
 
@@ -32,7 +32,7 @@ _Axes, _Channels = ctypes.c_double * LARGEST_AXES, ctypes.c_double * LARGEST_AUX
 
 
 class ReceiverLimits(NamedTuple):
-    """Of one axis, in the units of the datagrams; ``inf`` switches one of the last three off."""
+    """Limits of one axis, in the units of the datagrams; ``inf`` switches one of the last three off."""
 
     stroke: float
     """m: largest magnitude of a command."""
@@ -73,7 +73,7 @@ class _Command(ctypes.Structure):
 
 
 class Sensors(ctypes.Structure):
-    """What the target has measured at a tick: displacement (m), force (N), channels, state of the rig."""
+    """Measurements of the target at a tick: displacement (m), force (N), channels, state of the rig."""
 
     _fields_ = (
         ("displacement", _Axes),
@@ -249,6 +249,6 @@ class Receiver:
         return int(getattr(self._target, "state" if name == "state_number" else name))
 
     def counts(self) -> dict[str, int]:
-        """What became of all datagrams, and how many samples were bridged, or driven within limits of its own."""
+        """Count the datagrams by outcome, and the samples that were bridged, or driven within its own limits."""
         found = dict(zip(RESULTS, self._target.counts, strict=True))
         return found | {"bridged": int(self._target.bridged), "limited": int(self._target.limited)}

@@ -1,4 +1,4 @@
-"""What the sensors make of the true state: their kernels, and the noise that these get.
+"""Measurement of the true state by the sensors: their kernels, and the noise that these get.
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
@@ -52,7 +52,7 @@ BLOCK = 256
 
 
 class Channel(NamedTuple):
-    """What is wrong with one, in its unit; ``drift`` by sample, ``limit`` nan for none."""
+    """Errors of one channel, in its unit; ``drift`` by sample, ``limit`` nan for none."""
 
     scale: float
     offset: float
@@ -106,7 +106,7 @@ def passed(ring: Array, oldest: int, value: float) -> tuple[tuple[Array, int], f
 
 
 def constants(p: Any, dt: float) -> Pair:
-    """Of samples of ``dt`` (s)."""
+    """Return the constants of the sensors ``p`` for samples of ``dt`` (s)."""
 
     def channel(name: str) -> Channel:
         given = (f"{name}_{each}" for each in ("scale", "offset", "drift", "dead", "resolution", "range"))
@@ -131,18 +131,18 @@ class Noise:
         self._left: list[Array] = []
 
     def row(self) -> Array:
-        """That of the next sample ``(n,)``."""
+        """Return the row of the next sample ``(n,)``."""
         if not self._left:
             self._left = list(self._block()[::-1])
         return self._left.pop()
 
     def numbers(self) -> list[list[float]]:
-        """Those of the next ``BLOCK`` samples, the last sample first."""
+        """Return the rows of the next ``BLOCK`` samples, the last sample first."""
         found: list[list[float]] = self._block()[::-1].tolist()
         return found
 
     def ahead(self, samples: int) -> Array:
-        """Those of so many samples ``(samples, n)``, for who takes no single ones."""
+        """Draw the rows of so many samples ``(samples, n)``, for who takes no single ones."""
         return np.asarray(self._random.standard_normal((samples, len(self._rms))) * self._rms)
 
     def _block(self) -> Array:
@@ -251,7 +251,7 @@ class SecondSensors:
     def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
         found = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]
         self.places = [index for index, _, _ in found]
-        """Of their axes, in order."""
+        """Places of their axes, in order."""
         self.names = tuple(f"second_displacement_{name} [m]" for _, name, _ in found)
         self._scale = np.array([params.scale for _, _, params in found])
         self._offset = np.array([params.offset for _, _, params in found])
@@ -267,6 +267,6 @@ class SecondSensors:
         return np.array([displacements[place] for place in self.places])
 
     def measure(self, true: Array) -> Array:
-        """What they show of the ``true`` displacements (m) of their axes."""
+        """Return the displacements (m) that they show for the ``true`` ones (m) of their axes."""
         shown: Array = self._scale * true + self._offset
         return shown + self._noise.row() if self._noise.any else shown

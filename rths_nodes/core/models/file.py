@@ -61,7 +61,7 @@ class Plant:
 
 @params
 class Content:
-    """What stands in a model file beside the names of the axes."""
+    """Contents of a model file beside the names of the axes."""
 
     version: int = integer("version of this file format", at_least=VERSION, at_most=VERSION)
     servo_rate: float = number("at which it was identified", "Hz", more_than=0.0)
@@ -117,7 +117,7 @@ class LoadingModel:
         return self.plant().poles() if self.dynamic else np.zeros(0, np.complex128)
 
     def cautions(self, axes: Sequence[str], servo_rate: float) -> list[str]:
-        """What does not fit to a test with these axes at this rate (Hz), in words."""
+        """Say what does not fit to a test with these axes at this rate (Hz), in words."""
         found = []
         if self.axes and self.axes != tuple(axes):
             found.append(f"model: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")

@@ -19,9 +19,9 @@ from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.samples import Array
 
 DERIVATIVES = ("displacement", "velocity", "acceleration", "jerk")
-"""Of the motion, by the power of s."""
+"""Derivatives of the motion, by the power of s."""
 UNITS = ("1", "s", "s^2", "s^3")
-"""Of the coefficients of each."""
+"""Units of the coefficients of each derivative."""
 
 ORDER = len(DERIVATIVES) - 1
 """Highest derivative of an inverse."""

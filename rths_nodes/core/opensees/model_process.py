@@ -113,7 +113,7 @@ class Model:
 
 
 def told(error: Exception, path: Path) -> str:
-    """What is wrong with the file, and in which line."""
+    """Say what is wrong with the file, and in which line."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     place = f"line {line}: " if line else ""

@@ -21,10 +21,10 @@ LEAVING_S = 2.0
 """s that the process has to end by itself once it has said goodbye or closed its connection."""
 
 FAREWELLS = ("Process 0 Terminating",)
-"""What OpenSees says at every end."""
+"""Lines that OpenSees prints at every end."""
 
 POINTS_BACK = "See stderr output"
-"""What an exception of OpenSees says in place of the reason, which it has printed before."""
+"""Words of an exception of OpenSees in place of the reason, which it has printed before."""
 
 LAST_WORDS = 2000
 """Bytes of what the process has printed that are looked at for the reason of its end."""
@@ -86,7 +86,7 @@ class ModelProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """How the process has come, ``within`` s, to an end that it should not have come to, in words."""
+        """Say how the process has ended, ``within`` s, where it should not have; empty otherwise."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):

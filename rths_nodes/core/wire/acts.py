@@ -55,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a request, and what is possible now: the fields of srv/Act."""
+    """Outcome of a request, and what is possible now: the fields of srv/Act."""
 
     done: bool = False
     reason: str = ""

@@ -76,7 +76,7 @@ class StreamLayout:
             raise ValueError(f"a message of another length than {self._size} bytes")
 
     def _count(self, places: _Places, length: str, message: bytes) -> int:
-        """How many characters or numbers follow, by the field ``length`` of ``message``."""
+        """Return how many characters or numbers follow, by the field ``length`` of ``message``."""
         places.add(length, "uint32")
         (count,) = struct.unpack_from("<I", message, places.size - 4)
         if places.size + count > len(message):

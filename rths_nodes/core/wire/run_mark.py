@@ -1,4 +1,4 @@
-"""What tells the messages of one run from all others: the ``frame_id`` of their headers.
+"""Mark that tells the messages of one run from all others: the ``frame_id`` of their headers.
 
 It has the same length in every run, so that the layout of a message stays constant, and stands at the same place
 in every message: a node compares these bytes before it looks at anything else.

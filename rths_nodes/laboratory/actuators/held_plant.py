@@ -64,7 +64,7 @@ def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tupl
 
 
 def constants(plant: Plant, dt: float) -> Constants:
-    """Of samples of ``dt`` (s)."""
+    """Return the constants of ``plant`` for samples of ``dt`` (s)."""
     a, b, c, d, hold = plant
     slope = d / dt if hold == "ramp" else 0.0
     shown = [[*c.tolist(), 0.0, d], [*(c @ a).tolist(), -slope, float(c @ b) + slope]]

@@ -29,7 +29,7 @@ v c / 2 F_max (below 0.15 for the largest damper here), starting from the veloci
 
 
 class Constants(NamedTuple):
-    """Of the actuator, and ``own`` of the specimen."""
+    """Constants of the actuator, and ``own`` of the specimen."""
 
     gain: float
     max_velocity: float
@@ -37,12 +37,12 @@ class Constants(NamedTuple):
     roll_off: float
     """rad/s"""
     stiffness: float
-    """Of the valve, 1/s^2."""
+    """Stiffness of the valve, 1/s^2."""
     damping: float
-    """Of the valve, 1/s."""
+    """Damping of the valve, 1/s."""
     substeps: int
     h: float
-    """Of a sub-step, s."""
+    """Length of a sub-step, s."""
     ramp: bool
     fastest: tuple[float, ...]
     """m/s: velocities up to which a sub-step is short enough that was halved 0, 1, 2, ... times."""
@@ -50,7 +50,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Of controller and valve, the place of the piston (m, m/s), inner states, and the last command (m)."""
+    """State of controller, valve and piston (m, m/s), inner states of the specimen, and the last command (m)."""
 
     filtered: float
     spool: float

@@ -60,9 +60,9 @@ class Constants(NamedTuple):
 
     rows: tuple[Numbers, ...]
     units: Numbers
-    """Of the small state."""
+    """Units of the small state."""
     parts: float
-    """Of a sample, at least; a whole number."""
+    """Parts of a sample, at least; a whole number."""
     most_parts: float
     dt: float
     decay: tuple[float, float, float]

@@ -26,7 +26,7 @@ LONGEST_WAY = HARD_LIMIT * LONGEST
 
 
 class Constants(NamedTuple):
-    """Of the way of a specimen with inner states."""
+    """Constants of the path of a specimen with inner states."""
 
     dt: float
     """s"""
@@ -34,7 +34,7 @@ class Constants(NamedTuple):
     """m/s: up to here ``INCREMENTS`` are enough."""
     decay: tuple[float, float, float]
     own: Any
-    """Of the specimen."""
+    """Constants of the specimen."""
 
 
 def without_states(force: Callable[..., float]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 
 MAGIC, VERSION = 0x53485452, 2
-"""Of the layout: the letters RTHS, and a number that changes with it."""
+"""Mark of the layout: the letters RTHS, and a number that changes with it."""
 
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
 """Kinds of datagrams: the last two come from the rig."""
@@ -50,10 +50,10 @@ REASONS = {
 """Why a receiver has stopped, or refuses a session."""
 
 ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddB7x")
-"""Of each axis. Command: command (m), slope (m/s), mode. State: displacement (m), force (N), active command (m),
+"""Row of an axis. Command: command (m), slope (m/s), mode. State: displacement (m), force (N), active command (m),
 mode. Answer: active command (m), its velocity (m/s), and the fields of :class:`FarLimits`."""
 ANSWER_END = struct.Struct("<IIIQ")
-"""Of an answer, behind its axes: bridged, watchdog and persistence (samples), build."""
+"""Numbers of an answer, behind its axes: bridged, watchdog and persistence (samples), build."""
 CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
 """Samples of transport that a receiver has room for."""
@@ -188,7 +188,7 @@ class FarLimits(NamedTuple):
     stroke: float
     velocity: float
     acceleration: float
-    """Of its braking."""
+    """Acceleration of its braking."""
     force: float
     error: float
     """Largest magnitude of command less measured displacement."""
@@ -201,7 +201,7 @@ class FarLimits(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """What a receiver tells of itself: of each axis active command (m) and limits; samples; its build."""
+    """Statement of a receiver on itself: of each axis active command (m) and limits; samples; its build."""
 
     active: list[float]
     limits: list[FarLimits]

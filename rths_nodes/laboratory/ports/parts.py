@@ -1,4 +1,4 @@
-"""What of a simulator a loop over kernels computes by itself, in place of the port."""
+"""Parts of a simulator that a loop over kernels computes by itself, in place of the port."""
 
 from __future__ import annotations
 

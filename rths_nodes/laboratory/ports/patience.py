@@ -1,4 +1,4 @@
-"""How long a port waits: the parameter that every port has, declared once."""
+"""Longest wait of a port: the parameter that every port has, declared once."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ NO_MODE = bytes([MODE_NOT_TOLD])
 
 
 class Links(Protocol):
-    """How the port reaches its axes."""
+    """Connection of the port to its axes."""
 
     def send_command(self, axis: str, command: Command) -> None:
         """Hand a Command to an axis."""

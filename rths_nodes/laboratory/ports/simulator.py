@@ -45,7 +45,7 @@ from rths_nodes.laboratory.sensing import SENSOR_FAULTS, AuxiliarySensors, Secon
 from rths_nodes.laboratory.sensors import converted, seats
 
 CHANNELS = ("displacement", "force")
-"""Of the sensors of an axis."""
+"""Channels of the sensors of an axis."""
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
 
@@ -169,7 +169,7 @@ class Simulator:
         converters = self._outputs if self._converts else []
         given = self._rig, self._sensors, self._auxiliary, converters, self.transport_samples
         self.parts = None if unlike else Parts(*given)
-        """What a loop over kernels takes in place of this port; None where that does not know all that is here."""
+        """Parts for a loop over kernels in place of this port; None where that does not know all that is here."""
         start = self._drive.start
         self._line = deque([(start.tolist(), np.zeros(len(none))) for _ in range(self.transport_samples)])
         self.trigger.set(False)
@@ -190,7 +190,7 @@ class Simulator:
 
     @property
     def active_command(self) -> Array:
-        """Of the controllers, ``(n_axes,)`` m: what they were sent last, or what they started with."""
+        """Commands of the controllers, ``(n_axes,)`` m: those sent last, or those that they started with."""
         return np.array(self._command if self._loops is None else self._last)
 
     @property

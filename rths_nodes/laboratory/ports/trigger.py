@@ -15,7 +15,7 @@ TRIGGER_CHANNEL = "trigger [1]"
 
 
 def trigger_parameter() -> bool:
-    """Whether the rig has such an output, and it is used."""
+    """Declare the parameter ``trigger``: true where the rig has such an output, and it is used."""
     found: bool = flag(
         "the rig has a digital output for other data acquisition: high from the first sample of a running test to "
         "its last one, or to the safe stop; the auxiliary channel trigger [1] shows it",
@@ -25,7 +25,7 @@ def trigger_parameter() -> bool:
 
 
 class Trigger:
-    """What the digital output is to be from the next command on: ``high`` only where there is one, ``wired``."""
+    """State of the digital output from the next command on: ``high`` only where there is one, ``wired``."""
 
     def __init__(self, wired: bool) -> None:
         self.wired, self.high = wired, False

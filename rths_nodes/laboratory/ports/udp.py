@@ -373,7 +373,7 @@ class UdpPort:
         """Not known of a rig."""
 
     def numbers(self) -> dict[str, float]:
-        """What the test tells of the way: samples of transport that were needed, and datagrams that went wrong."""
+        """Return numbers on the transport of a test: samples that it needed, and datagrams that went wrong."""
         counts: dict[str, float] = {"bridged": self._bridged, "limited": self._limited, **self._link.counts}
         counts["transport_declared"] = self.transport_samples
         if self._needed:

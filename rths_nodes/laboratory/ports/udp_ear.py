@@ -36,7 +36,7 @@ class UdpEar:
         self._link, self._head = link, head
 
     def fileno(self) -> int:
-        """Of the socket of the session, for another process."""
+        """Return the descriptor of the session's socket, for another process."""
         return self._link.socket.fileno()
 
     def told(self) -> tuple[Head, object]:
@@ -51,7 +51,7 @@ class UdpEar:
         return cls(link, head)
 
     def states(self, seconds: float) -> list[HeardState]:
-        """What comes within ``seconds``, or is here already: at once when something is."""
+        """Return the states that come within ``seconds``, or are here already: at once when there are some."""
         end = time.monotonic() + seconds
         while True:
             found = [each for head, data in self._link.received() if (each := _heard(head, data)) is not None]

@@ -14,7 +14,7 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 
 LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
-"""What a datagram from the rig, or the lack of one, is counted as."""
+"""Kinds under which a datagram from the rig, or the lack of one, is counted."""
 
 _REMEMBERED = 1024
 """Lost counters that are remembered, to know one that comes after all."""
@@ -40,7 +40,7 @@ class UdpLink:
         self.place = f"{address}:{port}"
         self.session = 0
         self.other_version = 0
-        """Of the datagrams that the rig speaks, where that is another one than ours; 0: not known."""
+        """Version of the datagrams that the rig speaks, where that is another one than ours; 0: not known."""
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self._address, self._port, self._local = address, port, local_port
         self._socket: socket.socket | None = None

@@ -34,13 +34,13 @@ _SAME = 0.01
 
 @dataclass(frozen=True)
 class Terms:
-    """What a test declares of its rig: ``head`` as every datagram has it, the rest as in the port's parameters."""
+    """Terms of a test on its rig: ``head`` as every datagram has it, the rest as in the port's parameters."""
 
     head: Head
     axes: tuple[str, ...]
     limits: tuple[Limits, ...]
     gains: tuple[Gains, ...]
-    """What the numbers in the datagrams are."""
+    """Factors from the numbers in the datagrams to SI."""
     channels: tuple[str, ...]
     emulator: bool
     ramp: bool
@@ -180,7 +180,7 @@ class Opening:
 
 
 def stated_of(answer: Answer, gains: Sequence[Gains]) -> FarEnd:
-    """What a receiver states of itself in its ``answer``, SI."""
+    """Return the limits that a receiver states of itself in its ``answer``, SI."""
     rows = [each.times(abs(g.command), abs(g.force)) for each, g in zip(answer.limits, gains, strict=True)]
     stroke, velocity, deceleration, force, error = np.array(rows).T
     return FarEnd(stroke, velocity, deceleration, force, error, answer.bridged, answer.watchdog)

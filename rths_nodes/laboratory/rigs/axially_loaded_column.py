@@ -43,7 +43,7 @@ from rths_nodes.laboratory.actuators.specimen_path import path_of
 
 
 class Constants(NamedTuple):
-    """Of the column, and of what moves it."""
+    """Constants of the column, and of what moves it."""
 
     lengths: Lengths
     stiffness: float
@@ -56,7 +56,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Of both actuators and the lateral specimen, and whether the column is crushed."""
+    """State of both actuators and the lateral specimen, and whether the column is crushed."""
 
     horizontal: Any
     vertical: Any

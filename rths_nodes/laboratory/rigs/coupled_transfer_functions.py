@@ -92,7 +92,7 @@ HZ = 2.0 * np.pi
 
 @params
 class Response:
-    """How all axes move on the command of one of them."""
+    """Motion of all axes on the command of one of them."""
 
     static_gains: tuple[float, ...] = vector("motion of each axis per constant command", "1")
     poles: tuple[float, ...] = vector("real poles", "Hz", less_than=0.0)

@@ -38,7 +38,7 @@ def substeps_of(dt: float, longest: float) -> int:
 
 
 class Way(NamedTuple):
-    """Of the specimen in a sub-step of ``h`` (s): up to ``fastest`` (m/s) one increment, at most ``most``."""
+    """Increments of the specimen in a sub-step of ``h`` (s): one up to ``fastest`` (m/s), at most ``most``."""
 
     h: float
     fastest: float
@@ -59,12 +59,12 @@ class Constants(NamedTuple):
     held: tuple[float, float]
     """m/N and m/(N s) of a force that is held over a sub-step."""
     correction: tuple[float, float]
-    """Of a force that grows from zero meanwhile."""
+    """m/N and m/(N s) of a force that grows from zero meanwhile."""
     later: tuple[tuple[float, ...], tuple[float, ...]]
     """x and v of F and F* of the sub-steps before, the last ones behind."""
     way: Way
     own: Any
-    """Of the specimen."""
+    """Constants of the specimen."""
 
 
 class State(NamedTuple):
@@ -173,7 +173,7 @@ def constants(
     substeps: int,
     ramp: bool = True,
 ) -> Constants:
-    """Of A ``(n, n)``, B ``(n, m)``, e ``(n,)``, the rows ``(n,)`` that give displacement and velocity.
+    """Return the constants of A ``(n, n)``, B ``(n, m)``, e ``(n,)``, rows ``(n,)`` of displacement and velocity.
 
     ``seen`` ``(p, n + 1)``: rows of what is shown of z and F behind it.
     """

@@ -45,7 +45,7 @@ from rths_nodes.core.specimen import Specimen
 WORK = Path(__file__).with_name("opensees_specimen.py")
 
 IGNORED = "PlainHandler::handle()"
-"""What OpenSees says where it leaves out a tie of nodes."""
+"""Words of OpenSees where it leaves out a tie of nodes."""
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +204,7 @@ class OpenSees(Rig):
         self._feel()
 
     def _feel(self) -> None:
-        """What the actuators feel in the coming sample."""
+        """Set what the actuators feel in the coming sample."""
         of_axis = zip(self._felt, self.displacement.tolist(), self.force.tolist(), strict=True)
         for index, (felt, x, force) in enumerate(of_axis):
             felt.stiffness, felt.displacement, felt.at = float(self._stiffness[index, index]), x, force

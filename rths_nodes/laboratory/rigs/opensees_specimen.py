@@ -1,4 +1,4 @@
-"""What the process of an OpenSees model does for the rig: it is the specimen, and follows the actuators.
+"""Work of the process of an OpenSees model for the rig: it is the specimen, and follows the actuators.
 
 Run by ``core/opensees/model_process.py``, without the package. What the actuators hold is fixed in the model, and
 moved by setting displacement, velocity and acceleration of the node before each step. Only the constraint handler

@@ -55,7 +55,7 @@ class DegradingColumn(Specimen):
         damping: float = number("damping c", "N s/m", 0.0, at_least=0.0)
 
         def decay(self) -> Decay:
-            """Of the memory, which catches up."""
+            """Return the decay of the memory, which catches up."""
             return Decay(at_rest=1.0 / CATCH_UP)
 
     KERNEL = SpecimenKernel(

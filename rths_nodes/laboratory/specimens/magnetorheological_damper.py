@@ -111,7 +111,7 @@ class MagnetorheologicalDamper(Specimen):
                 )
 
         def decay(self) -> Decay:
-            """Of z, n A v / z_max while it is loaded, and of what its force does to the velocity behind it."""
+            """Return the decay of z, n A v / z_max while loaded, and of its pull on the velocity behind it."""
             shape = self.beta + self.gamma
             largest = (self.slope / shape) ** (1.0 / self.exponent)
             voltages = (0.0, self.max_voltage)  # between them the ratios below change in one direction

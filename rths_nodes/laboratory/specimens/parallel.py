@@ -35,7 +35,7 @@ class Parallel(Specimen):
         second: Any = component("specimen", "the other")
 
         def decay(self) -> Decay:
-            """Of both together."""
+            """Return the decay of both together."""
             return stated(self.first).beside(stated(self.second))
 
         def fits(self, test: TestContext) -> None:

@@ -24,7 +24,7 @@ class WithMass(Specimen):
         specimen: Any = component("specimen", "what holds the mass", {"type": "kelvin_voigt"})
 
         def decay(self) -> Decay:
-            """Of the specimen that holds the mass."""
+            """Return the decay of the specimen that holds the mass."""
             return stated(self.specimen)
 
     def __init__(self, params: Params) -> None:
