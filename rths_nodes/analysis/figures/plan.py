@@ -1,6 +1,6 @@
 """Content of a figure, as numbers and words: the one description from which it is drawn and its table is written.
 
-A plan knows neither matplotlib nor the size of the paper; ``render.py`` draws it, ``csv_tables.py`` writes it.
+A plan knows neither matplotlib nor the size of the paper; ``render.py`` draws it, ``files.py`` writes its table.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
     u_FB = -K z^                                      section 2.2, LQG on the deviation x^E - x^I, Eq. (2.6)
 
 with displacement, velocity and acceleration of the target; its jerk is the difference of the accelerations of two
-samples. What the printed Eq. (2.8) scales by columns is scaled by rows here (``rigs/coupled_model.py``).
+samples. What the printed Eq. (2.8) scales by columns is scaled by rows here (``core/models/coupled_rig.py``).
 
 The inverse is that of a model file, as ``rths identify`` writes it, or of the known constants of the rig. Its
 derivatives are those of the target: the ramp in front must hand on the integrator's own (``ramp: hermite``).
