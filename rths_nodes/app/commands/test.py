@@ -130,10 +130,10 @@ def _test(
     options: argparse.Namespace, scenario: Scenario, answers: Answers, realtime: bool, attended: bool
 ) -> int:
     from rths_nodes.app.procedure import signatures
-    from rths_nodes.app.procedure.conduct import Conductor
     from rths_nodes.app.procedure.console import Console
     from rths_nodes.app.procedure.dialogue import Dialogue, typed
     from rths_nodes.app.procedure.ladder import Ladder
+    from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 
     ladder = Ladder(scenario, answers.rungs or answering.ALL, answers.level, answers.time_ratio, realtime)
     ladder.check()
@@ -149,19 +149,19 @@ def _test(
     record.specimen.history = _history(folder.absolute().parent, record.specimen.id)
     commissioned, barred = commissioning.found(scenario, options.rig)
     terminal.tell([barred] if barred and any(RUNGS[name].moves for name in ladder.planned) else [])
-    conductor = Conductor(ladder, record, folder)
-    conductor.session.commissioned = commissioned
+    runner = ProcedureRunner(ladder, record, folder)
+    runner.session.commissioned = commissioned
     for words in answers.notes:
-        conductor.do("note", way=ANSWERS, text=words)
-    with signatures.kept(conductor, options.rig, terminal.tell):
+        runner.do("note", way=ANSWERS, text=words)
+    with signatures.kept(runner, options.rig, terminal.tell):
         if options.services:
             from rths_nodes.app.procedure.services import Attendant
 
-            code = Attendant(conductor, options.services, dialogue.say, *operators).run()
+            code = Attendant(runner, options.services, dialogue.say, *operators).run()
         else:
-            code = Console(conductor, dialogue, terminal.progress, leads=not options.answers).run()
+            code = Console(runner, dialogue, terminal.progress, leads=not options.answers).run()
     try:
-        _tell(options, screen, conductor.record, folder)
+        _tell(options, screen, runner.record, folder)
     except (ConfigError, RecordingError) as error:  # the rig has moved: no more words about what is refused
         terminal.tell([f"no report: {error}"])
         code = code or ExitCode.FAILED
@@ -170,7 +170,7 @@ def _test(
 
 def _record(scenario: Scenario, answers: Answers, dialogue: Any, planned: tuple[str, ...]) -> ProcedureRecord:
     """The head of the record: who tests what on which rig."""
-    from rths_nodes.app.procedure.conduct import now
+    from rths_nodes.app.procedure.procedure_runner import now
 
     operator, specimen = dialogue.value("operator"), dialogue.value("specimen")
     head = scenario.rig_file

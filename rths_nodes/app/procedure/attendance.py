@@ -13,8 +13,8 @@ from contextvars import copy_context
 from signal import SIGINT
 from typing import Any
 
-from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure.records import TERMINAL
 from rths_nodes.recording.records import RecordingError
@@ -36,8 +36,8 @@ class Attendance:
     ``leads``: the operator says each act, instead of the file; a stop then ends the motion, not the test.
     """
 
-    def __init__(self, conductor: Conductor, dialogue: Dialogue, progress: Progress, leads: bool) -> None:
-        self.conductor, self._dialogue, self._progress, self._leads = conductor, dialogue, progress, leads
+    def __init__(self, runner: ProcedureRunner, dialogue: Dialogue, progress: Progress, leads: bool) -> None:
+        self.runner, self._dialogue, self._progress, self._leads = runner, dialogue, progress, leads
         self._say = dialogue.say
         self.stopped = ""
         """Why the test is to end, in words; empty while it goes on."""
@@ -45,7 +45,7 @@ class Attendance:
         self._heard_at = -SAME_KEY_S
         self._answered = 0
         self._done, self._hears = (0, 0), dialogue.attended
-        conductor.watch.progress = self.far
+        runner.watch.progress = self.far
 
     def meanwhile(self, name: str, work: Callable[[], Any]) -> Any:
         """Return what ``work`` gives, in a thread; the operator meanwhile sees how far it is, and is heard."""
@@ -59,10 +59,10 @@ class Attendance:
 
         del self._signals[: self._answered]
         self._answered, self._done = 0, (0, 0)
-        with self._progress(name) as bar, self.conductor.session.act():
+        with self._progress(name) as bar, self.runner.session.act():
             context = copy_context()  # the thread works in the same act: one stop ends both
             thread = threading.Thread(target=context.run, args=(run,), name=name, daemon=True)
-            self.conductor.watch.starting = bar.starting
+            self.runner.watch.starting = bar.starting
             thread.start()
             while thread.is_alive():
                 self._attend()
@@ -101,7 +101,7 @@ class Attendance:
 
     def _can_hold(self) -> bool:
         """Somebody is there to resume what is held."""
-        return self._dialogue.attended and not self.conductor.possible()["hold"]
+        return self._dialogue.attended and not self.runner.possible()["hold"]
 
     def _interrupt(self, act: str, ends: bool = False) -> None:
         """Hold, resume or stop what is under way; a stop ``ends`` the test unless the operator leads it."""
@@ -111,12 +111,12 @@ class Attendance:
             self._signals.clear()
             self._answered = 0
         self._attempt(act, **({} if act == "resume" else {"reason": f"the operator has asked to {act}"}))
-        if act == "hold" and self.conductor.can_resume:
+        if act == "hold" and self.runner.can_resume:
             self._say("held: r resumes, s stops")
 
     def _attempt(self, act: str, **arguments: Any) -> None:
         try:
-            self.conductor.do(act, way=TERMINAL, **arguments)
+            self.runner.do(act, way=TERMINAL, **arguments)
         except (ConfigError, RecordingError) as error:
             self._say(str(error))
 

@@ -7,8 +7,8 @@ from typing import Any
 from rths_nodes.app.procedure import screens, walk
 from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.attendance import INTERRUPTED, Attendance, Progress
-from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.procedure.walk import Walk
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import stop_signals_handled
@@ -25,17 +25,17 @@ class Console:
     ``progress`` shows how far a rung is, by its name; ``leads``: the operator says each act, instead of the file.
     """
 
-    def __init__(self, conductor: Conductor, dialogue: Dialogue, progress: Progress, leads: bool) -> None:
-        self.conductor, self._dialogue, self._leads = conductor, dialogue, leads
-        self._walk = Walk(conductor, self._unloads)
-        conductor.watch.changed = self._changed
-        self._attendance = Attendance(conductor, dialogue, progress, leads)
+    def __init__(self, runner: ProcedureRunner, dialogue: Dialogue, progress: Progress, leads: bool) -> None:
+        self.runner, self._dialogue, self._leads = runner, dialogue, leads
+        self._walk = Walk(runner, self._unloads)
+        runner.watch.changed = self._changed
+        self._attendance = Attendance(runner, dialogue, progress, leads)
         self._meanwhile = self._attendance.meanwhile
         self._refused = self._failed = ""
 
     def _say(self, shown: Any) -> None:
         """Words with the axes as people call them."""
-        self._dialogue.say(self.conductor.record.named(shown) if isinstance(shown, str) else shown)
+        self._dialogue.say(self.runner.record.named(shown) if isinstance(shown, str) else shown)
 
     # -- the whole test -----------------------------------------------------------------------------------
 
@@ -63,16 +63,16 @@ class Console:
 
     def _leave(self) -> ExitCode:
         """Close the rig, and write how the test has ended."""
-        conductor = self.conductor
-        tripped = conductor.session.reason if conductor.state is State.TRIPPED else ""
+        runner = self.runner
+        tripped = runner.session.reason if runner.state is State.TRIPPED else ""
         try:
-            if not conductor.possible()["finish"]:
+            if not runner.possible()["finish"]:
                 self._perform("finish")
         except Exception as error:  # the rig is closed all the same
             self._failed = self._failed or f"finish: {error}"
         finally:
-            conductor.session.close()
-        return walk.ended(conductor, self._refused, self._failed, self._attendance.stopped, tripped)
+            runner.session.close()
+        return walk.ended(runner, self._refused, self._failed, self._attendance.stopped, tripped)
 
     def _walk_on(self) -> None:
         while act := self._walk.next():
@@ -87,19 +87,19 @@ class Console:
 
     def _proposed(self, act: str) -> bool:
         """Show what is possible, and take the operator's word; true where he takes the proposed act."""
-        conductor = self.conductor
-        reason = conductor.session.reason
-        self._say(f"\nstate: {conductor.state.name.lower()}{f' ({reason})' if reason else ''}")
-        if why_not := conductor.possible().get(act, ""):
+        runner = self.runner
+        reason = runner.session.reason
+        self._say(f"\nstate: {runner.state.name.lower()}{f' ({reason})' if reason else ''}")
+        if why_not := runner.possible().get(act, ""):
             self._say(f"{act} is not possible now: {why_not}")
-        rung = conductor.next_rung
+        rung = runner.next_rung
         words = f", for rung {rung} ({RUNGS[rung].title})" if rung else ""
         typed = self._dialogue.line(f"act (Enter: {act}{words}; ?: all): ")
         name, _, rest = typed.partition(" ")
         if not typed or typed == act:
             return True
         if name in ("?", "help"):
-            self._say(screens.acts(conductor.possible(), act))
+            self._say(screens.acts(runner.possible(), act))
         elif name not in ACTS:
             self._say(f"unknown act {name!r}; known: {', '.join(ACTS)}")
         else:
@@ -110,7 +110,7 @@ class Console:
         """Do an act with what it needs; false where the walk ends with it. Who leads is told refusals."""
         self._dialogue.typed = False
         try:
-            with self.conductor.session.act():  # with what is asked and computed for it: one stop ends all of it
+            with self.runner.session.act():  # with what is asked and computed for it: one stop ends all of it
                 return bool(getattr(self, f"_do_{act}", self._plain)(act, rest))
         except ConfigError as error:
             if not self._leads:
@@ -129,14 +129,14 @@ class Console:
         return self._leads and self._plain(act, rest)
 
     def _do_rehearse(self, act: str, rest: str) -> bool:
-        return self._rung(act, self.conductor.next_rung, {"rung": rest} if rest else {})
+        return self._rung(act, self.runner.next_rung, {"rung": rest} if rest else {})
 
     def _do_run(self, act: str, rest: str) -> bool:
-        return self._rung(act, self.conductor.next_rung, {})
+        return self._rung(act, self.runner.next_rung, {})
 
     def _rung(self, act: str, rung: str, arguments: dict[str, Any]) -> bool:
         words = self._perform(act, f"rung {rung}", **arguments)
-        record = self.conductor.record
+        record = self.runner.record
         self._say(screens.rungs(record) if self._leads else words)
         last = record.rungs[-1]
         for remark in last.remarks:
@@ -160,8 +160,8 @@ class Console:
     def _counts(self, last: RungRecord) -> bool:
         """Ask whether a rung that is not valid counts; where nobody says so, a file of answers ends there."""
         if self._dialogue.counts(last.name, last.ending):
-            self.conductor.record.count(last)
-            self.conductor.write()
+            self.runner.record.count(last)
+            self.runner.write()
             return True
         if not self._leads:
             self._attendance.stopped = f"rung {last.name}: {last.ending}"
@@ -170,18 +170,18 @@ class Console:
     def _do_take_offsets(self, act: str, rest: str) -> bool:
         seconds = self._dialogue.value("offsets_seconds", 2.0)
         self._perform(act, seconds=seconds)
-        if (found := self.conductor.taken) is not None:
-            self._say(screens.offsets(found.record(), self.conductor.ladder.scenario))
+        if (found := self.runner.taken) is not None:
+            self._say(screens.offsets(found.record(), self.runner.ladder.scenario))
         return True
 
     def _do_confirm_offsets(self, act: str, rest: str) -> bool:
-        found, ask = self.conductor.taken, self._dialogue
+        found, ask = self.runner.taken, self._dialogue
         if found is None:
             raise ConfigError("confirm_offsets: none were taken")
         if not ask.agreed("confirm_offsets", f"confirm these offsets ({found.hash})?"):
-            self.conductor.taken = None
+            self.runner.taken = None
             return self._leads
-        for words in self.conductor.loads_at_rest():
+        for words in self.runner.loads_at_rest():
             self._say(words)
         unloaded = ask.agreed("unloaded", "does the specimen carry nothing now, so that its force is tared?")
         self._perform(act, hash=found.hash, unloaded=unloaded)
@@ -189,8 +189,8 @@ class Console:
 
     def _do_check(self, act: str, rest: str) -> bool:
         self._perform(act)
-        self._say(screens.checks(self.conductor.record))
-        remarks = [words for row in self.conductor.record.checks.values() for words in row.remarks]
+        self._say(screens.checks(self.runner.record))
+        remarks = [words for row in self.runner.record.checks.values() for words in row.remarks]
         for words in (*remarks, *self._walk.wrong()):
             self._say(words)
         if self._walk.wrong() and not self._leads:
@@ -199,12 +199,12 @@ class Console:
         return True
 
     def _do_sign_for(self, act: str, rest: str) -> bool:
-        wanting = self.conductor.session.clearance.wanting()
+        wanting = self.runner.session.clearance.wanting()
         meant = [each for each in wanting if rest in ("", each.name, each.words)]
         if not meant:
             self._perform(act, what=rest)  # which is refused, with the names
         for each in meant:
-            if not self._dialogue.signs(self.conductor.record.named(each.words), each.called):
+            if not self._dialogue.signs(self.runner.record.named(each.words), each.called):
                 if self._leads:
                     return True
                 raise ConfigError(f"sign_for: nobody signs for: {each.words} ({each.name})")
@@ -219,21 +219,21 @@ class Console:
         if not self._dialogue.yes(f"{words}: do you sign for it?"):
             self._say("not unloaded")
             return True
-        self._say(self._perform(act, to=rest, signed=self.conductor.record.operator or "the operator"))
+        self._say(self._perform(act, to=rest, signed=self.runner.record.operator or "the operator"))
         return True
 
     def _do_arm(self, act: str, rest: str) -> bool:
-        conductor, rung = self.conductor, rest or self.conductor.next_rung
-        if rung not in conductor.ladder.planned:
+        runner, rung = self.runner, rest or self.runner.next_rung
+        if rung not in runner.ladder.planned:
             raise ConfigError(f"arm: rung {rung or 'none left'}: is not planned")
         self._complete(rung)
-        ladder, moves = conductor.ladder, RUNGS[rung].moves
-        step, found = ladder.step(rung), conductor.session.offsets
+        ladder, moves = runner.ladder, RUNGS[rung].moves
+        step, found = ladder.step(rung), runner.session.offsets
         offsets_hash = found.hash if found is not None else ""
         if moves and (self._leads or rung in REDUCED or rung not in self._dialogue.answers.arm):
             self._meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, self._attendance.far))
         if moves and (self._leads or rung not in self._dialogue.answers.arm):
-            self._say(screens.armed(step, conductor.ladder, offsets_hash))
+            self._say(screens.armed(step, runner.ladder, offsets_hash))
         if moves and not self._dialogue.arms(rung, step.hash, offsets_hash):
             self._say("not armed")
             return self._leads
@@ -242,7 +242,7 @@ class Console:
 
     def _complete(self, rung: str) -> None:
         """Level and time ratio, which the first rung that needs them asks for."""
-        ladder = self.conductor.ladder
+        ladder = self.runner.ladder
         if rung in REDUCED and ladder.level is None:
             ladder.level = float(self._dialogue.value("level", ladder.proposed_level()))
         if rung == "e" and ladder.ratio is None:
@@ -254,8 +254,8 @@ class Console:
         """Do an act; one that lasts in a thread of its own, while the operator is heard here."""
         way = TERMINAL if self._leads or self._dialogue.typed else ANSWERS
         if not ACTS[act].lasting:
-            return self.conductor.do(act, way=way, **arguments)
-        return str(self._meanwhile(name or act, lambda: self.conductor.do(act, way=way, **arguments)))
+            return self.runner.do(act, way=way, **arguments)
+        return str(self._meanwhile(name or act, lambda: self.runner.do(act, way=way, **arguments)))
 
     def _changed(self, state: State, reason: str) -> None:
         """Tell at once what ends a motion before its time."""

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from rths_nodes.analysis.units import KN, MM
 from rths_nodes.app.procedure import walk
-from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.operator_socket import OperatorSocket
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Measurement
 from rths_nodes.core.wire.acts import Answer, Nonces, Request, answered, is_signed
@@ -46,17 +46,17 @@ _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
 class Served:
-    """A ``conductor`` as services have it: arguments are texts, and whoever asks has to be known by the ``key``.
+    """A ``runner`` as services have it: arguments are texts, and whoever asks has to be known by the ``key``.
 
     ``say`` gets what strangers have asked for, in words.
     """
 
-    def __init__(self, conductor: Conductor, key: bytes, say: Callable[[str], None]) -> None:
-        self._conductor, self._key, self._say = conductor, key, say
+    def __init__(self, runner: ProcedureRunner, key: bytes, say: Callable[[str], None]) -> None:
+        self._runner, self._key, self._say = runner, key, say
         self._nonces = Nonces()
         self._hashes: dict[tuple[str, float | None, int | None], str] = {}
         self._refused, self._counting = 0, threading.Lock()
-        scenario, record = conductor.ladder.scenario, conductor.record
+        scenario, record = runner.ladder.scenario, runner.record
         self.constants: Mapping[str, Any] = {
             "scenario": record.scenario,
             "scenario_hash": record.scenario_hash,
@@ -70,16 +70,16 @@ class Served:
 
     @property
     def state(self) -> State:
-        return self._conductor.state
+        return self._runner.state
 
     @property
     def reason(self) -> str:
-        return self._conductor.session.reason
+        return self._runner.session.reason
 
     @property
     def resting(self) -> Measurement | None:
         """Measurement of the rig outside of runs; None during one, and without an open port."""
-        return None if self.state in SILENT else self._conductor.session.measured
+        return None if self.state in SILENT else self._runner.session.measured
 
     def answer(self, request: Request) -> Answer:
         """Answer a request by the service, which anybody may have sent."""
@@ -94,7 +94,7 @@ class Served:
         """Stop what a process has begun that is gone before it is over, as a terminal that is closed does."""
         with suppress(ConfigError):  # nothing moves
             reason = "the operator's program has left while its act was under way"
-            self._conductor.do("stop", peer.name, _way(peer), reason=reason)
+            self._runner.do("stop", peer.name, _way(peer), reason=reason)
 
     def _answer(self, request: Request, known: Callable[[], tuple[str, str]]) -> Answer:
         """Whatever goes wrong is answered, for nobody sees it otherwise."""
@@ -110,23 +110,23 @@ class Served:
 
     def situation(self) -> Answer:
         """Return what is possible now, and what an operator has to name for it."""
-        conductor = self._conductor
-        rung, taken = conductor.next_rung, conductor.taken or conductor.session.offsets
-        possible = conductor.possible()
+        runner = self._runner
+        rung, taken = runner.next_rung, runner.taken or runner.session.offsets
+        possible = runner.possible()
         return Answer(
-            state=int(conductor.state),
+            state=int(runner.state),
             acts=tuple(possible),
             why_not=tuple(possible.values()),
             next_rung=rung,
             scenario_hash=self._hash_of(rung),
             offsets_hash=taken.hash if taken is not None else "",
-            test_id=conductor.record.test_id,
-            to_sign=() if possible["sign_for"] else tuple(conductor.session.clearance.unsigned()),
+            test_id=runner.record.test_id,
+            to_sign=() if possible["sign_for"] else tuple(runner.session.clearance.unsigned()),
         )
 
     def _hash_of(self, rung: str) -> str:
         """The hash that arming the ``rung`` has to name, computed once; empty where it cannot be told."""
-        ladder = self._conductor.ladder
+        ladder = self._runner.ladder
         key = rung, ladder.level, ladder.ratio
         if rung and key not in self._hashes:
             try:
@@ -183,27 +183,27 @@ class Served:
             if way == STRANGER:
                 self._check_ends_something(name)
             reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
-            return self._conductor.do(name, by, way, reason=_reason(reason, by, way))
+            return self._runner.do(name, by, way, reason=_reason(reason, by, way))
         arguments = _arguments(request)
         if ACTS[name].needed and (lacking := [each for each in ACTS[name].arguments if each not in arguments]):
             raise ConfigError(f"{name}: lacks {', '.join(lacking)}")
         given = {key: _value(name, key, each) for key, each in arguments.items()}
-        return "\n".join([self._conductor.do(name, by, way, **given), *self._found(name)]).strip()
+        return "\n".join([self._runner.do(name, by, way, **given), *self._found(name)]).strip()
 
     def _check_ends_something(self, act: str) -> None:
         """Raises ConfigError where a stranger's ``act`` ends nothing: such ones would fill the record."""
-        idle = "" if self._conductor.session.at_work else "nothing is under way, and nothing is armed"
-        if reason := idle or self._conductor.possible()[act]:
+        idle = "" if self._runner.session.at_work else "nothing is under way, and nothing is armed"
+        if reason := idle or self._runner.possible()[act]:
             raise ConfigError(f"{act}: {reason}")
 
     def _found(self, act: str) -> list[str]:
         """Return what an operator has to see before he confirms or signs, in words."""
-        conductor = self._conductor
-        if act == "take_offsets" and conductor.taken is not None:
-            rows = conductor.taken.record().axes
-            return [_offsets(name, row) for name, row in rows.items()] + conductor.loads_at_rest()
+        runner = self._runner
+        if act == "take_offsets" and runner.taken is not None:
+            rows = runner.taken.record().axes
+            return [_offsets(name, row) for name, row in rows.items()] + runner.loads_at_rest()
         if act == "check":
-            return [words for row in conductor.record.checks.values() for words in (*row.findings, *row.remarks)]
+            return [words for row in runner.record.checks.values() for words in (*row.findings, *row.remarks)]
         return []
 
 
@@ -266,13 +266,18 @@ class Attendant:
     """
 
     def __init__(
-        self, conductor: Conductor, namespace: str, say: Callable[[str], None], key: bytes, users: Collection[int]
+        self,
+        runner: ProcedureRunner,
+        namespace: str,
+        say: Callable[[str], None],
+        key: bytes,
+        users: Collection[int],
     ) -> None:
         environment.check()
         from rths_nodes.ros.nodes.operator import OperatorNode
 
-        self._conductor, self._say = conductor, say
-        served = Served(conductor, key, say)
+        self._runner, self._say = runner, say
+        served = Served(runner, key, say)
         self._node = OperatorNode(served, namespace)
         try:
             self._socket = OperatorSocket(served.answer_process, served.stop_for, self._node.address, users)
@@ -280,7 +285,7 @@ class Attendant:
             self._node.close()
             raise
         self._stopped = ""
-        conductor.watch.changed = self._changed
+        runner.watch.changed = self._changed
 
     def run(self) -> ExitCode:
         """Until an operator has finished the test; however that ends, the rig is left safe, and all is written."""
@@ -305,24 +310,24 @@ class Attendant:
     @property
     def _over(self) -> bool:
         """Nothing more is to come: the test is finished, or had nothing to do on the rig."""
-        conductor = self._conductor
-        return conductor.state is State.FINISHED or (conductor.state is State.IDLE and not conductor.next_rung)
+        runner = self._runner
+        return runner.state is State.FINISHED or (runner.state is State.IDLE and not runner.next_rung)
 
     def _leave(self, failed: str) -> ExitCode:
-        conductor = self._conductor
-        tripped = conductor.session.reason if conductor.state is State.TRIPPED else ""
+        runner = self._runner
+        tripped = runner.session.reason if runner.state is State.TRIPPED else ""
         try:
-            if self._stopped and not conductor.possible()["stop"]:
-                conductor.do("stop", way=TERMINAL, reason=self._stopped)
+            if self._stopped and not runner.possible()["stop"]:
+                runner.do("stop", way=TERMINAL, reason=self._stopped)
             self._close()  # whatever is under way is over then, and answered
-            if not conductor.possible()["finish"]:
-                conductor.do("finish", way=TERMINAL)
+            if not runner.possible()["finish"]:
+                runner.do("finish", way=TERMINAL)
         except (ConfigError, RecordingError) as error:
             self._say(str(error))
         finally:
             self._close()
-            conductor.session.close()
-        return walk.ended(conductor, "", failed, self._stopped, tripped)
+            runner.session.close()
+        return walk.ended(runner, "", failed, self._stopped, tripped)
 
     def _close(self) -> None:
         self._socket.close()

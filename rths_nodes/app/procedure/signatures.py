@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rths_nodes.app.procedure.conduct import Conductor, now
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, now
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure.commissioning import rig_hash
 from rths_nodes.loop.scenario import files
@@ -75,12 +75,12 @@ def add(rig: Path | str, rig_hash: str, cautions: Iterable[str], by: str, date: 
 
 
 @contextmanager
-def kept(conductor: Conductor, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
+def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
     """While a test is led on the rig file ``rig``: what was signed for before, and at its end what is now.
 
     Raises ConfigError for a file of signatures that is damaged; one that cannot be written is only told.
     """
-    clearance, scenario = conductor.session.clearance, conductor.ladder.scenario
+    clearance, scenario = runner.session.clearance, runner.ladder.scenario
     if not clearance.cautions:
         yield
         return
@@ -90,6 +90,6 @@ def kept(conductor: Conductor, rig: str, tell: Callable[[list[str]], None]) -> I
         yield
     finally:
         try:
-            add(file, hashed, clearance.signed_cautions, conductor.record.operator, now())
+            add(file, hashed, clearance.signed_cautions, runner.record.operator, now())
         except ConfigError as error:
             tell([str(error)])

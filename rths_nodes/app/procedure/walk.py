@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rths_nodes.app.procedure.conduct import Conductor, now
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, now
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import NOT_VERIFIED, RUNGS, SIGNED, VERIFIED, WRONG
 from rths_nodes.loop.supervision.states import State
@@ -17,15 +17,15 @@ ENDED = (State.FINISHED,)
 
 
 class Walk:
-    """The next act of ``conductor``; ``unload()`` tells whether the specimen is to be unloaded at the end."""
+    """The next act of ``runner``; ``unload()`` tells whether the specimen is to be unloaded at the end."""
 
-    def __init__(self, conductor: Conductor, unload: Callable[[], bool]) -> None:
-        self.conductor, self.unload = conductor, unload
+    def __init__(self, runner: ProcedureRunner, unload: Callable[[], bool]) -> None:
+        self.runner, self.unload = runner, unload
 
     def next(self) -> str:
         """The name of the act that comes next; empty where the test is over."""
-        conductor = self.conductor
-        state, rung = conductor.state, conductor.next_rung
+        runner = self.runner
+        state, rung = runner.state, runner.next_rung
         if state in ENDED:
             return ""
         if not rung:
@@ -36,39 +36,39 @@ class Walk:
             return "connect"
         if state is State.TRIPPED:
             return "acknowledge"
-        if conductor.session.offsets is None:
-            return "take_offsets" if conductor.taken is None else "confirm_offsets"
+        if runner.session.offsets is None:
+            return "take_offsets" if runner.taken is None else "confirm_offsets"
         return {State.ARMED: "run", State.POSITIONED: "arm"}.get(state) or self._towards_start()
 
     def _ending(self, state: State) -> str:
         if state is State.IDLE:
             return ""
-        wanted = not self.conductor.record.unloading and self.unload()
+        wanted = not self.runner.record.unloading and self.unload()
         return "unload" if wanted and state is State.HELD else "finish"
 
     def _towards_start(self) -> str:
         """From confirmed offsets to the start of a rung."""
-        if not self.conductor.record.checks:
+        if not self.runner.record.checks:
             return "check"
         if self.wrong():
             return "finish"  # nobody can sign for it: the rig has to be mended first
-        return "position" if self.conductor.possible()["sign_for"] else "sign_for"
+        return "position" if self.runner.possible()["sign_for"] else "sign_for"
 
     def wrong(self) -> list[str]:
         """Return the findings of the small move that bar the way, in words."""
-        return [words for row in self.conductor.record.checks.values() for words in row.findings]
+        return [words for row in self.runner.record.checks.values() for words in row.findings]
 
 
-def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped: str) -> ExitCode:
+def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str, tripped: str) -> ExitCode:
     """Write down and return how the test has ended: the last planned rung finished, or why it did not.
 
     ``refused``, ``failed``, ``stopped`` and ``tripped`` say what was in the way, if anything was.
     """
-    record = conductor.record
+    record = runner.record
     last = record.rungs[-1] if record.rungs else None
     doubt = last.ending if last is not None and last.not_valid and not last.counts else ""
     code, reason = ExitCode.FINISHED, ""
-    failed = failed or conductor.unwritten
+    failed = failed or runner.unwritten
     if failed:
         code, reason = ExitCode.FAILED, failed
     elif last is not None and last.outcome == "tripped":
@@ -79,18 +79,18 @@ def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped
         code, reason = ExitCode.REFUSED, refused
     elif last is not None and last.outcome not in ("finished", "held"):
         code, reason = ExitCode.FAILED, f"rung {last.name}: {last.reason}"
-    elif stopped or conductor.next_rung:
+    elif stopped or runner.next_rung:
         held = f"rung {last.name}: {last.reason}" if last is not None and last.outcome == "held" else ""
         held = f"rung {last.name}: {doubt}" if last is not None and doubt else held
         code = ExitCode.HELD
-        reason = stopped or held or f"the operator ended the test before rung {conductor.next_rung}"
+        reason = stopped or held or f"the operator ended the test before rung {runner.next_rung}"
     record.outcome, record.reason = code.outcome, reason
     if code is ExitCode.HELD and last is not None and doubt and last.name == record.planned[-1]:
         record.outcome, code = ExitCode.FINISHED.outcome, ExitCode.FAILED  # it ran to its end, and does not count
     record.sample = last.samples if last is not None else None
     record.ended = record.ended or now()
     try:
-        conductor.write(last=True)
+        runner.write(last=True)
     except RecordingError as error:  # not even the room that was kept is there
         code = ExitCode.FAILED
         record.outcome, record.reason = code.outcome, str(error)

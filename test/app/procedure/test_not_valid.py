@@ -12,10 +12,10 @@ from rths_nodes.app.commands.terminal import progress
 from rths_nodes.app.commands.test import _history
 from rths_nodes.app.procedure import walk
 from rths_nodes.app.procedure.answers import Answers
-from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.app.procedure.dialogue import Dialogue
 from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.strict import build
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import ProcedureRecord, RungRecord, SpecimenRecord, verdict
@@ -32,53 +32,53 @@ def climbed(rung: str, bridged: int = 1705) -> RungRecord:
 
 
 @pytest.fixture
-def conductor(tmp_path: Path) -> Conductor:
+def runner(tmp_path: Path) -> ProcedureRunner:
     """Of a test with two rungs on the rig."""
     ladder = Ladder(files.load(NAME, ["duration=1"], rig=RIG), ("f", "g"), 0.3, None, realtime=False)
     record = ProcedureRecord("t", NAME, "", operator="A. Tester", planned=["f", "g"])
-    return Conductor(ladder, record, tmp_path / "t")
+    return ProcedureRunner(ladder, record, tmp_path / "t")
 
 
-def ended(conductor: Conductor, stopped: str = "") -> ExitCode:
-    return walk.ended(conductor, "", "", stopped, "")
+def ended(runner: ProcedureRunner, stopped: str = "") -> ExitCode:
+    return walk.ended(runner, "", "", stopped, "")
 
 
-def test_it_is_not_climbed_unless_the_operator_says_that_it_counts(conductor: Conductor) -> None:
+def test_it_is_not_climbed_unless_the_operator_says_that_it_counts(runner: ProcedureRunner) -> None:
     rung = climbed("f")
-    conductor.record.rungs.append(rung)
+    runner.record.rungs.append(rung)
     assert (rung.ending, verdict(rung)) == (BRIDGED, "not valid: 55 % bridged")
-    assert (conductor.climbed, conductor.next_rung) == ([], "f")
-    conductor.record.count(rung)
-    assert (conductor.climbed, conductor.next_rung) == (["f"], "g")
-    assert conductor.record.deviations == [f"rung f: {BRIDGED}: counts by the word of A. Tester"]
+    assert (runner.climbed, runner.next_rung) == ([], "f")
+    runner.record.count(rung)
+    assert (runner.climbed, runner.next_rung) == (["f"], "g")
+    assert runner.record.deviations == [f"rung f: {BRIDGED}: counts by the word of A. Tester"]
     assert rung.ending == BRIDGED
 
 
-def test_a_test_that_ends_behind_it_is_held_and_says_why(conductor: Conductor) -> None:
-    conductor.record.rungs.append(climbed("f"))
-    assert ended(conductor) is ExitCode.HELD
-    assert (conductor.record.outcome, conductor.record.reason) == ("held", f"rung f: {BRIDGED}")
+def test_a_test_that_ends_behind_it_is_held_and_says_why(runner: ProcedureRunner) -> None:
+    runner.record.rungs.append(climbed("f"))
+    assert ended(runner) is ExitCode.HELD
+    assert (runner.record.outcome, runner.record.reason) == ("held", f"rung f: {BRIDGED}")
 
 
-def test_where_it_was_the_last_one_the_test_has_finished_and_fails(conductor: Conductor) -> None:
-    conductor.record.rungs += [climbed("f", 30), climbed("g")]
-    assert ended(conductor, f"rung g: {BRIDGED}") is ExitCode.FAILED
-    read = procedure.read(conductor.folder)
+def test_where_it_was_the_last_one_the_test_has_finished_and_fails(runner: ProcedureRunner) -> None:
+    runner.record.rungs += [climbed("f", 30), climbed("g")]
+    assert ended(runner, f"rung g: {BRIDGED}") is ExitCode.FAILED
+    read = procedure.read(runner.folder)
     assert (read.outcome, read.ending) == ("finished", BRIDGED)
     assert read.rungs[-1].bridged == 1705
 
 
-def test_one_in_a_hundred_is_valid(conductor: Conductor) -> None:
-    conductor.record.rungs += [climbed("f", 30), climbed("g", 30)]
-    assert ended(conductor) is ExitCode.FINISHED
-    assert conductor.record.ending == "finished"
+def test_one_in_a_hundred_is_valid(runner: ProcedureRunner) -> None:
+    runner.record.rungs += [climbed("f", 30), climbed("g", 30)]
+    assert ended(runner) is ExitCode.FINISHED
+    assert runner.record.ending == "finished"
 
 
 @pytest.mark.parametrize(("simulated", "loads"), [("", 1), ("simulated", 0), ("emulated", 0)])
-def test_what_is_simulated_loads_no_specimen(conductor: Conductor, simulated: str, loads: int) -> None:
-    conductor.record.port, conductor.record.simulated = "udp", simulated
-    conductor._judged(climbed("g"), conductor.ladder.step("g"), None)
-    assert len(conductor.record.specimen.history) == loads
+def test_what_is_simulated_loads_no_specimen(runner: ProcedureRunner, simulated: str, loads: int) -> None:
+    runner.record.port, runner.record.simulated = "udp", simulated
+    runner._judged(climbed("g"), runner.ladder.step("g"), None)
+    assert len(runner.record.specimen.history) == loads
 
 
 def test_the_history_of_a_specimen_leaves_out_what_was_simulated(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_the_history_of_a_specimen_leaves_out_what_was_simulated(tmp_path: Path)
     assert [row["test"] for row in _history(tmp_path, "D-17")] == ["steel"]
 
 
-def test_the_stop_of_a_rung_below_the_elastic_limit_is_that(conductor: Conductor) -> None:
-    ladder = conductor.ladder
+def test_the_stop_of_a_rung_below_the_elastic_limit_is_that(runner: ProcedureRunner) -> None:
+    ladder = runner.ladder
     limits = ladder.scenario.limits["story_1"]
     elastic = ladder.scenario.axes["story_1"].rig_axis
     assert elastic is not None
@@ -126,14 +126,14 @@ def test_a_run_of_which_too_much_was_bridged_says_so_and_ends_with_0(
     )
 
 
-def test_a_console_asks_whether_it_counts_and_a_file_of_answers_ends_there(conductor: Conductor) -> None:
+def test_a_console_asks_whether_it_counts_and_a_file_of_answers_ends_there(runner: ProcedureRunner) -> None:
     """What the console does behind such a rung."""
     said: list[str] = []
     for typed, leads, counts in (("y", True, True), ("n", True, False), (None, False, False)):
         ask = None if typed is None else (lambda question, typed=typed: said.append(question) or typed)
-        console = Console(conductor, Dialogue(build(Answers, {}), ask, said.append), progress, leads)
-        conductor.record.rungs[:] = [climbed("f")]
-        assert console._counts(conductor.record.rungs[0]) is counts
-        assert conductor.climbed == (["f"] if counts else [])
+        console = Console(runner, Dialogue(build(Answers, {}), ask, said.append), progress, leads)
+        runner.record.rungs[:] = [climbed("f")]
+        assert console._counts(runner.record.rungs[0]) is counts
+        assert runner.climbed == (["f"] if counts else [])
         assert console._attendance.stopped == ("" if leads else f"rung f: {BRIDGED}")
     assert said[0].startswith(f"rung f: {BRIDGED}; does it count all the same?")

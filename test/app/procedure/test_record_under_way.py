@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rig_conductor import conducted, positioned
+from rig_runner import conducted, positioned
 
 import rths_nodes
 from rths_nodes.app.cli import main
 from rths_nodes.app.procedure import walk
-from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import ProcedureRecord
@@ -29,21 +29,21 @@ from rths_nodes.recording import procedure
 from rths_nodes.recording.records import RecordingError
 
 
-def armed(conductor: Conductor) -> None:
-    step, offsets = conductor.ladder.step("g"), conductor.session.offsets
+def armed(runner: ProcedureRunner) -> None:
+    step, offsets = runner.ladder.step("g"), runner.session.offsets
     assert offsets is not None
-    conductor.do("arm", rung="g", scenario_hash=step.hash, offsets_hash=offsets.hash)
+    runner.do("arm", rung="g", scenario_hash=step.hash, offsets_hash=offsets.hash)
 
 
 def test_two_threads_write_one_record(tmp_path: Path) -> None:
     """They wrote through one temporary name: one of them was told that the record cannot be written."""
-    conductor = conducted(tmp_path / "test")
+    runner = conducted(tmp_path / "test")
     failed: list[str] = []
 
     def notes(number: int) -> None:
         try:
             for each in range(20):
-                conductor.do("note", text=f"{number}.{each}")
+                runner.do("note", text=f"{number}.{each}")
         except (ConfigError, RecordingError) as error:
             failed.append(str(error))
 
@@ -59,30 +59,30 @@ def test_two_threads_write_one_record(tmp_path: Path) -> None:
 
 def test_no_act_fails_because_of_notes_beside_it(tmp_path: Path) -> None:
     """With notes every 20 ms 22 of 108 acts failed."""
-    conductor = conducted(tmp_path / "test")
+    runner = conducted(tmp_path / "test")
     over, failed = threading.Event(), []
 
     def notes() -> None:
         while not over.is_set():
             try:
-                conductor.do("note", text="here")
+                runner.do("note", text="here")
             except (ConfigError, RecordingError) as error:
                 failed.append(str(error))
 
     beside = threading.Thread(target=notes)
     beside.start()
     try:
-        positioned(conductor)
-        armed(conductor)
-        conductor.do("run")
-        conductor.do("unload")
-        conductor.do("finish")
+        positioned(runner)
+        armed(runner)
+        runner.do("run")
+        runner.do("unload")
+        runner.do("finish")
     finally:
         over.set()
         beside.join()
     assert failed == []
-    assert [act.refused for act in conductor.record.acts if act.refused] == []
-    assert len(procedure.read(tmp_path / "test").acts) == len(conductor.record.acts)
+    assert [act.refused for act in runner.record.acts if act.refused] == []
+    assert len(procedure.read(tmp_path / "test").acts) == len(runner.record.acts)
 
 
 def of_steel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,18 +94,18 @@ def test_a_rung_and_its_act_are_written_before_anything_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_steel(monkeypatch)
-    conductor = conducted(tmp_path / "test")
-    positioned(conductor)
-    armed(conductor)
+    runner = conducted(tmp_path / "test")
+    positioned(runner)
+    armed(runner)
     found: list[ProcedureRecord] = []
-    host = conductor._host
+    host = runner._host
 
     def hosted(*given: Any) -> Any:
         found.append(procedure.read(tmp_path / "test"))
         return host(*given)
 
-    monkeypatch.setattr(conductor, "_host", hosted)
-    conductor.do("run")
+    monkeypatch.setattr(runner, "_host", hosted)
+    runner.do("run")
     (then,) = found
     assert (then.acts[-1].act, then.acts[-1].under_way, then.acts[-1].result) == ("run", True, "")
     rung = then.rungs[-1]
@@ -144,19 +144,19 @@ def disk(tmp_path: Path) -> Iterator[FullDisk]:
 
 
 def test_on_a_full_disk_nothing_moves_a_stop_is_done_and_the_last_words_are_written(disk: FullDisk) -> None:
-    conductor = conducted(disk.place / "test")
-    positioned(conductor)
-    armed(conductor)
+    runner = conducted(disk.place / "test")
+    positioned(runner)
+    armed(runner)
     disk.fill()
-    assert conductor.do("stop", reason="enough") == ""  # it was answered as refused
-    assert conductor.state is State.HELD
-    before = conductor.session.drive.command
+    assert runner.do("stop", reason="enough") == ""  # it was answered as refused
+    assert runner.state is State.HELD
+    before = runner.session.drive.command
     with pytest.raises(RecordingError, match=r"the record of the procedure cannot be written \(No space left"):
-        conductor.do("position")
-    assert conductor.state is State.HELD
-    assert conductor.session.drive.command is before
-    conductor.session.close()
-    assert walk.ended(conductor, "", "", "", "") is ExitCode.FAILED  # 2, "nothing has moved"
+        runner.do("position")
+    assert runner.state is State.HELD
+    assert runner.session.drive.command is before
+    runner.session.close()
+    assert walk.ended(runner, "", "", "", "") is ExitCode.FAILED  # 2, "nothing has moved"
     record = procedure.read(disk.place / "test")
     assert record.outcome == "failed"
     assert "No space left" in record.reason
@@ -164,14 +164,14 @@ def test_on_a_full_disk_nothing_moves_a_stop_is_done_and_the_last_words_are_writ
 
 
 def test_a_folder_that_is_deleted_under_way_is_a_failure(tmp_path: Path) -> None:
-    conductor = conducted(tmp_path / "test")
-    positioned(conductor)
-    armed(conductor)
+    runner = conducted(tmp_path / "test")
+    positioned(runner)
+    armed(runner)
     shutil.rmtree(tmp_path / "test")
     with pytest.raises(RecordingError, match="its folder is gone"):
-        conductor.do("run")
-    conductor.session.close()
-    assert walk.ended(conductor, "", "", "", "") is ExitCode.FAILED
+        runner.do("run")
+    runner.session.close()
+    assert walk.ended(runner, "", "", "", "") is ExitCode.FAILED
     assert procedure.read(tmp_path / "test").outcome == "failed"
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.procedure.services import KEY, LONGEST_REASON, STRANGER, Served
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer, Request, Signer, of_message, signed
@@ -40,14 +40,14 @@ Send = Callable[[Request], Answer]
 class Session:
     """A test of the rung g on the simulator, and the service by which it is asked for."""
 
-    conductor: Conductor
+    runner: ProcedureRunner
     send: Send
     said: list[str] = field(default_factory=list)
 
     @property
     def done(self) -> list[tuple[str, str]]:
         """The acts that were done, each with the way it came."""
-        return [(act.act, act.way) for act in self.conductor.record.acts if not act.refused]
+        return [(act.act, act.way) for act in self.runner.record.acts if not act.refused]
 
     def seen(self) -> Answer:
         return self.send(Request())
@@ -80,12 +80,12 @@ def arguments_of(act: str, told: Answer) -> dict[str, str]:
     }.get(act, {})
 
 
-def conductor_of(folder: Path, number: int, duration: float = 0.1) -> Conductor:
+def runner_of(folder: Path, number: int, duration: float = 0.1) -> ProcedureRunner:
     scenario = files.load("chen_ricles_2010", [f"duration={duration}"], rig="bench_simulated")
     record = ProcedureRecord(
         f"test {number}", scenario.name, rehearsal.hash_of(scenario), operator="A. Tester", planned=["g"]
     )
-    return Conductor(Ladder(scenario, ["g"], 0.2, 2, realtime=False), record, folder / str(number))
+    return ProcedureRunner(Ladder(scenario, ["g"], 0.2, 2, realtime=False), record, folder / str(number))
 
 
 @contextmanager
@@ -99,9 +99,9 @@ def by_service(folder: Path, number: int = 0, duration: float = 0.1) -> Iterator
     from rths_nodes.ros.nodes.operator import OperatorNode
     from rths_nodes.srv import Act
 
-    conductor = conductor_of(folder, number, duration)
+    runner = runner_of(folder, number, duration)
     said: list[str] = []
-    node = OperatorNode(Served(conductor, SECRET, said.append), f"rths_{number}")
+    node = OperatorNode(Served(runner, SECRET, said.append), f"rths_{number}")
     node.start()
     context = Context()
     rclpy.init(args=[], context=context)
@@ -126,10 +126,10 @@ def by_service(folder: Path, number: int = 0, duration: float = 0.1) -> Iterator
         return of_message(Answer, told.result())
 
     try:
-        yield Session(conductor, send, said)
+        yield Session(runner, send, said)
     finally:
         node.close()
-        conductor.session.close()
+        runner.session.close()
         asking.destroy_node()
         rclpy.shutdown(context=context)
 
@@ -146,7 +146,7 @@ def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path)
     somebody = Node("somebody", namespace="rths_0", context=context)
     asks = somebody.create_publisher(Empty, "emergency_stop", 10)
     with by_service(tmp_path, 0, 30.0) as session:
-        operator, conductor = Operator(session), session.conductor
+        operator, runner = Operator(session), session.runner
         while not asks.get_subscription_count():
             time.sleep(0.01)
         asks.publish(Empty())
@@ -154,15 +154,15 @@ def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path)
             assert operator.act(act).done, act
         running = threading.Thread(target=operator.act, args=("run",))
         running.start()
-        while conductor.state is not State.RUNNING:
+        while runner.state is not State.RUNNING:
             time.sleep(0.001)
         asks.publish(Empty())
         running.join(60.0)
-        assert conductor.state is State.HELD
-        stops = [act for act in conductor.record.acts if act.act == "stop"]
+        assert runner.state is State.HELD
+        stops = [act for act in runner.record.acts if act.act == "stop"]
         assert [(act.way, act.refused) for act in stops] == [(STRANGER, "")]
-        assert "asked for by anybody: emergency stop" in conductor.session.reason
-        assert conductor.record.rungs[-1].samples < 30 * 1024
+        assert "asked for by anybody: emergency stop" in runner.session.reason
+        assert runner.record.rungs[-1].samples < 30 * 1024
     somebody.destroy_node()
     rclpy.shutdown(context=context)
 
@@ -170,8 +170,8 @@ def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path)
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
     """A session without a middleware in between."""
-    conductor, said = conductor_of(tmp_path, 0), []
-    return Session(conductor, Served(conductor, SECRET, said.append).answer, said)
+    runner, said = runner_of(tmp_path, 0), []
+    return Session(runner, Served(runner, SECRET, said.append).answer, said)
 
 
 def altered(request: Request, told: Answer, chance: random.Random) -> list[Request]:
@@ -222,7 +222,7 @@ def no_act_of_a_stranger(folder: Path, sessions: int, seed: int) -> int:
                 assert operator.act(act).done, act
                 tried += attack(operator.heard[-2:])
             assert session.done == [(act, KEY) for act in MOVES]
-            assert session.conductor.state is State.FINISHED
+            assert session.runner.state is State.FINISHED
             heard += operator.heard
     return tried
 
@@ -245,8 +245,8 @@ def test_the_hashes_alone_are_no_authority(session: Session) -> None:
         refused = session.send(Request(act, tuple(given), tuple(given.values())))
         assert not refused.done
         assert refused.reason.startswith(f"{act}: is not signed: acts come by the socket of this machine")
-    assert session.conductor.state is State.IDLE
-    assert session.conductor.record.acts == []
+    assert session.runner.state is State.IDLE
+    assert session.runner.record.acts == []
     assert session.said == ["connect: refused to somebody who is not known as an operator (1 such so far)"]
 
 
@@ -260,7 +260,7 @@ def test_every_act_that_does_more_than_bring_the_rig_to_rest_needs_an_operator(s
 def test_everybody_may_read(session: Session) -> None:
     told = session.seen()
     assert (told.done, told.next_rung, told.test_id) == (True, "g", "test 0")
-    assert told.scenario_hash == session.conductor.ladder.step("g").hash
+    assert told.scenario_hash == session.runner.ladder.step("g").hash
     assert not told.possible["connect"]
 
 
@@ -285,10 +285,10 @@ def climbed(session: Session, last: str) -> Operator:
 def test_anybody_may_stop(session: Session, request_: Request) -> None:
     """Whatever else is wrong with the request; the record does not say that it was the operator."""
     climbed(session, "arm")
-    assert session.conductor.state is State.ARMED
+    assert session.runner.state is State.ARMED
     assert session.send(request_).done
-    assert session.conductor.state is State.HELD
-    act = session.conductor.record.acts[-1]
+    assert session.runner.state is State.HELD
+    act = session.runner.record.acts[-1]
     assert (act.by, act.way) == ("anybody", STRANGER)
     assert len(act.arguments["reason"]) < LONGEST_REASON + 30
     assert act.arguments["reason"].startswith("asked for by anybody")
@@ -298,7 +298,7 @@ def test_anybody_may_stop(session: Session, request_: Request) -> None:
 def test_a_stop_that_is_signed_is_the_operators(session: Session) -> None:
     operator = climbed(session, "arm")
     assert operator.act("stop").done
-    act = session.conductor.record.acts[-1]
+    act = session.runner.record.acts[-1]
     assert (act.by, act.way) == ("Ada", KEY)
 
 
@@ -324,7 +324,7 @@ def test_strangers_who_ask_all_the_time_do_not_lock_the_operator_out(session: Se
 def test_stops_of_a_stranger_that_end_nothing_do_not_fill_the_record(session: Session, last: str) -> None:
     """He may ask for them all day: the record is written with every act in it, also while the rig moves."""
     climbed(session, last)
-    acts = session.conductor.record.acts
+    acts = session.runner.record.acts
     session.send(Request("stop"))  # it ends what is armed
     before = len(acts)
     for number in range(100):
@@ -336,7 +336,7 @@ def test_stops_of_a_stranger_that_end_nothing_do_not_fill_the_record(session: Se
 def test_a_stranger_fills_neither_record_nor_terminal(session: Session) -> None:
     for _ in range(1000):
         session.send(Request("arm"))
-    assert session.conductor.record.acts == []
+    assert session.runner.record.acts == []
     assert [words.rpartition("(")[2] for words in session.said] == [
         f"{count} such so far)" for count in (1, 10, 100, 1000)
     ]
@@ -345,45 +345,45 @@ def test_a_stranger_fills_neither_record_nor_terminal(session: Session) -> None:
 def test_the_key_is_nowhere_but_in_its_file(session: Session) -> None:
     """Neither in the record, nor in an answer or in what is told."""
     climbed(session, "finish")
-    texts = [path.read_text(errors="replace") for path in session.conductor.folder.rglob("*") if path.is_file()]
+    texts = [path.read_text(errors="replace") for path in session.runner.folder.rglob("*") if path.is_file()]
     texts += [str(session.seen()), *session.said, repr(os.environ)]
     assert not any(SECRET.hex() in text or repr(SECRET)[2:-1] in text for text in texts)
 
 
 def test_by_the_socket_a_process_is_known_by_its_user(tmp_path: Path) -> None:
-    conductor = conductor_of(tmp_path, 0)
-    served = Served(conductor, SECRET, print)
+    runner = runner_of(tmp_path, 0)
+    served = Served(runner, SECRET, print)
     peer = Credentials(1, os.getuid())
     assert served.answer_process(Request("connect"), peer).done
-    assert served.answer_process(Request("stop", by="Ada"), peer).reason or conductor.record.acts[-1].by == "Ada"
-    act = conductor.record.acts[0]
+    assert served.answer_process(Request("stop", by="Ada"), peer).reason or runner.record.acts[-1].by == "Ada"
+    act = runner.record.acts[0]
     assert (act.by, act.way) == (peer.name, f"socket, user {peer.user} ({peer.name})")
-    conductor.session.close()
+    runner.session.close()
 
 
 def test_what_is_said_by_the_socket_can_be_written_into_a_report(tmp_path: Path) -> None:
     """JSON has texts of which UTF-8 knows nothing: the report failed behind a whole test."""
-    conductor = conductor_of(tmp_path, 0)
+    runner = runner_of(tmp_path, 0)
     note = Request("note", ("text",), ("a crack \ud800",), "Ada\udfff")
-    assert Served(conductor, SECRET, print).answer_process(note, Credentials(1, os.getuid())).done
-    told = conductor.record.notes[-1]
+    assert Served(runner, SECRET, print).answer_process(note, Credentials(1, os.getuid())).done
+    told = runner.record.notes[-1]
     assert (told.text, told.by) == ("a crack ?", "Ada?")
 
 
 def test_a_program_that_is_gone_leaves_nothing_armed(session: Session, tmp_path: Path) -> None:
     climbed(session, "arm")
-    Served(session.conductor, SECRET, print).stop_for(Credentials(1, os.getuid()))
-    assert session.conductor.state is State.HELD
-    assert "has left while its act was under way" in session.conductor.session.reason
+    Served(session.runner, SECRET, print).stop_for(Credentials(1, os.getuid()))
+    assert session.runner.state is State.HELD
+    assert "has left while its act was under way" in session.runner.session.reason
 
 
 def test_what_is_said_stands_with_the_name_of_who_has_said_it(session: Session) -> None:
     """Signatures and notes are those of who asks for them, not of the operator who has started the test."""
-    conductor = session.conductor
+    runner = session.runner
     operator = climbed(session, "check")
     with pytest.raises(ConfigError):
-        conductor.do("sign_for", "Ada", KEY, what="nothing")
-    assert conductor.record.acts[-1].by == "Ada"
-    conductor.do("note", "Eve", KEY, text="a crack")
-    assert [(note.text, note.by) for note in conductor.record.notes][-1] == ("a crack", "Eve")
+        runner.do("sign_for", "Ada", KEY, what="nothing")
+    assert runner.record.acts[-1].by == "Ada"
+    runner.do("note", "Eve", KEY, text="a crack")
+    assert [(note.text, note.by) for note in runner.record.notes][-1] == ("a crack", "Eve")
     assert operator.act("position").done

@@ -8,8 +8,8 @@ import pytest
 import rig_walk
 
 from rths_nodes.app.procedure import signatures
-from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.loop.scenario import files
@@ -22,18 +22,18 @@ def wanting(folder: Path, rig: Path) -> list[str]:
     """Signs for what a test of ``rig`` in ``folder`` wants before its check; the names."""
     scenario = files.load("chen_ricles_2010", ["duration=0.3", *NOISE], rig=rig)
     record = ProcedureRecord("test", scenario.name, "", operator="A. Tester")
-    conductor = Conductor(Ladder(scenario, ("g",), 0.3, 2, False), record, folder)
+    runner = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, folder)
     try:
-        with signatures.kept(conductor, str(rig), lambda words: pytest.fail(str(words))):
-            conductor.do("connect")
-            conductor.do("take_offsets", seconds=0.1)
-            assert conductor.taken is not None
-            conductor.do("confirm_offsets", hash=conductor.taken.hash, unloaded=True)
-            names = conductor.session.clearance.unsigned()
+        with signatures.kept(runner, str(rig), lambda words: pytest.fail(str(words))):
+            runner.do("connect")
+            runner.do("take_offsets", seconds=0.1)
+            assert runner.taken is not None
+            runner.do("confirm_offsets", hash=runner.taken.hash, unloaded=True)
+            names = runner.session.clearance.unsigned()
             for name in names:
-                conductor.do("sign_for", what=name)
+                runner.do("sign_for", what=name)
     finally:
-        conductor.session.close()
+        runner.session.close()
     return names
 
 

@@ -1,4 +1,4 @@
-"""Acts of a conductor that are stopped while something is computed for them: on the rig nothing follows."""
+"""Acts of a runner that are stopped while something is computed for them: on the rig nothing follows."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import threading
 from pathlib import Path
 
 import pytest
-from rig_conductor import conducted, positioned
+from rig_runner import conducted, positioned
 
-from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.states import State
 
 
 @pytest.fixture
-def conductor(tmp_path: Path) -> Conductor:
+def runner(tmp_path: Path) -> ProcedureRunner:
     return conducted(tmp_path / "test")
 
 
-def elsewhere(conductor: Conductor, act: str, **arguments: str) -> None:
+def elsewhere(runner: ProcedureRunner, act: str, **arguments: str) -> None:
     """Another operator, who has the answer before the test goes on."""
     told: list[str] = []
 
     def ask() -> None:
         try:
-            told.append(conductor.do(act, **arguments))
+            told.append(runner.do(act, **arguments))
         except ConfigError as error:
             told.append(f"refused: {error}")
 
@@ -35,47 +35,47 @@ def elsewhere(conductor: Conductor, act: str, **arguments: str) -> None:
 
 
 def test_a_stop_in_the_rehearsal_of_arm_arms_nothing(
-    conductor: Conductor, monkeypatch: pytest.MonkeyPatch
+    runner: ProcedureRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes half a second: three stops were refused in that time, and the rig was armed."""
-    positioned(conductor)
-    rehearsed = conductor.ladder.rehearsed
+    positioned(runner)
+    rehearsed = runner.ladder.rehearsed
 
     def stopped(name: str, progress: object = None) -> object:
-        elsewhere(conductor, "stop", reason="wait")
+        elsewhere(runner, "stop", reason="wait")
         return rehearsed(name)
 
-    monkeypatch.setattr(conductor.ladder, "rehearsed", stopped)
-    step, offsets = conductor.ladder.step("d"), conductor.session.offsets
+    monkeypatch.setattr(runner.ladder, "rehearsed", stopped)
+    step, offsets = runner.ladder.step("d"), runner.session.offsets
     assert offsets is not None
     with pytest.raises(ConfigError, match="arm: stopped by the operator: wait"):
-        conductor.do("arm", rung="d", scenario_hash=step.hash, offsets_hash=offsets.hash)
-    assert conductor.state is State.POSITIONED
-    assert conductor.record.acts[-1].refused == "arm: stopped by the operator: wait"
+        runner.do("arm", rung="d", scenario_hash=step.hash, offsets_hash=offsets.hash)
+    assert runner.state is State.POSITIONED
+    assert runner.record.acts[-1].refused == "arm: stopped by the operator: wait"
     monkeypatch.undo()
-    conductor.do("arm", rung="d", scenario_hash=step.hash, offsets_hash=offsets.hash)
-    assert conductor.state is State.ARMED
+    runner.do("arm", rung="d", scenario_hash=step.hash, offsets_hash=offsets.hash)
+    assert runner.state is State.ARMED
 
 
-def test_a_stop_ends_a_rehearsal_before_the_rig_is_connected(conductor: Conductor) -> None:
+def test_a_stop_ends_a_rehearsal_before_the_rig_is_connected(runner: ProcedureRunner) -> None:
     asked: list[bool] = []
 
     def progress(sample: int, samples: int) -> None:
         if not asked:
             asked.append(True)
-            elsewhere(conductor, "stop", reason="wait")
+            elsewhere(runner, "stop", reason="wait")
 
-    conductor.watch.progress = progress
-    assert "rung a: held" in conductor.do("rehearse")
+    runner.watch.progress = progress
+    assert "rung a: held" in runner.do("rehearse")
 
 
-def test_a_stop_between_two_parts_of_what_the_operator_does_ends_the_second(conductor: Conductor) -> None:
+def test_a_stop_between_two_parts_of_what_the_operator_does_ends_the_second(runner: ProcedureRunner) -> None:
     """As a console computes a rehearsal, asks for a hash, and arms then."""
-    positioned(conductor)
-    step, offsets = conductor.ladder.step("g"), conductor.session.offsets
+    positioned(runner)
+    step, offsets = runner.ladder.step("g"), runner.session.offsets
     assert offsets is not None
-    with conductor.session.act():
-        elsewhere(conductor, "stop", reason="wait")
+    with runner.session.act():
+        elsewhere(runner, "stop", reason="wait")
         with pytest.raises(ConfigError, match="arm: stopped by the operator: wait"):
-            conductor.do("arm", rung="g", scenario_hash=step.hash, offsets_hash=offsets.hash)
-    assert conductor.state is State.POSITIONED
+            runner.do("arm", rung="g", scenario_hash=step.hash, offsets_hash=offsets.hash)
+    assert runner.state is State.POSITIONED

@@ -20,8 +20,8 @@ from stop_at import elsewhere
 from watched_port import PHASES, WatchedPort
 from watched_session import farthest
 
-from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure.acts import ACTS
 from rths_nodes.loop.procedure.records import ProcedureRecord
@@ -61,7 +61,7 @@ class Clients:
         scenario = benches.ONE.scenario(True)
         ladder = Ladder(scenario, ("e", "g"), 0.3, 2, realtime=False)
         record = ProcedureRecord("test", scenario.name, "", operator="A. Tester")
-        self.test = Conductor(ladder, record, folder)
+        self.test = ProcedureRunner(ladder, record, folder)
         self.test.watch.changed = self._changed
         limits, session = scenario.limits["story_1"], self.test.session
         bounds = Bounds(np.array([limits.deceleration]), np.array([benches.SLOW_ERROR]), scenario.dt)

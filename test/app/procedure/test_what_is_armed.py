@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from rig_walk import RIG
 
-from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.file import LoadingModel, save
@@ -67,7 +67,7 @@ KINDS: dict[str, tuple[str, Callable[[Path, float], None], list[str]]] = {
 }
 
 
-def conductor(folder: Path, sets: list[str], rungs: str = "g") -> Conductor:
+def runner(folder: Path, sets: list[str], rungs: str = "g") -> ProcedureRunner:
     """A test on the bench; its folder is test."""
     rig = folder / "bench.yaml"
     rig.write_text(RIG)
@@ -75,12 +75,12 @@ def conductor(folder: Path, sets: list[str], rungs: str = "g") -> Conductor:
     return conducted(folder, scenario, Ladder(scenario, tuple(rungs), 0.3, 2, realtime=False))
 
 
-def conducted(folder: Path, scenario: Scenario, ladder: Ladder) -> Conductor:
+def conducted(folder: Path, scenario: Scenario, ladder: Ladder) -> ProcedureRunner:
     record = ProcedureRecord("test", scenario.name, hash_of(scenario), operator="A. Tester")
-    return Conductor(ladder, record, folder / "test")
+    return ProcedureRunner(ladder, record, folder / "test")
 
 
-def to_start(test: Conductor) -> None:
+def to_start(test: ProcedureRunner) -> None:
     """Everything before the rung is armed."""
     test.do("connect")
     test.do("take_offsets", seconds=0.05)
@@ -90,19 +90,19 @@ def to_start(test: Conductor) -> None:
     test.do("position")
 
 
-def arm(test: Conductor, rung: str = "g") -> None:
+def arm(test: ProcedureRunner, rung: str = "g") -> None:
     assert test.session.offsets is not None
     test.do("arm", rung=rung, scenario_hash=test.ladder.step(rung).hash, offsets_hash=test.session.offsets.hash)
 
 
-def armed(folder: Path, sets: list[str]) -> Conductor:
-    test = conductor(folder, sets)
+def armed(folder: Path, sets: list[str]) -> ProcedureRunner:
+    test = runner(folder, sets)
     to_start(test)
     arm(test)
     return test
 
 
-def result(test: Conductor) -> tuple[RungRecord, Run]:
+def result(test: ProcedureRunner) -> tuple[RungRecord, Run]:
     rung = test.record.rungs[-1]
     return rung, read_run(test.folder / rung.recording)
 
@@ -121,7 +121,7 @@ def test_a_file_that_is_replaced_changes_nothing_of_what_runs(kind: str, when: s
     for how in ("left", "replaced"):
         (tmp_path / how).mkdir()
         file, put, sets = given(kind, tmp_path / how)
-        test = conductor(tmp_path / how, sets)
+        test = runner(tmp_path / how, sets)
         for moment, act in (("before", to_start), ("positioned", arm), ("armed", lambda test: test.do("run"))):
             if moment == when and how == "replaced":
                 put(file, 3.0)
@@ -171,7 +171,7 @@ def test_a_copy_that_is_changed_is_refused(kind: str, tmp_path: Path) -> None:
 
 def test_a_copy_that_is_changed_cannot_be_armed(tmp_path: Path) -> None:
     _, put, sets = given("ground motion", tmp_path)
-    test = conductor(tmp_path, sets)
+    test = runner(tmp_path, sets)
     to_start(test)
     (copy,) = (test.folder / "inputs").glob("*/*")
     copy.chmod(0o644)
@@ -227,7 +227,7 @@ def test_a_case_has_its_files_beside_the_scenario(tmp_path: Path) -> None:
 
 def test_the_rehearsal_reads_the_copies(tmp_path: Path) -> None:
     file, _, sets = given("ground motion", tmp_path)
-    test = conductor(tmp_path, sets, "fg")
+    test = runner(tmp_path, sets, "fg")
     file.unlink()
     assert test.ladder.predicted("g")["story_1"]["displacement"] > 0.0
     to_start(test)
@@ -400,7 +400,7 @@ def test_a_published_record_that_is_edited_is_refused(tmp_path: Path, monkeypatc
 def test_nodes_read_the_copies(tmp_path: Path) -> None:
     pytest.importorskip("rclpy")
     file, _, sets = given("ground motion", tmp_path)
-    test = conductor(tmp_path, sets, "b")
+    test = runner(tmp_path, sets, "b")
     motion(file, 3.0)
     test.do("rehearse", rung="b")
     rung, run = result(test)

@@ -63,7 +63,7 @@ def now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-class Conductor:
+class ProcedureRunner:
     """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session`` of the rig.
 
     Files that the scenario names are copied into the folder first; from then on the copies alone are read.

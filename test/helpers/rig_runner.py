@@ -1,0 +1,30 @@
+"""A runner of a test on the simulated bench, and the acts that lead it to the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.loop.procedure.records import ProcedureRecord
+from rths_nodes.loop.scenario import files
+
+
+def conducted(folder: Path) -> ProcedureRunner:
+    """A short test with the rungs a, d and g, recorded into ``folder``."""
+    scenario = files.load("chen_ricles_2010", ["duration=0.3"], rig="bench_simulated")
+    ladder = Ladder(scenario, ("a", "d", "g"), 0.3, 2, False)
+    return ProcedureRunner(ladder, ProcedureRecord("test", scenario.name, "", operator="A. Tester"), folder)
+
+
+def positioned(runner: ProcedureRunner) -> None:
+    """From cold to the start."""
+    runner.do("rehearse")
+    runner.do("connect")
+    runner.do("take_offsets", seconds=0.1)
+    assert runner.taken is not None
+    runner.do("confirm_offsets", hash=runner.taken.hash, unloaded=True)
+    runner.do("check")
+    for name in runner.session.clearance.unsigned():
+        runner.do("sign_for", what=name)
+    runner.do("position")
