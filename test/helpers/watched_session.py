@@ -214,7 +214,7 @@ class WatchedSession(RuleBasedStateMachine):
         return outcome is None
 
     def _idle(self, ticks: int | None = None) -> None:
-        """The rig is kept, as its keeper does it, for so many ``ticks``; left out: until it has settled."""
+        """The rig is kept, as its hold loop does it, for so many ``ticks``; left out: until it has settled."""
         model, drive = self.model, self.session.drive
         if model.state in ("IDLE", "FINISHED") or model.given_back or drive.broken:
             return

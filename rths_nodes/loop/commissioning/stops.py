@@ -116,12 +116,12 @@ def _settle(bench: Bench, session: RigSession) -> None:
     if bench.realtime:
         time.sleep(SETTLED_S)
         return
-    drive.keeper.borrow()
+    drive.hold_loop.borrow()
     try:
         for _ in range(bench.transport + 1):
             drive.tick()
     finally:
-        drive.keeper.give_back()
+        drive.hold_loop.give_back()
 
 
 def _row(bench: Bench, stopped: State, then: State, commands: Array) -> CommissioningRow:

@@ -21,7 +21,7 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.readback import why_failed, why_opened
 from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of
-from rths_nodes.loop.procedure.keeper import Keeper, to_its_end
+from rths_nodes.loop.procedure.hold_loop import HoldLoop, to_its_end
 from rths_nodes.loop.procedure.loss import LossWatch, disagreement, not_taken
 from rths_nodes.loop.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
 from rths_nodes.loop.scenario.schema import Scenario
@@ -71,7 +71,7 @@ class RigDrive:
             transport = scenario.port.transport_samples if follows else None
             self._own_pace = pacer_of(scenario.dt, 1, transport, clock)
         interval = 0.0 if realtime else KEPT_ALIVE * scenario.port.longest_wait if follows else None
-        self.keeper = Keeper(self.tick, interval, self._fail)
+        self.hold_loop = HoldLoop(self.tick, interval, self._fail)
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._begin: Callable[[], None] = _nothing
         self._motion: GuidedMotion | None = None
@@ -112,7 +112,7 @@ class RigDrive:
             self.close()
             raise
         self._judge(self.command)
-        self.keeper.start()
+        self.hold_loop.start()
 
     def _tick_of_rig(self) -> int:
         return self.pace() if self.pace is not None else 0
@@ -136,7 +136,7 @@ class RigDrive:
 
     def close(self) -> None:
         """Give the port back; the rig is left to its own safe state, and nobody moves it. May be called again."""
-        self.keeper.end()
+        self.hold_loop.end()
         if self._open:
             self._open = False
             self.broken = self.broken or "the port was given back"
@@ -202,12 +202,12 @@ class RigDrive:
             self._motion = motion
             to_its_end(self._over.wait, interrupted)
             return self._outcome
-        self.keeper.borrow()
+        self.hold_loop.borrow()
         try:
             self._motion = motion
             to_its_end(partial(_tick, self), interrupted)
         finally:
-            self.keeper.give_back()
+            self.hold_loop.give_back()
         return self._outcome
 
     def stop(self, reason: str) -> None:
@@ -340,7 +340,7 @@ class RigDrive:
 
     def lend(self) -> None:
         """Somebody else drives the port from here on; nothing ticks until it is taken back."""
-        self.keeper.borrow()
+        self.hold_loop.borrow()
 
     def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
         """The port comes back, with the last two commands and the last Measurement: brake, and hold."""
@@ -357,7 +357,7 @@ class RigDrive:
             if not self.realtime:
                 to_its_end(partial(_tick, self))
         finally:
-            self.keeper.give_back()
+            self.hold_loop.give_back()
 
     def await_rest(self) -> None:
         """Until the rig holds, and its actuators have caught up with their last command, also if interrupted."""
@@ -367,11 +367,11 @@ class RigDrive:
             if self.realtime and not self.broken:
                 self._clock.sleep(self.loss.taken_after * self._dt)
             elif not self.broken:
-                self.keeper.borrow()
+                self.hold_loop.borrow()
                 try:
                     _tick(self, range(self.loss.taken_after))
                 finally:
-                    self.keeper.give_back()
+                    self.hold_loop.give_back()
 
         to_its_end(rest)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.loop.procedure.acts import ActRefused
-from rths_nodes.loop.procedure.keeper import Keeper
+from rths_nodes.loop.procedure.hold_loop import HoldLoop
 from rths_nodes.loop.supervision.states import State
 
 LIVELY = ("compensator.type=none", "ground_motion={type: sine, amplitude: 1.2, frequency: 2.0}")
@@ -108,12 +108,12 @@ def test_nobody_moves_a_rig_whose_port_was_given_back(walk):
 
 def test_a_keeper_that_has_ended_can_be_started_again():
     ticked = threading.Event()
-    keeper = Keeper(ticked.set, 0.001, lambda error: None)
+    hold_loop = HoldLoop(ticked.set, 0.001, lambda error: None)
     for _ in range(2):
         ticked.clear()
-        keeper.start()
+        hold_loop.start()
         assert ticked.wait(10.0)
-        keeper.end()
+        hold_loop.end()
 
 
 @pytest.mark.parametrize(

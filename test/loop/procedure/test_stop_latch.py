@@ -202,7 +202,7 @@ class Hours:
         raise AssertionError("nobody waits here")
 
 
-@pytest.mark.parametrize("ticks", [True, False], ids=["by the keeper's tick", "at the run"])
+@pytest.mark.parametrize("ticks", [True, False], ids=["by the hold loop's tick", "at the run"])
 def test_what_was_armed_too_long_ago_does_not_run(walk, ticks):
     w = walk()
     clock = w.session._clock = Hours()

@@ -1,7 +1,7 @@
 """Keeps a rig alive while nobody else drives it: it answers every tick, or now and then where nothing ticks.
 
 In real time the rig, or the clock, gives the ticks, and each wants its command. In lockstep a rig waits for its
-command, but not for ever; one that computes in this process needs no keeper at all.
+command, but not for ever; one that computes in this process needs no such loop at all.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from rths_nodes.loop.realtime import PRIORITY
 log = logging.getLogger(__name__)
 
 SWITCH_S = 1e-4
-"""After so long another thread lets the keeper go on: each tick waits for that a few times, and is 1 ms long."""
+"""After so long another thread lets the loop go on: each tick waits for that a few times, and is 1 ms long."""
 PATIENCE_S = 10.0
 """Time that a tick may take before whoever wants the rig gives up."""
 
 
-class Keeper:
+class HoldLoop:
     """Calls ``tick`` in a thread of its own, one after the other, or every ``interval`` s; None: never.
 
     Who drives the rig himself borrows it: between :meth:`borrow` and :meth:`give_back` nothing ticks here. A tick
-    that raises ends the keeper; ``failed`` is told of it.
+    that raises ends the loop; ``failed`` is told of it.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Keeper:
             self._switch = sys.getswitchinterval()
             sys.setswitchinterval(min(self._switch, SWITCH_S))
         if self._interval is not None:
-            self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="hold loop", daemon=True)
             self._thread.start()
 
     @property
@@ -104,7 +104,7 @@ class Keeper:
             try:
                 self._tick()
             except Exception as error:
-                log.debug("the keeper ends", exc_info=True)
+                log.debug("the hold loop ends", exc_info=True)
                 with self._turn:
                     self._busy = False
                     self._turn.notify_all()
