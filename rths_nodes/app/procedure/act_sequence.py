@@ -16,7 +16,7 @@ from rths_nodes.recording.records import RecordingError
 ENDED = (State.FINISHED,)
 
 
-class Walk:
+class ActSequence:
     """The next act of ``runner``; ``unload()`` tells whether the specimen is to be unloaded at the end."""
 
     def __init__(self, runner: ProcedureRunner, unload: Callable[[], bool]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rths_nodes.app.procedure import screens, walk
+from rths_nodes.app.procedure import act_sequence, screens
+from rths_nodes.app.procedure.act_sequence import ActSequence
 from rths_nodes.app.procedure.answers import REDUCED
-from rths_nodes.app.procedure.attendance import INTERRUPTED, Attendance, Progress
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
+from rths_nodes.app.procedure.operator_input import INTERRUPTED, OperatorInput, Progress
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
-from rths_nodes.app.procedure.walk import Walk
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
@@ -27,10 +27,10 @@ class Console:
 
     def __init__(self, runner: ProcedureRunner, dialogue: Dialogue, progress: Progress, leads: bool) -> None:
         self.runner, self._dialogue, self._leads = runner, dialogue, leads
-        self._walk = Walk(runner, self._unloads)
+        self._acts = ActSequence(runner, self._unloads)
         runner.watch.changed = self._changed
-        self._attendance = Attendance(runner, dialogue, progress, leads)
-        self._meanwhile = self._attendance.meanwhile
+        self._input = OperatorInput(runner, dialogue, progress, leads)
+        self._meanwhile = self._input.meanwhile
         self._refused = self._failed = ""
 
     def _say(self, shown: Any) -> None:
@@ -40,14 +40,14 @@ class Console:
     # -- the whole test -----------------------------------------------------------------------------------
 
     def run(self) -> ExitCode:
-        """Walk the acts to the end of the test; however that comes, the rig is left safe, and all is written."""
-        with stop_signals_handled(self._attendance.signal):
+        """Do the acts to the end of the test; however that comes, the rig is left safe, and all is written."""
+        with stop_signals_handled(self._input.signal):
             try:
                 self._walk_on()
             except Interrupted as left:
-                self._attendance.stopped = self._attendance.stopped or str(left)
+                self._input.stopped = self._input.stopped or str(left)
             except KeyboardInterrupt:
-                self._attendance.stopped = self._attendance.stopped or INTERRUPTED
+                self._input.stopped = self._input.stopped or INTERRUPTED
             except ConfigError as error:
                 self._refused = str(error)
                 self._say(self._refused)
@@ -72,11 +72,11 @@ class Console:
             self._failed = self._failed or f"finish: {error}"
         finally:
             runner.session.close()
-        return walk.ended(runner, self._refused, self._failed, self._attendance.stopped, tripped)
+        return act_sequence.ended(runner, self._refused, self._failed, self._input.stopped, tripped)
 
     def _walk_on(self) -> None:
-        while act := self._walk.next():
-            if self._attendance.stopped:
+        while act := self._acts.next():
+            if self._input.stopped:
                 return
             if self._leads and not self._proposed(act):
                 continue
@@ -107,7 +107,7 @@ class Console:
         return False
 
     def _do(self, act: str, rest: str = "") -> bool:
-        """Do an act with what it needs; false where the walk ends with it. Who leads is told refusals."""
+        """Do an act with what it needs; false where the sequence ends with it. Who leads is told refusals."""
         self._dialogue.typed = False
         try:
             with self.runner.session.act():  # with what is asked and computed for it: one stop ends all of it
@@ -154,7 +154,7 @@ class Console:
         words = f"rung {last.name} differs by {difference:.3g} (rms over rms), more than {bound:g}"
         self._say(words)
         if not self._leads:
-            self._attendance.stopped = words
+            self._input.stopped = words
         return self._leads
 
     def _counts(self, last: RungRecord) -> bool:
@@ -164,7 +164,7 @@ class Console:
             self.runner.write()
             return True
         if not self._leads:
-            self._attendance.stopped = f"rung {last.name}: {last.ending}"
+            self._input.stopped = f"rung {last.name}: {last.ending}"
         return False
 
     def _do_take_offsets(self, act: str, rest: str) -> bool:
@@ -191,10 +191,10 @@ class Console:
         self._perform(act)
         self._say(screens.checks(self.runner.record))
         remarks = [words for row in self.runner.record.checks.values() for words in row.remarks]
-        for words in (*remarks, *self._walk.wrong()):
+        for words in (*remarks, *self._acts.wrong()):
             self._say(words)
-        if self._walk.wrong() and not self._leads:
-            self._refused = "; ".join(self._walk.wrong())
+        if self._acts.wrong() and not self._leads:
+            self._refused = "; ".join(self._acts.wrong())
             return False
         return True
 
@@ -231,7 +231,7 @@ class Console:
         step, found = ladder.step(rung), runner.session.offsets
         offsets_hash = found.hash if found is not None else ""
         if moves and (self._leads or rung in REDUCED or rung not in self._dialogue.answers.arm):
-            self._meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, self._attendance.far))
+            self._meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, self._input.far))
         if moves and (self._leads or rung not in self._dialogue.answers.arm):
             self._say(screens.armed(step, runner.ladder, offsets_hash))
         if moves and not self._dialogue.arms(rung, step.hash, offsets_hash):

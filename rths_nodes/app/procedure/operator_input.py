@@ -30,7 +30,7 @@ HEARD = {"h": "hold", "hold": "hold", "r": "resume", "resume": "resume", "s": "s
 Progress = Callable[[str], AbstractContextManager[Any]]
 
 
-class Attendance:
+class OperatorInput:
     """Attends to what lasts: shows ``progress`` by its name, and hears the operator by signals and keys.
 
     ``leads``: the operator says each act, instead of the file; a stop then ends the motion, not the test.

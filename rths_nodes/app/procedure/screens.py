@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from rich.table import Table
 
 from rths_nodes.analysis.units import KN, MM, PERCENT, plain
+from rths_nodes.app.procedure.act_sequence import WORDS
 from rths_nodes.app.procedure.dialogue import NAMED_BY
 from rths_nodes.app.procedure.ladder import Ladder, Step
-from rths_nodes.app.procedure.walk import WORDS
 from rths_nodes.loop.procedure.acts import ACTS
 from rths_nodes.loop.procedure.records import REHEARSAL, RUNGS, OffsetsRecord, ProcedureRecord, verdict
 from rths_nodes.loop.scenario import rehearsal

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rths_nodes.analysis.units import KN, MM
-from rths_nodes.app.procedure import walk
+from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.operator_socket import OperatorSocket
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError, unknown
@@ -327,7 +327,7 @@ class Attendant:
         finally:
             self._close()
             runner.session.close()
-        return walk.ended(runner, "", failed, self._stopped, tripped)
+        return act_sequence.ended(runner, "", failed, self._stopped, tripped)
 
     def _close(self) -> None:
         self._socket.close()

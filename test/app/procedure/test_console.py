@@ -14,7 +14,7 @@ import yaml
 from terminal import Terminal
 
 import rths_nodes
-from rths_nodes.app.procedure.attendance import SAME_KEY_S
+from rths_nodes.app.procedure.operator_input import SAME_KEY_S
 from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.recording import procedure
 

@@ -10,7 +10,7 @@ import rths_nodes
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands.terminal import progress
 from rths_nodes.app.commands.test import _history
-from rths_nodes.app.procedure import walk
+from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.app.procedure.dialogue import Dialogue
@@ -40,7 +40,7 @@ def runner(tmp_path: Path) -> ProcedureRunner:
 
 
 def ended(runner: ProcedureRunner, stopped: str = "") -> ExitCode:
-    return walk.ended(runner, "", "", stopped, "")
+    return act_sequence.ended(runner, "", "", stopped, "")
 
 
 def test_it_is_not_climbed_unless_the_operator_says_that_it_counts(runner: ProcedureRunner) -> None:
@@ -135,5 +135,5 @@ def test_a_console_asks_whether_it_counts_and_a_file_of_answers_ends_there(runne
         runner.record.rungs[:] = [climbed("f")]
         assert console._counts(runner.record.rungs[0]) is counts
         assert runner.climbed == (["f"] if counts else [])
-        assert console._attendance.stopped == ("" if leads else f"rung f: {BRIDGED}")
+        assert console._input.stopped == ("" if leads else f"rung f: {BRIDGED}")
     assert said[0].startswith(f"rung f: {BRIDGED}; does it count all the same?")

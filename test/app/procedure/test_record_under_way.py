@@ -19,7 +19,7 @@ from rig_runner import conducted, positioned
 
 import rths_nodes
 from rths_nodes.app.cli import main
-from rths_nodes.app.procedure import walk
+from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
@@ -156,7 +156,7 @@ def test_on_a_full_disk_nothing_moves_a_stop_is_done_and_the_last_words_are_writ
     assert runner.state is State.HELD
     assert runner.session.drive.command is before
     runner.session.close()
-    assert walk.ended(runner, "", "", "", "") is ExitCode.FAILED  # 2, "nothing has moved"
+    assert act_sequence.ended(runner, "", "", "", "") is ExitCode.FAILED  # 2, "nothing has moved"
     record = procedure.read(disk.place / "test")
     assert record.outcome == "failed"
     assert "No space left" in record.reason
@@ -171,7 +171,7 @@ def test_a_folder_that_is_deleted_under_way_is_a_failure(tmp_path: Path) -> None
     with pytest.raises(RecordingError, match="its folder is gone"):
         runner.do("run")
     runner.session.close()
-    assert walk.ended(runner, "", "", "", "") is ExitCode.FAILED
+    assert act_sequence.ended(runner, "", "", "", "") is ExitCode.FAILED
     assert procedure.read(tmp_path / "test").outcome == "failed"
 
 
