@@ -16,7 +16,7 @@ from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalen
 from rths_nodes.analysis.identification.experiments import Cycles
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import characterisation, expectation, identification
+from rths_nodes.app.studies import characterisation, identification, run_time
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.strict import build
 from rths_nodes.core.yaml_text import dump
@@ -142,7 +142,7 @@ def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cy
         return characterisation.read(options.recordings, scenario if options.out else None)
     tests = _planned(options, scenario)
     words = f"{len(tests)} tests: take"
-    terminal.announce(words, lambda: expectation.seconds([test.scenario for test in tests]))
+    terminal.announce(words, lambda: run_time.estimated_s([test.scenario for test in tests]))
     return characterisation.run(tests, options.record, terminal.progress)
 
 

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the variants and print one table; exit code 3 when one of them did not finish."""
-    from rths_nodes.app.studies import comparison, expectation
+    from rths_nodes.app.studies import comparison, run_time
     from rths_nodes.app.studies.engine import Where
 
     figure = terminal.figure_path(options.figure)
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     if not where.eager(samples):
         terminal.announce(
             f"{len(chosen)} variants, {at_once} at a time, take",
-            lambda: expectation.seconds(scenarios, at_once=at_once),
+            lambda: run_time.estimated_s(scenarios, at_once=at_once),
         )
     with terminal.progress(loaded.name) as progress:
         response = options.response or comparison.has_response(chosen)

@@ -23,7 +23,7 @@ from rths_nodes.analysis.identification.frequency_responses import (
 )
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.app.commands import arguments, identify_inverse, terminal
-from rths_nodes.app.studies import expectation, identification
+from rths_nodes.app.studies import identification, run_time
 from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED
 from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core.errors import ConfigError
@@ -144,7 +144,7 @@ def _run(options: argparse.Namespace) -> int:
             },
         )
         names = f"{duration:g} s of noise, {rms:g} m rms, on each axis"
-        terminal.announce(f"{names}: take", lambda: expectation.seconds(identification.tests(scenario, noise)))
+        terminal.announce(f"{names}: take", lambda: run_time.estimated_s(identification.tests(scenario, noise)))
         experiments = identification.run(scenario, noise, options.record, terminal.progress)
     measured, fit, late, model = identification.fit(
         scenario, experiments, (lower, upper), options.resolution, orders, options.transport, names

@@ -9,7 +9,7 @@ from typing import Any
 from rths_nodes.analysis.identification.periodic import Fit
 from rths_nodes.analysis.units import MM, PERCENT
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import expectation, identification, inverse_identification
+from rths_nodes.app.studies import identification, inverse_identification, run_time
 from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.file import LoadingModel, save
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
             rms = PERIODIC.share * inverse_identification.expected_rms(scenario)
         noise = inverse_identification.noise(rms, (band[0], band[1]), options.duration)
         names = f"{noise.duration:g} s of periodic noise, {MM * rms:.3g} mm rms, on each axis"
-        terminal.announce(f"{names}: take", lambda: expectation.seconds(identification.tests(scenario, noise)))
+        terminal.announce(f"{names}: take", lambda: run_time.estimated_s(identification.tests(scenario, noise)))
         experiments = identification.run(scenario, noise, options.record, terminal.progress)
     _, found, model = inverse_identification.fit(scenario, experiments, (band[0], band[1]), up_to, names)
     if options.json:

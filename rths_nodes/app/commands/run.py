@@ -69,9 +69,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _expected(loaded: Scenario, pace: str) -> float | None:
     """Estimate the time of the run, s, on the host embedded; nodes in lockstep take longer."""
-    from rths_nodes.app.studies import expectation
+    from rths_nodes.app.studies import run_time
 
-    return expectation.seconds([loaded], pace)
+    return run_time.estimated_s([loaded], pace)
 
 
 def _json(done: hosts.RunResult) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rths_nodes.app.studies import runs
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.ensembles import plants
 from rths_nodes.app.studies.identification import Stopped
-from rths_nodes.app.studies.pieces import Progress
+from rths_nodes.app.studies.tasks import Progress
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.overrides import replace

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.app.studies.pieces import Job, Progress, Tell
+from rths_nodes.app.studies.tasks import Job, Progress, Tell
 from rths_nodes.loop.interrupts import raised_at_once
 from rths_nodes.loop.options import AUTO, COMPILED
 

@@ -18,7 +18,7 @@ import joblib
 import numpy as np
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from rths_nodes.app.studies.pieces import Job, Lost, Progress
+from rths_nodes.app.studies.tasks import Job, Lost, Progress
 from rths_nodes.core.samples import Array
 
 TOLD_S = 0.1

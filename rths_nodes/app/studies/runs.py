@@ -19,7 +19,7 @@ from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
-from rths_nodes.app.studies.pieces import Lost, Progress, Tell
+from rths_nodes.app.studies.tasks import Lost, Progress, Tell
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly

@@ -15,8 +15,8 @@ from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.design import CASE, Design, Row
 from rths_nodes.app.studies.journal import Journal
-from rths_nodes.app.studies.pieces import Lost, Progress
 from rths_nodes.app.studies.runs import Findings
+from rths_nodes.app.studies.tasks import Lost, Progress
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import write_columns
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.app.studies import engine, runs
-from rths_nodes.app.studies.pieces import Lost, Progress, Tell
+from rths_nodes.app.studies.tasks import Lost, Progress, Tell
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import Spec, declared, is_params
 from rths_nodes.core.samples import Array

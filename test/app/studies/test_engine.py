@@ -15,7 +15,7 @@ import pytest
 
 from rths_nodes.app.studies import cluster as on_dask
 from rths_nodes.app.studies.engine import Where, finished
-from rths_nodes.app.studies.pieces import Lost
+from rths_nodes.app.studies.tasks import Lost
 from rths_nodes.core.errors import ConfigError
 
 COUNT = 8

@@ -17,7 +17,7 @@ WORTH = 100_000
 """Samples of tests that are worth it: fewer take a few seconds."""
 
 
-def seconds(scenarios: Sequence[Scenario], pace: str = "", at_once: int = 1) -> float | None:
+def estimated_s(scenarios: Sequence[Scenario], pace: str = "", at_once: int = 1) -> float | None:
     """Estimate the time of tests, s, on the host embedded, ``at_once`` at a time; None if it is short or unknown.
 
     In lockstep the first one is tried on simulators of its own. One with a part outside of this process, be it a
