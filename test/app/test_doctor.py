@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.app.cli import main
-from rths_nodes.app.doctor import floor, machine, other_load, outlook
+from rths_nodes.app.doctor import background_load, floor, machine, timing_forecast
 from rths_nodes.core.errors import ConfigError
 
 PERIOD = 1.0 / 1024.0
@@ -200,7 +200,7 @@ def test_what_cannot_be_read_is_unknown_with_a_reason(tmp_path: Path, words: str
 
 @pytest.mark.parametrize(("words", "numbers"), [("", []), ("3", [3]), ("0-2,5", [0, 1, 2, 5])])
 def test_lists_of_processors(words: str, numbers: list[int]) -> None:
-    assert other_load.numbers_of_cpus(words) == numbers
+    assert background_load.numbers_of_cpus(words) == numbers
 
 
 # -- floors -----------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_the_paced_loop_counts_every_tick() -> None:
     figures, lateness = floor.paced(2000.0, 0.1)
     assert len(lateness) + figures["missed"] >= figures["ticks"] == 200
     assert figures["missed"] == np.floor(lateness / 5e-4).sum()
-    assert figures["missed_share"] == outlook.missed_share(lateness, 5e-4, 5e-4)
+    assert figures["missed_share"] == timing_forecast.missed_share(lateness, 5e-4, 5e-4)
     assert sum(figures["lateness_histogram"]["counts"]) == len(lateness)
 
 
@@ -256,13 +256,13 @@ def stalls(seconds: float) -> list[tuple[float, float]]:
     ]
 
 
-@pytest.mark.parametrize("rate", outlook.RATES)
+@pytest.mark.parametrize("rate", timing_forecast.RATES)
 def test_the_share_at_another_rate_is_that_of_a_loop_at_that_rate(rate: float) -> None:
     """Two routes: predicted from one loop at 1024 Hz, and a loop at the other rate through the same stalls."""
     seconds = 40.0
     disturbed = stalls(seconds)
     lateness, missed = paced_through(disturbed, PERIOD, seconds)
-    predicted = outlook.missed_share(lateness, PERIOD, 1.0 / rate)
+    predicted = timing_forecast.missed_share(lateness, PERIOD, 1.0 / rate)
     own, own_missed = paced_through(disturbed, 1.0 / rate, seconds)
     assert predicted == pytest.approx(own_missed / (len(own) + own_missed), rel=0.1)
     assert missed > 0
@@ -270,21 +270,24 @@ def test_the_share_at_another_rate_is_that_of_a_loop_at_that_rate(rate: float) -
 
 def test_the_share_at_the_same_rate_is_what_was_counted() -> None:
     lateness, missed = paced_through(stalls(10.0), PERIOD, 10.0)
-    assert outlook.missed_share(lateness, PERIOD, PERIOD) == pytest.approx(missed / (len(lateness) + missed))
+    assert timing_forecast.missed_share(lateness, PERIOD, PERIOD) == pytest.approx(
+        missed / (len(lateness) + missed)
+    )
 
 
 def test_one_long_stall_in_closed_form() -> None:
     """A stall of 10.5 periods in a time of 100: 10 ticks missed, 11 with work of 0.6; at half the period 20."""
     lateness = np.zeros(90)
     lateness[40] = 10.5
-    assert outlook.missed_share(lateness, 1.0, 1.0) == pytest.approx(10 / 100)
-    assert outlook.missed_share(lateness, 1.0, 1.0, work=0.6) == pytest.approx(11 / 100)
-    assert outlook.missed_share(lateness, 1.0, 0.5) == pytest.approx(11 / 100)  # from 1 of 11 phases: 20 or 21
-    assert outlook.missed_share(lateness, 1.0, 11.0) == 0.0
+    assert timing_forecast.missed_share(lateness, 1.0, 1.0) == pytest.approx(10 / 100)
+    assert timing_forecast.missed_share(lateness, 1.0, 1.0, work=0.6) == pytest.approx(11 / 100)
+    # from 1 of 11 phases: 20 or 21
+    assert timing_forecast.missed_share(lateness, 1.0, 0.5) == pytest.approx(11 / 100)
+    assert timing_forecast.missed_share(lateness, 1.0, 11.0) == 0.0
 
 
 def test_work_longer_than_the_period_misses_everything() -> None:
-    assert outlook.missed_share(np.zeros(10), 1.0, 1.0, work=1.0) == 1.0
+    assert timing_forecast.missed_share(np.zeros(10), 1.0, 1.0, work=1.0) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -298,10 +301,10 @@ def test_work_longer_than_the_period_misses_everything() -> None:
     ],
 )
 def test_verdicts(share: float, gap: float, verdict: str) -> None:
-    assert outlook.verdict(share, gap) == verdict
+    assert timing_forecast.verdict(share, gap) == verdict
 
 
-def diagnosis(lateness: np.ndarray, slower: float = 1.0) -> outlook.Diagnosis:
+def diagnosis(lateness: np.ndarray, slower: float = 1.0) -> timing_forecast.Diagnosis:
     paced = {
         "rate_hz": 1024.0,
         "ticks": len(lateness),
@@ -311,7 +314,7 @@ def diagnosis(lateness: np.ndarray, slower: float = 1.0) -> outlook.Diagnosis:
         "refused": ["SCHED_FIFO refused"],
     }
     fact = machine.Fact("kernel", None, "unknown (here)")
-    return outlook.diagnose([fact], paced, lateness, "no process", slower * outlook.PYTHON_STEP_S)
+    return timing_forecast.diagnose([fact], paced, lateness, "no process", slower * timing_forecast.PYTHON_STEP_S)
 
 
 def test_a_quiet_machine_is_good_as_far_as_the_work_fits() -> None:
@@ -326,14 +329,16 @@ def test_a_long_gap_is_told() -> None:
     lateness[5] = 0.05
     found = diagnosis(lateness)
     assert found.summary()[0] == "composed: not for a rig at any of these rates"
-    text = outlook.text(found)
+    text = timing_forecast.text(found)
     for words in ("a gap of 50 ms", "unknown (here)", "unknown (no process)", "SCHED_FIFO refused", "too slow"):
         assert words in text
 
 
 def test_few_ticks_say_how_little_they_tell() -> None:
-    assert "1000 ticks tell of no share below 0.3 %: take --seconds 30" in outlook.text(diagnosis(np.zeros(1000)))
-    assert "--seconds" not in outlook.text(diagnosis(np.zeros(30_000)))
+    assert "1000 ticks tell of no share below 0.3 %: take --seconds 30" in timing_forecast.text(
+        diagnosis(np.zeros(1000))
+    )
+    assert "--seconds" not in timing_forecast.text(diagnosis(np.zeros(30_000)))
 
 
 @pytest.mark.parametrize(
@@ -349,7 +354,7 @@ def test_few_ticks_say_how_little_they_tell() -> None:
 )
 def test_a_measurement_that_makes_no_sense_is_refused(rate: float, seconds: float, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        outlook.check(rate, seconds)
+        timing_forecast.check(rate, seconds)
     assert message in str(refused.value)
 
 
@@ -361,7 +366,7 @@ def test_the_command_prints_findings_and_a_table(capsys: pytest.CaptureFixture[s
     out, err = capsys.readouterr()
     assert err == ""
     assert "scheduler" in out
-    assert all(f"{rate:g} Hz" in out for rate in outlook.RATES)
+    assert all(f"{rate:g} Hz" in out for rate in timing_forecast.RATES)
     assert out.splitlines()[-2].startswith("composed: ")
 
 
@@ -376,7 +381,7 @@ def test_the_command_prints_one_json_object_and_loads_no_ros() -> None:
     found = json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert set(found) == {"facts", "paced", "ping_pong", "python_step_s", "outlook", "summary"}
     assert set(found["facts"]) == {"scheduler", *machine.LOOKS}
-    assert len(found["outlook"]) == 3 * len(outlook.RATES)
+    assert len(found["outlook"]) == 3 * len(timing_forecast.RATES)
 
 
 def test_the_command_refuses(capsys: pytest.CaptureFixture[str]) -> None:

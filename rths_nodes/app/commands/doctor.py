@@ -17,15 +17,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, and tell for which rates the machine is good."""
-    from rths_nodes.app.doctor import floor, machine, outlook
+    from rths_nodes.app.doctor import floor, machine, timing_forecast
 
-    outlook.check(options.rate, options.seconds)
+    timing_forecast.check(options.rate, options.seconds)
     facts = machine.facts(floor.PRIORITY)
     paced, lateness = floor.paced(options.rate, options.seconds)
-    diagnosis = outlook.diagnose(facts, paced, lateness, floor.try_ping_pong(), floor.python_step())
+    diagnosis = timing_forecast.diagnose(facts, paced, lateness, floor.try_ping_pong(), floor.python_step())
     if options.json:
         terminal.print_json(diagnosis.data())
     else:
-        for line in outlook.text(diagnosis).splitlines():
+        for line in timing_forecast.text(diagnosis).splitlines():
             terminal.say(line)
     return 0

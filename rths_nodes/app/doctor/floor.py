@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.app.doctor.other_load import processor_times
+from rths_nodes.app.doctor.background_load import processor_times
 from rths_nodes.core.durations import histogram, statistics
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.pacing import Pacer

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.app.doctor.other_load import (
+from rths_nodes.app.doctor.background_load import (
     Look,
     container,
     load,

@@ -39,7 +39,7 @@ LONGEST_S, SHORTEST_S, HIGHEST_RATE_HZ, MOST_TICKS = 3600.0, 0.1, 100e3, 20_000_
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Forecast:
     """Expected misses and verdict at one servo rate on one host (``bare``: a loop that does nothing)."""
 
     rate_hz: float
@@ -56,7 +56,7 @@ class Diagnosis:
     paced: Mapping[str, Any]
     ping_pong: Mapping[str, float] | str
     python_step_s: float
-    outlook: Sequence[Outlook]
+    outlook: Sequence[Forecast]
     longest_gap_s: float
 
     def data(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def diagnose(
     for rate in RATES:
         for host, work in works.items():
             share = missed_share(lateness, period, 1.0 / rate, work)
-            outlook.append(Outlook(rate, host, share, verdict(share, longest)))
+            outlook.append(Forecast(rate, host, share, verdict(share, longest)))
     return Diagnosis(facts, paced, ping_pong, python_step_s, outlook, longest)
 
 
@@ -202,6 +202,6 @@ def _table(diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
-def _cell(entry: Outlook) -> str:
+def _cell(entry: Forecast) -> str:
     share = "too slow" if entry.missed_share >= 1.0 else f"{100 * entry.missed_share:.3g} %"
     return f"{share}, {entry.verdict}"
