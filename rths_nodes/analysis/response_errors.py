@@ -12,7 +12,7 @@ import numpy as np
 
 from rths_nodes.analysis import energy
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.reference import unsplit
+from rths_nodes.analysis.reference import monolithic
 from rths_nodes.analysis.reference.coupled import ideal_of
 from rths_nodes.analysis.reference.linear import linear_response
 from rths_nodes.analysis.units import PERCENT
@@ -49,7 +49,7 @@ def _whole_response(text: str) -> tuple[Array, Array]:
         return ideal.displacement, ideal.acceleration
     scenario = _small_enough(scenario)
     assembly = Assembly(scenario)
-    found = unsplit.unsplit(scenario) if scenario.rig is None else linear_response(assembly)
+    found = monolithic.response(scenario) if scenario.rig is None else linear_response(assembly)
     assert assembly.structure is not None  # both refuse a test without
     seen = assembly.observation
     ground = np.outer(assembly.ground_acceleration, seen.influence(assembly.structure))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.analysis.reference.unsplit import unsplit
+from rths_nodes.analysis.reference import monolithic
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
@@ -57,7 +57,7 @@ def scene(**changes: Any) -> Scenario:
 
 def test_a_linear_structure_in_closed_form() -> None:
     """Steady and free part of a damped mass; the excitation runs straight between steps, hence 1e-4."""
-    response = unsplit(scene(servo_rate=400.0))
+    response = monolithic.response(scene(servo_rate=400.0))
     load = 2.0 * math.pi * 0.9
     damped = OMEGA * math.sqrt(1.0 - ZETA**2)
     steady = -2.0 / (OMEGA**2 - load**2 + 2j * ZETA * OMEGA * load)
@@ -78,14 +78,14 @@ def test_a_linear_structure_in_closed_form() -> None:
 
 def test_equilibrium_holds_at_every_step() -> None:
     model = scene()
-    response = unsplit(model)
+    response = monolithic.response(model)
     load = Assembly(model).external_force
     inner = 0.6 * STIFFNESS * response.displacement + response.force
     np.testing.assert_allclose(MASS * response.acceleration + inner, load, atol=1e-9 * np.abs(load).max())
 
 
 def test_it_says_how_fine_it_was() -> None:
-    coarse, fine = (unsplit(scene(), tolerance) for tolerance in (1e-2, 1e-9))
+    coarse, fine = (monolithic.response(scene(), tolerance) for tolerance in (1e-2, 1e-9))
     assert coarse.error < 1e-2
     assert fine.error < 1e-9
     assert fine.substeps > coarse.substeps
@@ -108,7 +108,10 @@ def test_the_partition_does_not_matter() -> None:
     }
     numerical = scene(structure=frame, setup=drifts, axes={name: axis(free) for name in springs})
     tested = frame | {"experimental_stiffnesses": frame["stiffnesses"]}
-    one, other = unsplit(numerical), unsplit(scene(structure=tested, setup=drifts, axes=springs))
+    one, other = (
+        monolithic.response(numerical),
+        monolithic.response(scene(structure=tested, setup=drifts, axes=springs)),
+    )
     size = np.abs(one.displacement).max()
     assert size > 1e-3
     np.testing.assert_allclose(one.displacement, other.displacement, atol=1e-12)
@@ -123,7 +126,10 @@ def test_a_mass_under_test_moves_with_its_floor() -> None:
         "stiffnesses": [STIFFNESS],
         "experimental_stiffnesses": [0.4 * STIFFNESS],
     }
-    one, other = unsplit(scene(structure=data)), unsplit(scene(structure=data | {"experimental_masses": [5e3]}))
+    one, other = (
+        monolithic.response(scene(structure=data)),
+        monolithic.response(scene(structure=data | {"experimental_masses": [5e3]})),
+    )
     np.testing.assert_allclose(one.displacement, other.displacement, atol=1e-12)
 
 
@@ -134,7 +140,7 @@ def test_the_loop_with_a_perfect_actuator_tends_to_it(integrator: str) -> None:
     for rate in (200.0, 400.0, 800.0):
         changed = scene(servo_rate=rate, duration=1.5, integrator={"type": integrator})
         run = run_of(changed)
-        exact = unsplit(changed).displacement
+        exact = monolithic.response(changed).displacement
         errors.append(np.abs(run.dof_displacement[: len(exact)] - exact).max() / np.abs(exact).max())
     assert errors[2] < 0.01
     assert errors[0] > 1.7 * errors[1] > 2.9 * errors[2]
@@ -152,7 +158,7 @@ def test_hysteresis_on_both_sides(simulate: Callable[..., Any]) -> None:
     actuator = ["axes.story_1.actuator.type=pure_delay", "compensator.type=none"]
     names = [*specimen, *actuator, "ramp.type=quadratic"]
     _, run = simulate("chen_ricles_2010", *names)
-    response = unsplit(files.load("chen_ricles_2010", names), 1e-3)
+    response = monolithic.response(files.load("chen_ricles_2010", names), 1e-3)
     peak = np.abs(response.displacement).max()
     assert peak > 0.02  # it yields
     np.testing.assert_allclose(
@@ -161,24 +167,24 @@ def test_hysteresis_on_both_sides(simulate: Callable[..., Any]) -> None:
 
 
 def test_at_rest_without_an_excitation() -> None:
-    response = unsplit(scene(ground_motion={"type": "none"}))
+    response = monolithic.response(scene(ground_motion={"type": "none"}))
     assert not response.displacement.any()
     assert response.error == 0.0
 
 
 def test_without_a_structure_there_is_nothing_to_compute() -> None:
     with pytest.raises(ConfigError, match="structure: missing; a test without one has no response"):
-        unsplit(files.load("predefined_sine"))
+        monolithic.response(files.load("predefined_sine"))
 
 
 def test_what_does_not_settle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rths_nodes.analysis.reference.unsplit.FINEST", 2)
+    monkeypatch.setattr("rths_nodes.analysis.reference.monolithic.FINEST", 2)
     with pytest.raises(ArithmeticError, match="does not settle with 2 steps in one"):
-        unsplit(scene(servo_rate=50.0), 1e-12)
+        monolithic.response(scene(servo_rate=50.0), 1e-12)
 
 
 def test_a_coupled_rig_is_computed_elsewhere() -> None:
     three = (np.eye(1).tolist(), np.eye(1).tolist(), np.eye(1).tolist())
     rig = dict(zip(("mass", "damping", "stiffness"), three, strict=True)) | {"type": "coupled_servo_hydraulic"}
     with pytest.raises(ConfigError, match="rig: the whole with a coupled rig is computed by"):
-        unsplit(scene(rig=rig, axes={"story": {"limits": LIMITS}}))
+        monolithic.response(scene(rig=rig, axes={"story": {"limits": LIMITS}}))

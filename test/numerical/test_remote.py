@@ -29,7 +29,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.recording.reading import read_run
 
 
-def test_the_frame_is_the_unsplit_one() -> None:
+def test_the_frame_is_that_in_one_piece() -> None:
     port = free_port()
     with beside(analysis, port, 100) as found:
         result = hosts.run(scenario(port))

@@ -49,7 +49,7 @@ class Response:
     error: float
 
 
-def unsplit(scenario: Scenario, tolerance: float = 1e-4) -> Response:
+def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     """The response of the whole structure of ``scenario`` to its excitation, interpolated between its steps.
 
     The step is halved until the displacements change by less than ``tolerance`` of the largest one. Raises
