@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.analysis.partition import partition
+from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array

@@ -15,11 +15,11 @@ import pytest
 
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.partition import MEASURED, MODEL, STATED, partition
 from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import OfProcedure, first_line, render
 from rths_nodes.analysis.report.procedure import DIRECT
 from rths_nodes.analysis.report.set_up import floors, parts
+from rths_nodes.analysis.share_of_structure import MEASURED, MODEL, STATED, partition
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED

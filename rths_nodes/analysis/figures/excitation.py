@@ -10,8 +10,8 @@ from rths_nodes.analysis import energy
 from rths_nodes.analysis.figures.plan import DISPLACEMENT, Base, Curve, Look, Panel, Plan, Quantity
 from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.figures.style import DASHES, FAINT, INK
-from rths_nodes.analysis.partition import partition
 from rths_nodes.analysis.response_spectrum import DAMPING, response_spectrum
+from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.analysis.units import MM, PERCENT, quantity
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.partition import whole

@@ -9,8 +9,8 @@ from datetime import date
 import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.partition import Partition, partition
 from rths_nodes.analysis.report.procedure import Part, grid
+from rths_nodes.analysis.share_of_structure import Partition, partition
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, quantity, rounded
 from rths_nodes.laboratory.calibration import Channel, RigAxis
 from rths_nodes.laboratory.corrections import corrections_in_words
