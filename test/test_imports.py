@@ -85,7 +85,7 @@ LAYERS = {
             *("units", "reference", "stability", "histories", "energy"),
             *("response_errors", "published_indices", "identification", "step_times", "response_spectrum"),
         ),
-        ("study_table", "partition", "equilibrium", "overlay"),
+        ("study_table", "share_of_structure", "equilibrium", "overlay"),
         ("tested",),
         ("figures",),
         ("report",),

@@ -23,8 +23,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rths_nodes.control.compensators.ahead import lead_parameter, response
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
+from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies

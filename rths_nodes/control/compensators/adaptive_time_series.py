@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.ahead import acceleration_cautions, lead_parameter, response
 from rths_nodes.control.compensators.derivative_filter import (
     KNOWN,
     DerivativeFilter,
@@ -36,6 +35,7 @@ from rths_nodes.control.compensators.derivative_filter import (
     block_of,
 )
 from rths_nodes.control.compensators.per_axis import PerAxis
+from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
 from rths_nodes.control.compensators.window_fit import (
     Fit,
     Three,

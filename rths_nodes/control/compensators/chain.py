@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
-from rths_nodes.control.compensators.ahead import ahead, lead_parameter, read_ahead, response, with_lead
 from rths_nodes.control.compensators.per_axis import Bound, OnNumbers, Shown, bare, behind_lead
+from rths_nodes.control.compensators.taylor_lead import ahead, lead_parameter, read_ahead, response, with_lead
 from rths_nodes.core import registry
 from rths_nodes.core.control import Floats
 from rths_nodes.core.frequency_response import Complex, Frequencies, in_series

@@ -1,4 +1,4 @@
-"""The identified inverse of several axes: its command in floats, and the law of ``instrument.py`` in arrays."""
+"""The identified inverse of several axes: its command in floats, and the law of ``recursive_iv.py`` in arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER
-from rths_nodes.control.compensators.instrument import OF_DIFFERENCES, Constants, Law, State, inverse, kept
+from rths_nodes.control.compensators.recursive_iv import OF_DIFFERENCES, Constants, Law, State, inverse, kept
 from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbers, replaced, sqrt, times
 from rths_nodes.core.samples import Array
 

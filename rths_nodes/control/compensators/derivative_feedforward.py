@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.control.compensators.ahead import acceleration_cautions, lead_parameter, response
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
+from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import no_state

@@ -3,7 +3,7 @@
     u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''                                    d: target, read ahead by ``lead``
     C from ``rths identify --for identified_inverse``: least squares of G(f) sum C_i (j w)^i = I up to 10 Hz
 
-and, every ``decimation``-th sample, as :mod:`rths_nodes.control.compensators.instrument` has it: least squares of
+and, every ``decimation``-th sample, as in :mod:`rths_nodes.control.compensators.recursive_iv`: least squares of
 command on measured displacement, with the target as instrument, held by the covariance of what was identified.
 
 The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``, and
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.control.compensators import coupled_inverse, single_inverse
-from rths_nodes.control.compensators.ahead import acceleration_cautions, lead_parameter, ramp_seen
-from rths_nodes.control.compensators.instrument import law_of
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel, bare
+from rths_nodes.control.compensators.recursive_iv import law_of
+from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, ramp_seen
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies

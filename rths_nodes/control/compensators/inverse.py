@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rths_nodes.control.compensators.ahead import lead_parameter, response
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
+from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.parameters import number, params
 

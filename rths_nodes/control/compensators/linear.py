@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import signal
 
-from rths_nodes.control.compensators.ahead import acceleration_cautions, lead_parameter, response
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
+from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
 from rths_nodes.core import mat_files
 from rths_nodes.core.arithmetic import along, times
 from rths_nodes.core.checks import TestContext
@@ -146,7 +146,7 @@ class Constants(NamedTuple):
     waits: bool
     """The target is that of the last sample measured."""
     lead: tuple[float, float, float, float, float]
-    """L, L / 2, L / (3 dt), L / (2 dt), L / dt, by which the target is read ahead (``ahead.py``)."""
+    """L, L / 2, L / (3 dt), L / (2 dt), L / dt, by which the target is read ahead (``taylor_lead.py``)."""
 
 
 class State(NamedTuple):

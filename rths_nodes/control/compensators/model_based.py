@@ -21,9 +21,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rths_nodes.control.compensators import lqg
-from rths_nodes.control.compensators.ahead import acceleration_cautions
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
+from rths_nodes.control.compensators.taylor_lead import acceleration_cautions
 from rths_nodes.core.arithmetic import Numbers, first, matvec, numbers, put
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError

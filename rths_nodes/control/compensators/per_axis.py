@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.ahead import with_lead
+from rths_nodes.control.compensators.taylor_lead import with_lead
 from rths_nodes.core.control import Compensator, Floats
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.samples import Array, Motion

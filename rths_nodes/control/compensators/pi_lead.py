@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rths_nodes.control.compensators.ahead import lead_parameter
 from rths_nodes.control.compensators.per_axis import PerAxis
+from rths_nodes.control.compensators.taylor_lead import lead_parameter
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 

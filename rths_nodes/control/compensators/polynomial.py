@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.ahead import lead_parameter, response
 from rths_nodes.control.compensators.per_axis import PerAxis
+from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.kernels import Kernel

@@ -1,4 +1,4 @@
-"""The identified inverse of one axis: its command, and the law of ``instrument.py``, in floats."""
+"""The identified inverse of one axis: its command, and the law of ``recursive_iv.py``, in floats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Five, Four, added, block_of
-from rths_nodes.control.compensators.instrument import (
+from rths_nodes.control.compensators.recursive_iv import (
     OF_DIFFERENCES,
     Constants,
     Covariance,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.control.compensators.ahead import with_lead
+from rths_nodes.control.compensators.taylor_lead import with_lead
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel, no_state
