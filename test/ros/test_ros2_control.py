@@ -21,6 +21,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.ros.ports import controller_link
 from rths_nodes.ros.ports.controller_link import check_joint_types
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -227,12 +228,16 @@ def test_another_rig_than_declared_is_refused(
     rig.close()
 
 
-def test_somebody_else_who_sends_commands_is_refused_and_found(stand_in: Any, port: Any) -> None:
+def test_somebody_else_who_sends_commands_is_refused_and_found(
+    stand_in: Any, port: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the test once all have been found, as with a real controller; afterwards by looks."""
     from rclpy.node import Node
     from std_msgs.msg import Float64MultiArray
 
     from rths_nodes.ros.hosting.composed import ros_context
 
+    monkeypatch.setitem(controller_link.FOUND_S, True, controller_link.FOUND_S[False])
     stand_in()
     rig = port()
     with ros_context() as context:

@@ -27,6 +27,11 @@ STAND_IN = "rths_stand_in"
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
 """Between two looks for what has to be there, s."""
+FOUND_S = {True: 0.0, False: 4.0}
+"""Time after which all that publish have been found, for a stand-in and for a real controller.
+
+The middleware repeats names every 3 s. Behind a stand-in nothing moves: there it is enough to look while it runs.
+"""
 NAMED_S = 2.0
 """So long the name of a node that was found may take."""
 UNNAMED = "_UNKNOWN_"
@@ -60,7 +65,8 @@ class ControllerLink:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._end = time.monotonic() + place.connect_within
+        self._begun = time.monotonic()
+        self._end = self._begun + place.connect_within
         self._waiting: list[Any] = []
         self._context = middleware.started()
         try:
@@ -95,6 +101,7 @@ class ControllerLink:
         )
         self._order = self._check_controller()
         self._check_joint_types()
+        self._hear_all()
         if self.intruder():
             self._hear_names()
             if found := self.intruder():
@@ -124,6 +131,11 @@ class ControllerLink:
         """Return the publishers on ``topic`` that are not ours."""
         mine, found = self._node.get_fully_qualified_name(), self._node.get_publishers_info_by_topic(topic)
         return [each for each in found if _full_name(each) != mine]
+
+    def _hear_all(self) -> None:
+        """Listen until everybody who publishes has been found; one who is found later opens the interlock."""
+        while time.monotonic() < self._begun + FOUND_S[self._place.stand_in]:
+            self._executor.spin_once(timeout_sec=LOOK_S)
 
     def _hear_names(self) -> None:
         """Nodes are found a moment before their names are: wait for those, to name who is in the way."""
