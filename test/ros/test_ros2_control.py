@@ -237,7 +237,7 @@ def test_somebody_else_who_sends_commands_is_refused_and_found(
 
     from rths_nodes.ros.hosting.composed import ros_context
 
-    monkeypatch.setitem(controller_link.FOUND_S, True, controller_link.FOUND_S[False])
+    monkeypatch.setitem(controller_link.LISTENED_S, True, controller_link.LISTENED_S[False])
     stand_in()
     rig = port()
     with ros_context() as context:

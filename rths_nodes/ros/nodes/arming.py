@@ -20,14 +20,7 @@ from rths_nodes.ros.nodes.handshake import Handshake
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.settings import NodeSettings
-
-FOUND_S = 4.0
-"""Time after which nodes that are here have found each other: the middleware repeats names every 3 s.
-
-A rig that is not simulated waits for it before its first sample: an emergency stop of a publisher that has not
-found the node is lost. And where no test has begun, the node waits as long for its peers to leave: they do not
-listen to a node whose name they do not know yet.
-"""
+from rths_nodes.ros.transport.middleware import FOUND_S
 
 
 class StartRefused(Exception):
@@ -46,6 +39,10 @@ class Arming:
     ``questions`` asks the clocks of other machines, to which the way and back may take a sample in real time.
     ``announcer`` publishes the states. ``farewell`` is how long the node has to wait for its peers before it
     leaves, s.
+
+    A rig that is not simulated waits FOUND_S before its first sample: an emergency stop of a publisher that has
+    not found the node is lost. And where no test has begun, the node waits as long for its peers to leave: they do
+    not listen to a node whose name they do not know yet.
     """
 
     def __init__(

@@ -27,11 +27,8 @@ STAND_IN = "rths_stand_in"
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
 """Between two looks for what has to be there, s."""
-FOUND_S = {True: 0.0, False: 4.0}
-"""Time after which all that publish have been found, for a stand-in and for a real controller.
-
-The middleware repeats names every 3 s. Behind a stand-in nothing moves: there it is enough to look while it runs.
-"""
+LISTENED_S = {True: 0.0, False: middleware.FOUND_S}
+"""Time for which others who publish are looked for before the test: behind a stand-in nothing moves."""
 NAMED_S = 2.0
 """So long the name of a node that was found may take."""
 UNNAMED = "_UNKNOWN_"
@@ -134,7 +131,7 @@ class ControllerLink:
 
     def _hear_all(self) -> None:
         """Listen until everybody who publishes has been found; one who is found later opens the interlock."""
-        while time.monotonic() < self._begun + FOUND_S[self._place.stand_in]:
+        while time.monotonic() < self._begun + LISTENED_S[self._place.stand_in]:
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def _hear_names(self) -> None:
@@ -147,7 +144,7 @@ class ControllerLink:
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Who else sends, or that the controller does not listen any more, in words; empty where all is well."""
+        """Say who else sends, or that the controller does not listen any more; empty where all is well."""
         place = self._place
         if others := self._publishers(place.commands):
             return f"{_names(others)}: publishes on {place.commands}, too: two would drive the rig"

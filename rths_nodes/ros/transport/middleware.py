@@ -25,6 +25,8 @@ SETTINGS = {
 }
 """Fast DDS 2 and 3 by their libraries: the environment variable that names their settings, and ours, the second of
 which keep to this machine."""
+FOUND_S = 4.0
+"""Time after which nodes that are here have found each other: the middleware repeats names every 3 s."""
 OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
 """Beginnings of the names of environment variables for ROS 2."""
 
