@@ -103,7 +103,7 @@ class Coupler:
             raise ConfigError(
                 f"{path}.anchors: {n_axes} rows; must be 2 or 3: that many move a coupler in a plane"
             )
-        shape = shape_of(params)
+        shape = self._shape = shape_of(params)
         self.kernel = kernel_of(params)
         anchors, attachments = np.array(params.anchors), np.array(params.attachments)
         arms = attachments - params.reference
@@ -150,17 +150,23 @@ class Coupler:
 
     @np.errstate(invalid="ignore")
     def poses(self, displacement: Array) -> Array:
-        """Poses ``(n, n_dof)`` of many displacements ``(n, n_axes)`` m: those of :meth:`degrees_of_freedom`, in
-        arrays, so that they may differ from these by what Newton's method leaves, and by rounding."""
+        """Poses ``(n, n_dof)`` of many displacements ``(n, n_axes)`` m, as :meth:`degrees_of_freedom` of each.
+
+        Where actuators keep their directions, Newton's method takes all at once, to within where it ends.
+        """
         k = self.constants
+        if not k.long:
+            return np.array([self.degrees_of_freedom(row) for row in displacement])
         poses: Array = displacement @ np.array(k.inverse).T
-        ends, at_rest = np.array([each[:3] for each in k.axes]), np.array([each[3] for each in k.axes])
-        left = np.arange(len(poses))
+        at_rest, left = np.array([each[3] for each in k.axes]), np.arange(len(poses))
         for _ in range(ITERATIONS):
-            lengths, rows = self._links(poses[left], ends, at_rest)
-            arcs = rows / np.append(np.ones(rows.shape[1] - 1), k.scale)
-            within = (k.shortest <= lengths).all(axis=1) & (np.abs(poses[left, -1]) <= k.largest_rotation)
-            within &= k.sign * np.linalg.det(arcs) > SINGULAR
+            x, y, theta = self._shape.split(poses[left].T)
+            held = [link(axis, (x, y, np.cos(theta), np.sin(theta), True)) for axis in k.axes]
+            lengths = np.column_stack([each[2] for each in held])
+            cells = [np.broadcast_to(cell, theta.shape) for each in held for cell in self._shape.row(each, 1.0)]
+            rows = np.column_stack(cells).reshape(len(theta), len(held), -1)
+            within = (k.shortest <= lengths).all(axis=1) & (np.abs(theta) <= k.largest_rotation)
+            within &= k.sign * np.linalg.det(rows) > SINGULAR * k.scale  # of rotations in arcs, as SINGULAR is
             poses[left[~within]] = math.nan
             error = displacement[left] - (lengths - at_rest)
             going = within & ~(np.abs(error) <= k.close).all(axis=1)
@@ -170,20 +176,3 @@ class Coupler:
             poses[left] += np.linalg.solve(rows[going], error[going, :, None])[..., 0]
         poses[left] = math.nan
         return poses
-
-    def _links(self, poses: Array, ends: Array, at_rest: Array) -> tuple[Array, Array]:
-        """Lengths ``(n, n_axes)`` m of the actuators and J ``(n, n_axes, n_dof)`` in many poses."""
-        moved = np.zeros((len(poses), 1, 2))
-        moved[:, 0, : poses.shape[1] - 1] = poses[:, :-1]
-        anchors, arms, directions = ends.transpose(1, 0, 2)
-        cosine, sine = np.cos(poses[:, -1:]), np.sin(poses[:, -1:])
-        turned = np.stack([-sine * arms[:, 1], sine * arms[:, 0]], axis=-1) + cosine[..., None] * arms
-        if self.constants.long:
-            u = np.broadcast_to(directions, turned.shape)
-            lengths = at_rest + np.sum(u * (moved + turned - arms), axis=-1)
-        else:
-            links = moved + turned - anchors
-            lengths = np.hypot(links[..., 0], links[..., 1])
-            u = links / lengths[..., None]
-        spin = turned[..., 0] * u[..., 1] - turned[..., 1] * u[..., 0]
-        return lengths, np.concatenate([u[..., : poses.shape[1] - 1], spin[..., None]], axis=-1)

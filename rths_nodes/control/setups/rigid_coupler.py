@@ -65,7 +65,6 @@ class RigidCoupler(SetupOfKernel):
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
         super().__init__(params, n_dof, n_axes)
         self._coupler = coupler_of(params, n_dof, n_axes)
-        self._linear = params.kinematics == "linear"
         self._inverse = None if params.pose is None else np.linalg.pinv(np.array(params.pose))
 
     @classmethod
@@ -82,8 +81,6 @@ class RigidCoupler(SetupOfKernel):
         return pose if self._inverse is None else self._inverse @ pose
 
     def poses(self, displacement: Array) -> Array:
-        if self._linear:
-            return super().poses(displacement)
         poses = self._coupler.poses(displacement)
         return poses if self._inverse is None else poses @ self._inverse.T
 
