@@ -17,8 +17,6 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array
-from rths_nodes.core.version import __version__
-from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking, frequency_evaluation
@@ -144,23 +142,15 @@ class Evaluation:
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
         """The indices of the measured displacement, or of the ``true`` one, by axis and name.
 
-        From the same objects as during the test, or as the test has told them. Empty if no sample counts.
+        From the same objects as during the test, each computed once. Empty if no sample counts.
         """
-        if true not in self._tracked and not true and self._told_whole:
-            self._tracked[true] = {axis: dict(self.run.metrics["axes"][axis]) for axis in self.run.axes}
-        elif true not in self._tracked:
+        if not len(self.counted):
+            return {}
+        if true not in self._tracked:
             tracking = self._tracking(self.displacement(true))
             tracking.over(*self._followed(true))
-            found = tracking.indices(self.run.axes, self.scenario.dt)
-            self._tracked[true] = found if len(self.counted) else {}
+            self._tracked[true] = tracking.indices(self.run.axes, self.scenario.dt)
         return self._tracked[true]
-
-    @property
-    def _told_whole(self) -> bool:
-        """True where the test has told the indices of all samples that count, as this version defines them."""
-        run = self.run
-        ours = run.information.get("version") == __version__ and run.outcome == ExitCode.FINISHED.outcome
-        return ours and len(self.counted) == len(run.flags) - self.first_sample and "axes" in run.metrics
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
         """Return the indices of :meth:`tracked`, and those of the whole record, known only at its end.

@@ -39,11 +39,10 @@ from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.supervision.delay import ROUNDING
 
 LONGEST_LAG = 50
 """Samples of lag that the published delay looks at, from zero on."""
-ROUNDING = 1e-12
-"""Share of its squares: a variance that is smaller is rounding."""
 
 CODE, PAPER = "code", "paper"
 BENCHMARK_2020: dict[str, tuple[str, ...]] = {

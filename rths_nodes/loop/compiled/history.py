@@ -66,26 +66,18 @@ class Histories:
     def _begin(self) -> None:
         """Room for all, a table for each name, and in it what is known at sample 0 and of Target 0."""
         p, samples, steps = self._parts, self._scenario.samples + 1, self._scenario.steps + 1
-        self._of_samples = _tables(self._columns, samples)
-        self._targets = _tables(self._of_steps, steps)
-        self._marks = np.zeros((samples, 2))
-        self._shown = np.zeros((samples, self.out[1].shape[1]))
         now, true = p.measured, p.true if any(p.kind.sensors) else p.measured
-        firsts: dict[str, Any] = {
-            "target": math.nan,
-            "command": math.nan,
-            "displacement": now.displacement,
-            "force": now.force,
-        }
+        firsts: dict[str, Any] = {"target": math.nan, "command": math.nan}
         firsts |= {"applied" if p.kind.converts else "command": now.command}
+        firsts |= {"displacement": now.displacement, "force": now.force, "channels": now.auxiliary}
         firsts |= {"true_displacement": true.displacement, "true_force": true.force}
-        firsts |= {"channels": now.auxiliary, "true_channels": p.true.auxiliary}
-        for name, table in self._of_samples.items():
-            if table.shape[1]:
-                table[0] = firsts.get(name, 0.0)
-        for name, table in self._targets.items():
-            table[0] = p.target.auxiliary if name == "inputs" else getattr(p.target, name)
+        firsts |= {"true_channels": p.true.auxiliary}
+        self._of_samples = _tables(self._columns, firsts, samples)
+        of_target = {name: getattr(p.target, name) for name in self._of_steps if name != "inputs"}
+        self._targets = _tables(self._of_steps, of_target | {"inputs": p.target.auxiliary}, steps)
+        self._marks = np.zeros((samples, 2))
         self._marks[0] = math.nan, now.flags
+        self._shown = np.zeros((samples, self.out[1].shape[1]))
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, Any]) -> bool:
         """A chunk behind Measurement ``begin``, up to ``end``; False where a limit of the monitor is broken."""
@@ -199,6 +191,11 @@ class Histories:
             yield "truth", Measurement(k, moved, pushed, sent, true_channels[k], marked, modes)
 
 
-def _tables(columns: Mapping[str, slice], rows: int) -> dict[str, Array]:
-    """Return an array of zeros for each name, with so many rows."""
-    return {name: np.zeros((rows, place.stop - place.start)) for name, place in columns.items()}
+def _tables(columns: Mapping[str, slice], firsts: Mapping[str, Any], rows: int) -> dict[str, Array]:
+    """A table of so many rows for each name in ``firsts`` that has ``columns``; that is its first row."""
+    found = {}
+    for name, first in firsts.items():
+        if place := columns.get(name):
+            found[name] = np.zeros((rows, place.stop - place.start))
+            found[name][0] = first if found[name].shape[1] else 0.0
+    return found
