@@ -8,13 +8,13 @@ import pkgutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import reduction
 from typing import Any
 
 from rths_nodes.app import commands
 from rths_nodes.ros.hosting import node_processes
-from rths_nodes.ros.hosting.node_processes import PARENT, TELLS, Process
+from rths_nodes.ros.hosting.node_processes import PARENT, TELLS
 
 FORKING = multiprocessing.get_context("forkserver")
 LOADED = ["__main__", "rths_nodes.ros.hosting.own_process", "rths_nodes.ros.hosting.composed"]
@@ -51,8 +51,9 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the process, if it is there."""
-        if self.returncode is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):
+            if self.returncode is None:
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End it at once."""
@@ -62,23 +63,17 @@ class Forked:
 @contextmanager
 def forked_nodes() -> Iterator[None]:
     """While this lasts, the host ``processes`` forks its nodes instead of starting Python for each."""
-    started = node_processes._started
-    node_processes._started = _started
+    started: Any = node_processes
+    before, started._popen = started._popen, _forked
     try:
         yield
     finally:
-        node_processes._started = started
+        started._popen = before
 
 
-def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> Process:
-    read, write = os.pipe()
-    os.set_blocking(read, False)
+def _forked(command: Sequence[str], environment: Mapping[str, str], told: int) -> Forked:
     words = list(command[command.index("rths_nodes.app.node") + 1 :])
-    try:
-        process: Any = Forked(_node, words, dict(environment), reduction.DupFd(write))
-    finally:
-        os.close(write)
-    return Process(peer, process, open(read, "rb", buffering=0))
+    return Forked(_node, words, dict(environment), reduction.DupFd(told))
 
 
 def _node(words: list[str], environment: dict[str, str], told: Any) -> None:

@@ -9,20 +9,14 @@ Exit code 1 where a run broke a bound or did not finish.
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from spread import Rows, column, read
 
 CASES = ("case_1", "case_2", "case_3", "case_4")
-Rows = list[dict[str, str]]
-
-
-def column(rows: Rows, name: str) -> np.ndarray:
-    """Numbers of the ``rows``; nan where there is none."""
-    return np.array([float(row[name] or "nan") for row in rows])
 
 
 def largest(*names: str) -> Callable[[Rows], float]:
@@ -36,7 +30,7 @@ def over_noise(name: str) -> Callable[[Rows], float]:
 
 
 class Bound(NamedTuple):
-    """What is bounded, in words; its worst value of the runs of a case; the bound of each case."""
+    """Quantity that is bounded, in words; its worst value of the runs of a case; the bound of each case."""
 
     words: str
     worst: Callable[[Rows], float]
@@ -97,8 +91,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", help="of rths study, as CSV")
     options = parser.parse_args()
-    with open(options.table, newline="", encoding="utf-8") as stream:
-        rows = [dict(row) for row in csv.DictReader(stream) if row["outcome"] != "lost"]
+    rows = [row for row in read(options.table) if row["outcome"] != "lost"]
     return 0 if bounds(rows) else 1
 
 

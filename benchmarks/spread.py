@@ -1,4 +1,4 @@
-"""How each published index is distributed over the runs of a study, as a table for a text.
+"""Distribution of each published index over the runs of a study, as a table for a text.
 
     rths study benchmarks/studies/marths_thousand.yaml
     python benchmarks/spread.py runs/marths_thousand/table.csv
@@ -25,8 +25,19 @@ OF_LEVELS = {"median": 50, "95 %": 95, "worst": 100}
 Rows = list[dict[str, str]]
 
 
+def read(table: str) -> Rows:
+    """Rows of a table of ``rths study``, CSV."""
+    with open(table, newline="", encoding="utf-8") as stream:
+        return [dict(row) for row in csv.DictReader(stream)]
+
+
+def column(rows: Rows, name: str) -> np.ndarray:
+    """Numbers of the ``rows``; nan where there is none."""
+    return np.array([float(row[name] or "nan") for row in rows])
+
+
 def title(which: str, name: str) -> str:
-    """What the indices of a line have in common: the number in the set ``which`` and the unit, else the name."""
+    """Title of a line of like indices: their number in the set ``which`` and the unit, else their name."""
     bare = name.removesuffix(TRUE)
     number = numbers(which, bare).get(CODE)
     true = "true " if name.endswith(TRUE) else ""
@@ -47,7 +58,7 @@ def lines(rows: Rows) -> dict[str, list[str]]:
 
 def cell(rows: Rows, names: list[str], share: int, size: bool) -> str:
     """The ``share`` (%) of the runs does not exceed this: of each of the indices, or of its ``size``."""
-    values = [np.array([float(row[name] or "nan") for row in rows]) for name in names]
+    values = [column(rows, name) for name in names]
     return ", ".join(f"{np.percentile(np.abs(each) if size else each, share):.3f}" for each in values)
 
 
@@ -57,8 +68,7 @@ def main() -> int:
     parser.add_argument("table", help="of rths study, as CSV")
     parser.add_argument("--by", metavar="FACTOR", help="a column for each level of it")
     options = parser.parse_args()
-    with open(options.table, newline="", encoding="utf-8") as stream:
-        rows = [dict(row) for row in csv.DictReader(stream)]
+    rows = read(options.table)
     finished = [row for row in rows if row["outcome"] == "finished"]
     print(f"{len(rows)} runs, {len(rows) - len(finished)} did not finish")
     if not finished:

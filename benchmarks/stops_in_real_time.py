@@ -235,8 +235,8 @@ def _udp_once(scenario: Scenario, cause: str, stop: Asker, sample: int, axis: st
     }
     computer: list[Computer] = []
     strikes: dict[str, Callable[[], None]] = {
-        "kill": lambda: computer[0].send(signal.SIGKILL),
-        "silence": lambda: computer[0].send(signal.SIGSTOP),
+        "kill": lambda: computer[0].send_signal(signal.SIGKILL),
+        "silence": lambda: computer[0].send_signal(signal.SIGSTOP),
         "stop": stop,
     }
     far = Far(scenario, plans.get(cause, []), sample, strikes.get(cause, lambda: None))
@@ -254,7 +254,7 @@ def _udp_once(scenario: Scenario, cause: str, stop: Asker, sample: int, axis: st
             far.serve(ended)
         finally:
             far.close()
-            computer[0].send(signal.SIGKILL if cause in ("kill", "silence") else signal.SIGCONT)
+            computer[0].send_signal(signal.SIGKILL if cause in ("kill", "silence") else signal.SIGCONT)
             said = computer[0].last_words()
         if stop.lost or stop.late:
             return None
@@ -270,11 +270,6 @@ class Computer(Forked):
     def __init__(self, words: list[str], place: Path, listens: bool) -> None:
         self._output = place / "output"
         super().__init__(_rths, words, str(place), str(self._output), listens)
-
-    def send(self, number: int) -> None:
-        """Send a signal to the process, if it is there."""
-        with suppress(ProcessLookupError):
-            self.send_signal(number)
 
     def last_words(self) -> str:
         """The output of the process; one that does not end, as on a machine without time for it, is killed."""

@@ -179,17 +179,22 @@ def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) 
     read, write = os.pipe()
     os.set_blocking(read, False)  # a child of the node may hold the other end open
     try:
-        # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
-        popen = subprocess.Popen(
-            command,
-            env={**environment, TELLS: str(write)},
-            pass_fds=(write,),
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-        )
+        popen = _popen(command, environment, write)
     finally:
         os.close(write)
     return Process(peer, popen, open(read, "rb", buffering=0))
+
+
+def _popen(command: Sequence[str], environment: Mapping[str, str], told: int) -> subprocess.Popen[bytes]:
+    """Start a node that writes its last words into the open file ``told``."""
+    # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
+    return subprocess.Popen(
+        command,
+        env={**environment, TELLS: str(told)},
+        pass_fds=(told,),
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 @dataclass
