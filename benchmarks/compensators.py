@@ -1,4 +1,4 @@
-"""How long a step of each compensator takes: python benchmarks/compensators.py
+"""Time of a step of each compensator: python benchmarks/compensators.py
 
 The median time of `step` for a rig of three axes, in microseconds, and as a ratio to the least that any could
 need, measured in the same run: a copy of three numbers. `slow` is the 99th percentile: some methods fit only now

@@ -1,4 +1,4 @@
-"""How fast a run ends when one of its nodes is killed or frozen: python benchmarks/faults.py
+"""Time in which a run ends when one of its nodes is killed or frozen: python benchmarks/faults.py
 
 Starts `chen_ricles_2010` in real time as processes, kills one node with SIGKILL, or stops it with SIGSTOP, and
 prints the time until the first sample that belongs to the safe policy, until no process of the loop is left, and

@@ -1,4 +1,4 @@
-"""What makes the identified inverse good, and what it cannot do: python benchmarks/identified_inverse.py [CASE]
+"""Worth of each part of the identified inverse, and its limits: python benchmarks/identified_inverse.py [CASE]
 
 Each row is a change to the RTHS benchmark (case 1 unless another one is named), run twice: with learning and with
 the coefficients fixed as identified; ``--seconds 15`` takes the strong part of the record only. J2, J4 and J6 are

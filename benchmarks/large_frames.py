@@ -1,4 +1,4 @@
-"""How long a step of a large structure takes: python benchmarks/large_frames.py
+"""Time of a step of a large structure: python benchmarks/large_frames.py
 
 The median time of a whole step of the numerical stage (integrator, energies, Target) for 10, 100, 1000 and
 3000 degrees of freedom, whose mass, damping and stiffness fill a band of 30 beside the diagonal, and as a ratio to

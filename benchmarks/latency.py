@@ -156,7 +156,7 @@ def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
 
 
 def floors(rate: float, seconds: float) -> dict[str, Any]:
-    """What the machine does by itself, now."""
+    """Measure what the machine does by itself, now."""
     figures, _ = floor.paced(rate, seconds)
     figures["lateness_histogram"] = trimmed(figures["lateness_histogram"])
     return {"paced": figures, "ping_pong": floor.ping_pong()}

@@ -75,7 +75,7 @@ def at_rate(rate: float) -> list[str]:
 
 
 def overrides(options: argparse.Namespace) -> list[str]:
-    """Those of the scenario; in real time with patience: the machine's stalls are counted, and end nothing."""
+    """Changes to the scenario; in real time with patience: the machine's stalls are counted, and end nothing."""
     found = [f"duration={options.seconds}"]
     if options.rate != RATE:
         found += at_rate(options.rate)

@@ -71,7 +71,7 @@ class Trial:
 
     @property
     def arguments(self) -> list[str]:
-        """Of `rths`, without the recording."""
+        """Arguments of `rths`, without the recording."""
         words = ["run", SCENARIO, "--host", self.host, "--pace", self.pace, "--transport", self.transport]
         words += [] if self.kind in SIGNALS else ["--fault", self.words]
         duration = STRUCK[self.pace] if self.kind in SIGNALS else DURATION
@@ -134,7 +134,7 @@ def fault_of(chance: random.Random, host: str, pace: str) -> tuple[str, str]:
 
 @dataclass
 class Judgement:
-    """Of one run: what was violated, the largest step as a share of the limit, the time to rest, s."""
+    """Findings on one run: what was violated, the largest step as a share of the limit, the time to rest, s."""
 
     outcome: str = ""
     violations: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""How soon a rig brakes and rests, and how far it goes, by cause and host: python benchmarks/stops.py --runs 1000
+"""Time until a rig brakes and rests, and its way, by cause and host: python benchmarks/stops.py --runs 1000
 
 The table of doc/safety.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the cause
 is put in as it comes: a request to stop, a force beyond its limit, Commands that stay away, a monitor that is

@@ -1,4 +1,4 @@
-"""What a rig bears of messages that are not its own: python benchmarks/strangers.py
+"""Rate of messages that are not its own which a rig bears: python benchmarks/strangers.py
 
 A process of somebody else publishes messages on every topic of the rig, at each of some rates: half of them
 cannot be read, half are those of another run. Meanwhile `chen_ricles_2010` runs in real time. For each rate it
@@ -36,7 +36,7 @@ BURSTS = 500.0
 
 
 def foreign_codec() -> Codec:
-    """Of messages as the rig has them, but of another run."""
+    """Return a codec of messages as the rig has them, but of another run."""
     return Assembly(files.load(NAME)).codec(RunMark(frame_of("of somebody else")))
 
 
@@ -86,7 +86,7 @@ def flood(rate: float) -> None:
 
 
 def run(host: str, rate: float, seconds: float) -> dict[str, Any]:
-    """What `rths run --json` says, and how many messages a second the stranger has sent on each topic."""
+    """Return what `rths run --json` says, and how many messages a second the stranger has sent on each topic."""
     stranger = None
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told"

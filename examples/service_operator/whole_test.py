@@ -135,7 +135,7 @@ class Leader:
             self.do("finish")
 
     def take_offsets(self) -> None:
-        """What the sensors show at rest; a person says whether it counts."""
+        """Ask for what the sensors show at rest; a person says whether it counts."""
         self.do("take_offsets", seconds="0.5")
         self.agree(f"confirm these offsets ({self.told.offsets_hash})?")
         carries_nothing = input("does the specimen carry nothing now, so that its force is tared? [y/N] ").strip()

@@ -110,7 +110,7 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
 
 @dataclass
 class Watch:
-    """Who looks on: ``progress`` gets the sample, ``interrupted`` tells that the operator wants to stop.
+    """Observers of a run: ``progress`` gets the sample, ``interrupted`` tells that the operator wants to stop.
 
     ``starting`` gets in words what the nodes wait for, as long as the test has not begun.
     """

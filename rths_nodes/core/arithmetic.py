@@ -243,7 +243,7 @@ def scaled(state: Numbers, factors: Numbers) -> Numbers:
 
 
 def first(state: Numbers, values: Sequence[float]) -> Numbers:
-    """As many of the ``values`` as ``state`` has numbers, the first ones."""
+    """Return the first of the ``values``, as many as ``state`` has numbers."""
     return tuple(values[: len(state)])
 
 

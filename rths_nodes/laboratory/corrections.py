@@ -176,7 +176,7 @@ class _Axis:
         self.reset()
 
     def reset(self) -> None:
-        """As before the first sample."""
+        """Go back to the state before the first sample."""
         self._state = self._rest
 
     def force(self, shown: float, velocity: float, auxiliary: list[float]) -> float:
@@ -211,7 +211,7 @@ class ForceCorrections:
         return bool(self._rows)
 
     def reset(self) -> None:
-        """As before the first sample."""
+        """Go back to the state before the first sample."""
         self._before = None
         for row in self._rows.values():
             row.reset()

@@ -1,4 +1,4 @@
-"""Who closes the force loop of an axis, and the loop: from Commands in N to where the actuators have to go.
+"""Force loop of an axis, and who closes it: from Commands in N to where the actuators have to go.
 
 An axis is held at a displacement, or controlled by force; the mode of its Command says which. No change of mode
 moves it: a force loop takes over the place where the axis is commanded to be, and where an axis is held again,

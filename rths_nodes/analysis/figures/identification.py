@@ -29,7 +29,7 @@ def write(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], pat
 
 
 def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], title: str) -> Figure:
-    """As Figs. 3.2 and 3.3 of Phillips & Spencer (2012): a column for each command, magnitude above, then phase.
+    """Draw Figs. 3.2 and 3.3 of Phillips & Spencer (2012): a column for each command, magnitude above, then phase.
 
     Below, the coherence of every displacement in the experiment in which this axis was driven.
     """

@@ -114,7 +114,7 @@ def first_facts(record: ProcedureRecord) -> dict[str, str]:
 
 
 def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
-    """Who tested what with what, and how it ended."""
+    """Return the facts of a procedure: who tested what with what, and how it ended."""
     facts = first_facts(record) | {
         "Port": record.port + (", emulated" if record.simulated == EMULATED else "") or DASH,
         "Outcome": record.ending or "none: the record has no end",
@@ -241,7 +241,7 @@ def _turned(key: str) -> str:
 
 
 def _signed_by(record: ProcedureRecord, axis: str) -> str:
-    """Who has signed, and when, of the acts."""
+    """Return who has signed, and when, of the acts."""
     for act in reversed(record.acts):
         if "sign" in act.act and axis in str(act.arguments) and not act.refused:
             return f" ({', '.join(filter(None, (act.by, moment(act.time))))})"

@@ -160,7 +160,7 @@ def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:
 
 
 def _label(table: StudyTable, score: Score) -> str:
-    """As the column ``law`` of the table names it."""
+    """Name of the law in the column ``law`` of the table."""
     both = f"{score.law} {score.block}"
     return both if both in table.columns["law"] else score.law
 

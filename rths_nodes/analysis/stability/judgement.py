@@ -106,7 +106,7 @@ class Judgement:
         return sampled_limits.FARTHEST if self.stable else 1.0 / sampled_limits.FARTHEST
 
     def _sought(self) -> str:
-        """As far as which frequencies were looked at, in words; empty where all were."""
+        """Say up to which frequencies was looked; empty where all were looked at."""
         if not isinstance(self.loop, SampledLoop):
             return ""
         way, times = ("up to", f"{self.farthest:g}") if self.stable else ("down to", f"1/{1.0 / self.farthest:g}")

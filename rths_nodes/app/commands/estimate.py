@@ -61,5 +61,5 @@ def _print_estimate(name: str, found: Any) -> None:
 
 
 def _assigned(value: Any) -> str:
-    """As ``--set`` takes it."""
+    """Assignments as ``--set`` takes them."""
     return f"[{', '.join(f'{entry:.5g}' for entry in value)}]" if isinstance(value, list) else f"{value:.5g}"

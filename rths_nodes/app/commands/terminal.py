@@ -92,7 +92,7 @@ class Progress(Protocol):
     """Display of how far a command is."""
 
     def __call__(self, done: float, of: float) -> None:
-        """So much is done."""
+        """Show how much is done."""
 
     def starting(self, words: str) -> None:
         """Nothing is done yet; ``words`` say what is waited for."""

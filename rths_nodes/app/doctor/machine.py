@@ -178,7 +178,7 @@ def isolation(root: Path) -> Look:
 
 
 def frequency(root: Path) -> Look:
-    """Who sets the frequency of the processors."""
+    """Return who sets the frequency of the processors."""
     files = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
     governors = sorted({file.read_text(encoding="utf-8").strip() for file in files})
     if not governors:

@@ -48,7 +48,7 @@ HEARD = ("hold", "resume", "stop")
 
 @dataclass
 class Watch:
-    """Who looks on: ``progress`` gets sample and samples of the rung under way, ``starting`` what it waits for.
+    """Observers of a rung: ``progress`` gets its sample and samples while it runs, ``starting`` what it waits for.
 
     ``changed`` gets each state of the session with its reason.
     """

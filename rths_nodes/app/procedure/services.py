@@ -138,7 +138,7 @@ class Served:
     # -- who asks -----------------------------------------------------------------------------------------
 
     def _of_service(self, request: Request) -> tuple[str, str]:
-        """Who has sent a request by the service, and how that is known. Raises ConfigError for an act not his."""
+        """Say who sent a request by the service, and how that is known. Raises ConfigError for an act not his."""
         if request.act not in ACTS:
             raise unknown("act", "act", request.act[:LONGEST_REASON], ACTS)
         try:

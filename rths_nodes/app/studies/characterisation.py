@@ -45,7 +45,7 @@ class Planned:
 
     @property
     def name(self) -> str:
-        """As the test is called, and its folder."""
+        """Name of the test, and of its folder."""
         return f"{self.axis}_{1e3 * self.cycles.amplitude:g}mm_{self.cycles.frequency:g}Hz"
 
 

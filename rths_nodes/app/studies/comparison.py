@@ -73,7 +73,7 @@ def _case(scenario: Scenario, name: str, common: Sequence[str]) -> Variant:
 
 
 def _label(assignments: Sequence[str]) -> str:
-    """As short as the difference allows: ``inverse, alpha=29``."""
+    """Name as short as the difference allows: ``inverse, alpha=29``."""
     words = [text.removeprefix("compensator.type=").removeprefix("compensator.") for text in assignments]
     return ", ".join(words) or "as it is"
 

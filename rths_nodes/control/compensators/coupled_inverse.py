@@ -38,7 +38,7 @@ class Watched(NamedTuple):
 
 
 def unlearned(k: Law) -> Watched:
-    """As identified, the signals at rest before."""
+    """Return the state before learning: coefficients as identified, the signals at rest."""
     n, samples = len(k.first), k.block.shape[1]
     signals = np.zeros((samples, 3 * n)), np.zeros((samples - KNOWN + TAIL, n)), np.zeros((ORDER, 3 * n))
     return Watched(-1, *signals, np.zeros(n), k.first.copy(), k.prior.copy(), np.zeros(n), -1, 0)

@@ -102,7 +102,7 @@ def four(values: Array, missing: float = 0.0) -> Four:
 
 
 def unlearned(k: Learning) -> Watched:
-    """As identified, the signals at rest before."""
+    """Return the state before learning: coefficients as identified, the signals at rest."""
     _, (a, b, c, d), _, _, _, _, _, first, _, _, _ = k.correction
     covariance = (a, 0.0, 0.0, 0.0, b, 0.0, 0.0, c, 0.0, d)
     still, means = (0.0, *NOTHING), (0.0, NOTHING, NOTHING)

@@ -57,7 +57,7 @@ class Drive:
         self._led = [0.0] * len(self._rows)
 
     def goes_on_from(self, led: Sequence[float]) -> None:
-        """So far the actuators were ``led`` (m) by others."""
+        """Begin where others have ``led`` the actuators (m)."""
         self._led = list(led)
 
     def walk(self) -> Iterator[Array]:

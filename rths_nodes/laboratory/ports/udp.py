@@ -383,7 +383,7 @@ class UdpPort:
 
     @property
     def active_command(self) -> Array:
-        """As the rig has told it last."""
+        """Active command as the rig has told it last, m."""
         return np.array(self._active) if self._state is None else self._state.command.copy()
 
     # -- after the test -----------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def settings_of(role: str) -> dict[str, Setting]:
 
 
 def _as_parameter(default: Any) -> Any:
-    """As ROS has it: an empty list would have no type."""
+    """Convert a value to the form of ROS: an empty list would have no type."""
     if default is attrs.NOTHING:
         return ""
     return (list(default) or [""]) if isinstance(default, tuple) else default

@@ -58,7 +58,7 @@ class Acceptor:
             self._socket = None
 
     def look(self, judge: Judge) -> list[tuple[Greeting, socket.socket]]:
-        """Who was welcomed since the last look, with the socket that it speaks on."""
+        """Return the peers welcomed since the last look, with the socket that it speaks on."""
         if self._socket is None:
             return []
         self._accept(self._socket)
@@ -195,7 +195,7 @@ def _say(caller: socket.socket, words: bytes) -> bool:
 
 
 def _holder(address: bytes) -> str:
-    """Who has taken the name ``address``, in words; empty where nobody has."""
+    """Say who has taken the name ``address``; empty where nobody has."""
     with _socket() as probe:
         try:
             probe.connect(address)

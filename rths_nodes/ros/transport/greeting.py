@@ -1,4 +1,4 @@
-"""Who is on the other side of a socket between two nodes of one machine: names, credentials, the first words.
+"""Identity of the other side of a socket between two nodes of one machine: names, credentials, the first words.
 
 The names are abstract: they stand in no directory and vanish with their socket. Anybody on the machine may take
 one, or connect to it, so both sides ask the kernel which user the other one is, and the caller says who it is.

@@ -106,7 +106,7 @@ def test_nobody_moves_a_rig_whose_port_was_given_back(walk):
     assert len(w.sent) == sent
 
 
-def test_a_keeper_that_has_ended_can_be_started_again():
+def test_a_hold_loop_that_has_ended_can_be_started_again():
     ticked = threading.Event()
     hold_loop = HoldLoop(ticked.set, 0.001, lambda error: None)
     for _ in range(2):

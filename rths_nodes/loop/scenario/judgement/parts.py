@@ -104,7 +104,7 @@ def _specimens(seen: Seen) -> Iterator[tuple[str, Any, float, float]]:
 
 
 def _expected(seen: Seen, axis: Any) -> Iterator[tuple[str, float]]:
-    """Who else says how stiff the specimen of ``axis`` is, and how stiff (N/m)."""
+    """Yield who else says how stiff the specimen of ``axis`` is, and how stiff (N/m)."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         yield "stiffness of the rig file", axis.rig_axis.stiffness
     equivalent = given(seen.scenario.integrator, "equivalent_stiffness")
