@@ -21,10 +21,11 @@ ALLOWED = {
     "control": {"core"},
     "laboratory": {"core"},
     "loop": {"core", "numerical", "control", "laboratory"},
-    "recording": {"core", "loop"},
-    "analysis": {"core", "numerical", "control", "laboratory", "loop", "recording"},
+    "procedure": {"core", "laboratory", "loop"},
+    "recording": {"core", "loop", "procedure"},
+    "analysis": {"core", "numerical", "control", "laboratory", "loop", "procedure", "recording"},
     "ros": {"core", "laboratory", "loop"},
-    "app": {"core", "numerical", "control", "laboratory", "loop", "recording", "analysis", "ros"},
+    "app": {"core", "numerical", "control", "laboratory", "loop", "procedure", "recording", "analysis", "ros"},
     "": {"core", "app", "loop", "recording"},  # the package itself: run, load, read
 }
 """Room -> rooms that it may import from, beside itself."""
@@ -64,7 +65,14 @@ LAYERS = {
         ("provenance", "stages", "warm_up"),
         ("embedded",),
         ("compiled",),
-        ("faults", "procedure"),
+        ("faults",),
+    ),
+    "procedure": (
+        ("acts", "hold_loop", "loss", "motions", "records"),
+        ("commissioned", "drive", "machine", "offsets", "quasi_static"),
+        ("arming", "axis_moves", "clearance", "following", "rung_port", "rungs", "scales"),
+        ("acting", "checks", "placing", "small_move", "unloading"),
+        ("session",),
         ("commissioning",),
     ),
     "recording": (

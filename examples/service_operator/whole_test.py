@@ -18,8 +18,8 @@ from rths_nodes.app.procedure.operator_socket import SocketOperator
 from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer, Signer, of_message
-from rths_nodes.loop.procedure.records import RUNGS
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.records import RUNGS
 
 HEAD = 6
 """Characters of a hash that a person types to arm."""

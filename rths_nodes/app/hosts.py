@@ -138,7 +138,7 @@ def run(
     keeps the histories of an embedded run in memory. ``progress`` gets sample and samples; ``interrupted`` tells
     that the operator wants to stop; where it is left out, signals do, and have their usual effect once the test
     has come to its end. ``starting`` gets in words what the nodes wait for before the test. ``port`` is handed in
-    by a procedure, which keeps it open (``loop/procedure``). ``eager``: with the loop over kernels where there is
+    by a procedure, which keeps it open (``procedure``). ``eager``: with the loop over kernels where there is
     one, unless the engine is python. Raises ConfigError for anything that must not run.
     """
     if interrupted is None:

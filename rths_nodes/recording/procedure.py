@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord
+from rths_nodes.procedure.records import RUNGS, ProcedureRecord
 from rths_nodes.recording import plain
 from rths_nodes.recording.records import RecordingError, reason
 

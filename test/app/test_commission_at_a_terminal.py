@@ -14,8 +14,8 @@ from emulated_bench import free_port
 from terminal import Terminal
 
 import rths_nodes
-from rths_nodes.loop.procedure.commissioning import CAUSES, rig_hash
 from rths_nodes.loop.scenario import files
+from rths_nodes.procedure.commissioned import CAUSES, rig_hash
 from rths_nodes.recording import commissioning
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):

@@ -17,8 +17,8 @@ from rths_nodes.app.emulation import planted
 from rths_nodes.app.emulation.planted import Planted
 from rths_nodes.app.emulation.switches import Switches
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.commissioning.whole import PARTS, commission, scenario_of
-from rths_nodes.loop.procedure.commissioning import (
+from rths_nodes.loop.scenario import files
+from rths_nodes.procedure.commissioned import (
     CABLE,
     CAUSES,
     CLOSED,
@@ -32,7 +32,7 @@ from rths_nodes.loop.procedure.commissioning import (
     VELOCITY,
     CommissioningRow,
 )
-from rths_nodes.loop.scenario import files
+from rths_nodes.procedure.commissioning.whole import PARTS, commission, scenario_of
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)

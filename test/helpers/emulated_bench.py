@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rths_nodes.app.commands.emulate import free
 from rths_nodes.app.emulation.emulator import Emulator
-from rths_nodes.loop.commissioning.bench import Bench
-from rths_nodes.loop.commissioning.whole import scenario_of
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.procedure.commissioning.bench import Bench
+from rths_nodes.procedure.commissioning.whole import scenario_of
 
 AXIS = """
   {name}:

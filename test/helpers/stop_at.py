@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from rths_nodes.loop.procedure import acting, machine, rungs, session
-from rths_nodes.loop.procedure.session import RigSession
+from rths_nodes.procedure import acting, machine, rungs, session
+from rths_nodes.procedure.session import RigSession
 
 WATCHED = {module.__file__ for module in (acting, machine, rungs, session)}
 EACH_TICK = ("leave", "<lambda>", "_displaced", "_lapsed")

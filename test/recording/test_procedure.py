@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.procedure.records import (
+from rths_nodes.procedure.records import (
     SIGNED,
     VERIFIED,
     Act,

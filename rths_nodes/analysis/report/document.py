@@ -26,8 +26,8 @@ from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.outcomes import MOST_BRIDGED
-from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.loop.scenario.titles import axis_names, simulation
+from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.recording.run import Run
 
 NO_SAFETY = "The software stop is not a safety function."

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, grouped, number, quantity, rounded
-from rths_nodes.loop.procedure.records import (
+from rths_nodes.loop.scenario.titles import EMULATED
+from rths_nodes.procedure.records import (
     NOT_VERIFIED,
     REHEARSAL,
     RUNGS,
@@ -18,8 +19,7 @@ from rths_nodes.loop.procedure.records import (
     ProcedureRecord,
     RungRecord,
 )
-from rths_nodes.loop.procedure.records import verdict as judged
-from rths_nodes.loop.scenario.titles import EMULATED
+from rths_nodes.procedure.records import verdict as judged
 
 VERDICTS = {outcome: outcome.upper() for outcome in ("held", "tripped", "failed", "interrupted", "refused")}
 """Outcome -> the word that stands alone on the first page about such a test."""

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Lead the operator through all that is measured, and write the result; 0 where every row has passed."""
-    from rths_nodes.loop.commissioning.whole import scenario_of
+    from rths_nodes.procedure.commissioning.whole import scenario_of
     from rths_nodes.recording import commissioning
 
     file = files.locate(options.rig, files.RIG)
@@ -71,9 +71,9 @@ def _check_port(params: Any) -> None:
 def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
     from rths_nodes.app.procedure.answers import Answers
     from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted, typed
-    from rths_nodes.loop.commissioning.bench import Bench
-    from rths_nodes.loop.commissioning.whole import commission
-    from rths_nodes.loop.procedure.commissioning import Commissioning, rig_hash
+    from rths_nodes.procedure.commissioned import Commissioning, rig_hash
+    from rths_nodes.procedure.commissioning.bench import Bench
+    from rths_nodes.procedure.commissioning.whole import commission
     from rths_nodes.recording import commissioning
 
     dialogue = Dialogue(Answers(), typed, print)

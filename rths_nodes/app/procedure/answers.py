@@ -19,7 +19,7 @@ from rths_nodes.core.parameters import declared, flag, integer, mapping, number,
 from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.loop.procedure.records import RUNGS
+from rths_nodes.procedure.records import RUNGS
 
 ALL = tuple(RUNGS)
 REDUCED = ("d", "e", "f")

@@ -13,9 +13,9 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.acts import ACTS
-from rths_nodes.loop.procedure.records import ANSWERS, RUNGS, TERMINAL, RungRecord, largest
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.records import ANSWERS, RUNGS, TERMINAL, RungRecord, largest
 from rths_nodes.recording.records import RecordingError
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.procedure.records import TERMINAL
+from rths_nodes.procedure.records import TERMINAL
 from rths_nodes.recording.records import RecordingError
 
 INTERRUPTED = "the operator has interrupted the test"

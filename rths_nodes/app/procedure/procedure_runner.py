@@ -22,16 +22,16 @@ from rths_nodes.app.procedure import comparison
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
-from rths_nodes.loop.procedure import records
-from rths_nodes.loop.procedure.acts import ACTS
-from rths_nodes.loop.procedure.machine import stopped_by_operator
-from rths_nodes.loop.procedure.offsets import Offsets
-from rths_nodes.loop.procedure.placing import places
-from rths_nodes.loop.procedure.records import REHEARSAL, RUNGS, ProcedureRecord, RungRecord
-from rths_nodes.loop.procedure.session import ActRefused, RigSession, RunOutcome
 from rths_nodes.loop.scenario import inputs
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure import records
+from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.machine import stopped_by_operator
+from rths_nodes.procedure.offsets import Offsets
+from rths_nodes.procedure.placing import places
+from rths_nodes.procedure.records import REHEARSAL, RUNGS, ProcedureRecord, RungRecord
+from rths_nodes.procedure.session import ActRefused, RigSession, RunOutcome
 from rths_nodes.recording import procedure as on_disk
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError

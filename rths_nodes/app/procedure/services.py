@@ -23,9 +23,9 @@ from rths_nodes.core.samples import Measurement
 from rths_nodes.core.wire.acts import Answer, Nonces, Request, answered, is_signed
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.acts import ACTS
-from rths_nodes.loop.procedure.records import TERMINAL, AxisOffsets
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.records import TERMINAL, AxisOffsets
 from rths_nodes.recording.records import RecordingError
 from rths_nodes.ros import environment
 

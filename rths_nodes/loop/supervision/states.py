@@ -22,7 +22,7 @@ class State(IntEnum):
     FINISHED = 7
     HELD = 8
     TRIPPED = 9
-    # of a procedure only (``loop/procedure/machine.py``)
+    # of a procedure only (``procedure/machine.py``)
     CHECKING = 10
     POSITIONING = 11
     RESUMING = 12

@@ -23,8 +23,8 @@ from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.recording import procedure
 from rths_nodes.recording.records import RecordingError
 

@@ -20,7 +20,7 @@ import yaml
 
 import rths_nodes
 from rths_nodes.app.cli import main
-from rths_nodes.loop.procedure.records import ProcedureRecord, SpecimenRecord
+from rths_nodes.procedure.records import ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import procedure
 
 OF_A_REPORT = (

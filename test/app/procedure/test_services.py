@@ -19,10 +19,10 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.procedure.services import KEY, LONGEST_REASON, STRANGER, Served
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer, Request, Signer, of_message, signed
-from rths_nodes.loop.procedure.acts import ACTS
-from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.loop.scenario import files, rehearsal
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.ros.transport.greeting import Credentials
 
 pytestmark = [pytest.mark.nodes]

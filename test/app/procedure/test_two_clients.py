@@ -23,10 +23,10 @@ from watched_session import farthest
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.procedure.acts import ACTS
-from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.loop.supervision.handover import OperatorRequests
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.records import ProcedureRecord
 
 GIVEN: dict[str, dict[str, Any]] = {
     "take_offsets": {"seconds": 0.05},

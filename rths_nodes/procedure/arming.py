@@ -1,0 +1,130 @@
+"""Arming by an operator: one rung of one scenario, with one set of offsets, on one rig; nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError, Problems, show
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import Array, Motion
+from rths_nodes.loop.provenance import Code
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.inputs import file_hashes
+from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.procedure.offsets import Offsets
+from rths_nodes.procedure.records import RUNGS
+
+BELOW_ELASTIC = ("d", "e", "f")
+"""Rungs that must leave the specimen as it is."""
+
+
+@dataclass(frozen=True)
+class Armed:
+    """One rung, armed: its scenario, and how far each axis may go from the zero of the test, ``(n_axes,)`` m.
+
+    ``code`` is what computes it; ``inputs`` are the hashes of the files that the scenario names, by place.
+    """
+
+    rung: str
+    scenario: Scenario
+    scenario_hash: str
+    reach: Array
+    code: Code
+    inputs: dict[str, str]
+
+    def changed(self, build: str) -> list[str]:
+        """Say in words what has changed since the rung was armed; ``build`` is what the receiver reports now."""
+        found = [f"what computes the test has changed: {words}" for words in self.code.changed(build)]
+        if hash_of(self.scenario) != self.scenario_hash:
+            found.append("a file that the scenario names has changed")
+        return [f"{words}, since rung {self.rung} was armed" for words in found]
+
+
+def arm(
+    base: Scenario,
+    offsets: Offsets,
+    rung: str,
+    scenario: Scenario,
+    scenario_hash: str,
+    offsets_hash: str,
+    code: Code,
+    build: str,
+) -> Armed:
+    """The rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
+
+    ``code`` is that with which the test began, ``build`` that of the receiver now. Raises ConfigError where the
+    operator means another scenario, other offsets or another rig, and where the code has changed; it says which.
+    """
+    if rung not in RUNGS or not RUNGS[rung].on_rig:
+        known = ", ".join(name for name, each in RUNGS.items() if each.on_rig)
+        raise ConfigError(f"rung {show(rung)}: is none that needs the rig; known: {known}")
+    problems = Problems()
+    if (now := hash_of(scenario)) != scenario_hash:
+        problems.append(
+            f"the scenario has changed: the hash to be armed is {scenario_hash or 'empty'}, that of rung "
+            f"{rung} is {now}"
+        )
+    if offsets.hash != offsets_hash:
+        problems.append(
+            f"the offsets have changed: the hash to be armed is {offsets_hash or 'empty'}, that of the confirmed "
+            f"ones is {offsets.hash}"
+        )
+    if changed := _differing(base, scenario):
+        problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")
+    problems += [f"what computes the test has changed: {words}, since it began" for words in code.changed(build)]
+    problems.refuse()
+    armed_code = Code.of(scenario, build)
+    return Armed(rung, scenario, scenario_hash, _reach(rung, scenario), armed_code, file_hashes(scenario))
+
+
+def _differing(base: Scenario, scenario: Scenario) -> list[str]:
+    """Return the places at which the rigs of two scenarios differ."""
+    first, second = _of_rig(base), _of_rig(scenario)
+    return [place for place in first | second if _hash(first.get(place)) != _hash(second.get(place))]
+
+
+def _of_rig(scenario: Scenario) -> dict[str, Any]:
+    data = scenario.data()
+    found = {key: data[key] for key in ("port", "rig_file", "rig", "servo_rate")}
+    for name, axis in data["axes"].items():
+        found |= {f"axes.{name}.{key}": axis[key] for key in ("limits", "rig_axis", "sensors", "output")}
+    return found | {"axes": list(data["axes"])}
+
+
+def _hash(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def _reach(rung: str, scenario: Scenario) -> Array:
+    if rung not in BELOW_ELASTIC:
+        return np.full(len(scenario.axes), np.inf)
+    known = elastic_limits(scenario)
+    if missing := [name for name in scenario.axes if name not in known]:
+        raise ConfigError(
+            f"rung {rung}: axes.{missing[0]}: the rig file has no elastic_limit, below which rungs "
+            f"{', '.join(BELOW_ELASTIC)} stay"
+        )
+    return np.array([known[name] for name in scenario.axes])
+
+
+def start_of(scenario: Scenario, port: Port) -> Array:
+    """Where the axes stand at the first sample of a test, ``(n_axes,)`` m from its zero.
+
+    ``port`` is that of the rig. Zero where the integrator is outside of this process.
+    """
+    external = getattr(registry.class_of("integrator", scenario.integrator), "external", False)
+    if external or scenario.soft_start is not None:
+        return np.zeros(len(scenario.axes))
+    assembly = Assembly(scenario, port)
+    stage = NumericalStage.of(assembly)
+    first = stage.first().displacement[: assembly.observation.n_interface]
+    rest = np.zeros_like(first)
+    return np.array(assembly.setup.axes(Motion(first, rest, rest)).displacement, float)

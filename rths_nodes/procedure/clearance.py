@@ -1,0 +1,112 @@
+"""Obstacles on a rig's way to the start: findings of the checks, and what nobody has verified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.loop.scenario.judgement.rule import Judgement
+from rths_nodes.procedure.offsets import Offsets
+from rths_nodes.procedure.records import NOT_VERIFIED, SIGNED, ProcedureRecord
+
+CHANNELS = ("displacement", "force")
+
+
+@dataclass(frozen=True)
+class ToSign:
+    """One thing that the operator may answer for: its whole ``name``, and the ``words`` for people.
+
+    ``channel`` of ``axis`` is the sensor whose scale it is; empty for anything else.
+    """
+
+    name: str
+    words: str
+    axis: str
+    channel: str = ""
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Names that a file of answers may give it: a scale also by its axis, which means each of its scales."""
+        return (self.name, self.words, self.axis) if self.channel else (self.name, self.words)
+
+
+class Clearance:
+    """Findings of the checks in ``record`` on the ``axes`` of the rig, and what the operator answers for.
+
+    ``cautions`` are about the numbers of scenario and rig file: who has signed for one need not do it again.
+    """
+
+    def __init__(
+        self, record: ProcedureRecord, axes: Mapping[str, RigAxis], cautions: Sequence[Judgement] = ()
+    ) -> None:
+        self._record, self._axes = record, axes
+        self.cautions = [ToSign(each.name, each.words, "") for each in cautions]
+        self._offsets: Offsets | None = None
+        self._signed: set[str] = set()
+
+    def begin(self, offsets: Offsets) -> None:
+        """New ``offsets``, or a new check: nothing is checked yet, and nothing signed for."""
+        self._offsets = offsets
+        self._record.checks = {}
+        self._signed &= {each.words for each in self.cautions}
+
+    def signed_before(self, earlier: Mapping[str, str]) -> None:
+        """Cautions that were signed for in an earlier test on the same rig, by their words, and by whom."""
+        for each in self.cautions:
+            if each.words in earlier and each.words not in self._signed:
+                self._signed.add(each.words)
+                self._record.deviations.append(f"{each.words}: signed for {earlier[each.words]}")
+
+    @property
+    def signed_cautions(self) -> list[str]:
+        """The words of the cautions that somebody has signed for."""
+        return [each.words for each in self.cautions if each.words in self._signed]
+
+    def barred(self) -> str:
+        """Why the rig must not leave its place, in words; empty where it may."""
+        checks = self._record.checks
+        if not checks:
+            return "the axes were not checked"
+        found = [words for each in checks.values() for words in each.findings]
+        return "\n".join(
+            found + [f"{each.words}: verify it, or sign for it ({each.name})" for each in self.wanting()]
+        )
+
+    def unsigned(self) -> list[str]:
+        """Whole names of what is neither verified nor signed for."""
+        return [each.name for each in self.wanting()]
+
+    def wanting(self) -> list[ToSign]:
+        """The same, with words for people."""
+        found = list(self.cautions)
+        found += [
+            ToSign(f"scale of {channel} of {name}", f"scale of {channel} of {name} not verified", name, channel)
+            for name, checks in self._record.checks.items()
+            for channel in CHANNELS
+            if getattr(checks, f"{channel}_scale") == NOT_VERIFIED
+        ]
+        found += [
+            ToSign(f"stiffness of {name}", words, name)
+            for name, checks in self._record.checks.items()
+            for words in checks.unlike
+        ]
+        if self._offsets is not None:
+            at_rest = self._offsets.forces_at_rest(self._axes)
+            found += [ToSign(f"force at rest of {name}", words, name) for name, words in at_rest.items()]
+        return [each for each in found if each.words not in self._signed]
+
+    def sign(self, what: str, by: str) -> None:
+        """The operator answers for ``what``: a whole name, or whole words. Raises ConfigError for others."""
+        wanting = self.wanting()
+        meant = next((each for each in wanting if what in (each.name, each.words)), None)
+        if meant is None:
+            names = "; ".join(each.name for each in wanting)
+            raise ConfigError(
+                f"sign_for: {what or 'empty'}: is not to be signed for; by its whole name that is: {names}"
+            )
+        self._signed.add(meant.words)
+        self._record.deviations.append(f"{meant.words}: signed for by {by or 'the operator'}")
+        if meant.channel:
+            setattr(self._record.checks[meant.axis], f"{meant.channel}_scale", SIGNED)

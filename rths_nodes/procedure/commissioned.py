@@ -1,0 +1,154 @@
+"""Findings of the commissioning of a rig, what it is bound to, and why it does not let a rung move steel.
+
+``rths commission`` measures a rig before any specimen is mounted and writes a :class:`Commissioning`. It holds for
+the port, the channels and the limits that were in force then (:func:`rig_hash`), and for the build of the
+receiver. Without one that holds, no rung that moves may be armed behind the port of a real rig: :func:`barred`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.strict import as_data
+from rths_nodes.laboratory.calibration import in_order_of_rig, limits_of_rig
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.records import RUNGS
+
+HOLDS_FOR = timedelta(days=365)
+"""Twelve months: laboratories calibrate sensors, and inspect emergency stops, once a year."""
+CLOCKS = timedelta(days=1)
+"""A date so far in the future is that of a computer whose clock differs."""
+PASSED, FAILED, NOT_TRIED = VERDICTS = ("passed", "failed", "not tried")
+"""Verdict of a row. A row that was not tried bars nothing, and says why in ``measured``."""
+
+SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
+    "signs and cables",
+    "limit of velocity",
+    "limit of stroke",
+    "session closed",
+    "stop of an operator",
+    "computer killed",
+    "cable pulled",
+    "interlock",
+    "pressure",
+)
+"""Causes that every commissioning has tried."""
+WIDER = ("stroke", "velocity", "force", "deceleration")
+"""Limits that a test may have narrower than its rig."""
+UNTRIED = ("limit of force", "limit of error")
+"""Limits of a receiver that nothing can reach without a specimen."""
+
+
+@dataclass
+class CommissioningRow:
+    """One thing that was tried: its cause, what is stated, and what was measured, each in words with units."""
+
+    cause: str
+    what: str
+    stated: str
+    measured: str
+    verdict: str
+
+
+@dataclass
+class Commissioning:
+    """The signed result: of which rig, by whom, when, and what was found. Times are in ISO 8601."""
+
+    rig: str
+    rig_hash: str
+    build: str
+    """Build of the receiver, as it reports it; empty where it does not tell."""
+    port: str
+    operator: str
+    second_person: str
+    date: str
+    versions: dict[str, str] = field(default_factory=dict)
+    rows: list[CommissioningRow] = field(default_factory=list)
+
+    @property
+    def failed(self) -> list[CommissioningRow]:
+        """Rows that bar the rungs that move."""
+        return [row for row in self.rows if row.verdict not in (PASSED, NOT_TRIED)]
+
+
+def rig_hash(scenario: Scenario) -> str:
+    """Hash of the rig of ``scenario``: port, rate, channels and limits as they are in force, overrides included.
+
+    Two scenarios on one rig file have the same, whatever they call its axes.
+    """
+    rig: dict[str, Any] = {"port": as_data(scenario.port), "servo_rate": scenario.servo_rate}
+    rig["axes"] = [_axis(axis) for axis in in_order_of_rig(scenario.axes).values()]
+    rig["auxiliary"] = as_data(scenario.rig_file.auxiliary) if scenario.rig_file is not None else {}
+    return hashlib.sha256(json.dumps(rig, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _axis(axis: Any) -> dict[str, Any]:
+    """An axis of the rig file; a test may have narrower limits, and one with wider ones is on another rig."""
+    mine, rig = as_data(axis.limits), as_data(limits_of_rig(axis))
+    wider = {key: mine[key] for key in WIDER if mine[key] > rig[key]}
+    return {"rig_axis": as_data(axis.rig_axis), "wider": wider}
+
+
+def barred(found: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
+    """Why no rung that moves may be armed on the rig of ``scenario``, in words; empty where one may be.
+
+    ``found`` is its commissioning; ``build`` is that of the receiver, None before it has told.
+    """
+    reasons = _missing() if found is None else _reasons(found, scenario, build, now)
+    if not reasons:
+        return ""
+    rig = scenario.rig_file.name if scenario.rig_file is not None else scenario.name
+    moving = ", ".join(name for name, rung in RUNGS.items() if rung.moves)
+    return f"rungs {moving} need a commissioned rig: {'; '.join(reasons)}: rths commission RIG, here {rig}"
+
+
+def not_commissioned(
+    found: Commissioning | None, scenario: Scenario, rung: str, port: Port, connected: bool, now: datetime
+) -> str:
+    """Why ``rung`` must not be armed behind ``port``, in words; empty where it may: see :func:`barred`."""
+    if port.simulated or rung not in RUNGS or not RUNGS[rung].moves:
+        return ""
+    return barred(found, scenario, port.build if connected else None, now)
+
+
+def _missing() -> list[str]:
+    return ["it was not commissioned (RIG.commissioned.yaml beside the rig file)"]
+
+
+def _reasons(found: Commissioning, scenario: Scenario, build: str | None, now: datetime) -> list[str]:
+    reasons = []
+    if found.rig_hash != (mine := rig_hash(scenario)):
+        reasons.append(f"port, channels or limits have changed since: {found.rig_hash} then, {mine} now")
+    if build is not None and found.build != build:
+        reasons.append(f"the receiver has another build: {found.build or 'none'} then, {build or 'none'} now")
+    reasons += _age(found.date, now)
+    tried = [row.cause for row in found.rows if row.verdict != NOT_TRIED]
+    if lacking := [cause for cause in CAUSES if cause not in tried]:
+        reasons.append(f"not tried: {', '.join(lacking)}")
+    reasons += [f"{row.cause}, {row.what}: {row.measured}, stated {row.stated}" for row in found.failed]
+    return reasons + _unsigned(found)
+
+
+def _age(date: str, now: datetime) -> list[str]:
+    try:
+        done = datetime.fromisoformat(date)
+    except ValueError:
+        done = None
+    if done is None or done.tzinfo is None:
+        return [f"its date = {date!r}: is no time with an offset from UTC"]
+    if done > now + CLOCKS:
+        return [f"its date {date} is in the future"]
+    return [f"it is of {date}, older than 12 months"] if now - done > HOLDS_FOR else []
+
+
+def _unsigned(found: Commissioning) -> list[str]:
+    names: Sequence[str] = (found.operator.strip(), found.second_person.strip())
+    if all(names) and names[0].casefold() != names[1].casefold():
+        return []
+    return ["it is not signed by two persons"]

@@ -1,0 +1,196 @@
+"""The rig that is commissioned and the person at it: sessions, questions, and the motion that is stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.samples import HYDRAULICS_OFF, Array
+from rths_nodes.laboratory.calibration import Calibration, channels_of
+from rths_nodes.loop.realtime import real_time
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.commissioning.free_rig import FreeRig, Refused, TooEarly
+from rths_nodes.procedure.motions import positioning_velocities
+
+BRAKING_SAMPLES = 8.0
+"""Samples of the stops that are measured: enough to tell a deceleration from its half and its double."""
+CONSTANT_S = 0.2
+"""s of constant velocity, in which a stop has to begin."""
+SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
+"""Shares of the limits that this motion uses at most."""
+MIDDLE = 0.25
+"""Share of the stroke by which an axis may stand off its middle: with the other half it is within its limits."""
+REST_S = 0.2
+"""s after which a free axis has come to its command."""
+AGAIN_S, PATIENCE_S = 0.1, 10.0
+"""An emulator needs some time between two sessions."""
+
+T = TypeVar("T")
+
+
+class Operator(Protocol):
+    """The person at the rig."""
+
+    def ready(self, words: str) -> None:
+        """Say what is to be done and what will move, and wait for the word to go on."""
+        ...
+
+    def meanwhile(self, words: str, tick: Callable[[], object]) -> None:
+        """As :meth:`ready`, while ``tick`` is called: the rig is held."""
+        ...
+
+    def again(self, words: str) -> bool:
+        """Return whether to try once more to open a session that could not be opened."""
+        ...
+
+
+@dataclass
+class Bench:
+    """The rig of ``scenario``, without a specimen; ``patience`` is how long the operator may take to act, s.
+
+    ``home`` ``(n_axes,)`` m is where it stood in the first session, and goes back to in each.
+    """
+
+    scenario: Scenario
+    realtime: bool
+    operator: Operator
+    patience: float = 60.0
+    home: Array | None = None
+    build: str = ""
+    """Build of the receiver, once a session was opened."""
+
+    @property
+    def dt(self) -> float:
+        """Period of the tick, s."""
+        return self.scenario.dt
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.scenario.axes)
+
+    @property
+    def transport(self) -> int:
+        """Samples after which a command acts."""
+        return int(self.scenario.port.transport_samples)
+
+    @property
+    def resolution(self) -> Array:
+        """Resolution of the commands, ``(n_axes,)`` m."""
+        axes = [axis.rig_axis for axis in self.scenario.axes.values()]
+        return np.array([axis.command.resolution * axis.command.unit_si for axis in axes])  # type: ignore[union-attr]
+
+    @property
+    def calibration(self) -> Calibration:
+        """Calibration of the numbers of the port."""
+        port = Assembly(self.scenario).port
+        known = self.scenario.rig_file.auxiliary if self.scenario.rig_file is not None else {}
+        return Calibration.of(self.scenario.axes, channels_of(port.auxiliary_names, known))
+
+    def rig(self) -> FreeRig:
+        """The rig, not opened yet."""
+        return FreeRig(Assembly(self.scenario).port, self.scenario, self.realtime)
+
+    @contextmanager
+    def opened(self) -> Iterator[FreeRig]:
+        """A session of the rig, at home. Raises ConfigError where none can be opened and the operator gives up."""
+        rig = self.rig()
+        with real_time(self.realtime):
+            self.opening(rig.port.simulated, rig.open)
+            try:
+                self.build = rig.port.build
+                self.go_home(rig)
+                yield rig
+            finally:
+                rig.close()
+
+    def go_home(self, rig: FreeRig) -> None:
+        """Back to where the rig stood in the first session, slowly."""
+        if self.home is None:
+            _check_middle(rig)
+            self.home = rig.command
+        if not np.array_equal(self.home, rig.command):
+            rig.ramp(self.home, positioning_velocities(self.scenario))
+            rig.hold(REST_S)
+
+    def moving_soon(self, rig: FreeRig, words: str) -> None:
+        """Ask the operator to act while the axes move, which begins then. Raises TooEarly where it was before."""
+        rig.awaits_stop = True
+        try:
+            self.operator.meanwhile(words, rig.tick)
+        except PortError as error:
+            raise TooEarly from error
+        last = rig.rows[-1]
+        if last.stopped or last.hydraulics == HYDRAULICS_OFF:
+            raise TooEarly
+
+    def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
+        """The result of ``attempt`` to open a session; an emulator is given time, and a person is asked."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return attempt()
+            except ConfigError as error:
+                if emulated and time.monotonic() < end:
+                    time.sleep(AGAIN_S)
+                elif emulated or not self.operator.again(str(error)):
+                    raise
+
+
+def _check_middle(rig: FreeRig) -> None:
+    """Raises Refused where an axis has no room for the motions of a commissioning."""
+    for name, place, limits in zip(rig.names, rig.command, rig.scenario.limits.values(), strict=True):
+        if not abs(place) <= MIDDLE * limits.stroke:
+            room = 1e3 * MIDDLE * limits.stroke
+            raise Refused(
+                f"axes.{name}: stands at {1e3 * place:.4g} mm: must be within +- {room:.4g} mm, near the middle "
+                "of its stroke"
+            )
+
+
+@dataclass(frozen=True)
+class Dash:
+    """All axes together: to a constant ``velocity`` ``(n_axes,)`` m/s, and to rest again where nobody stops them.
+
+    From sample ``rising`` to sample ``until`` the velocity is constant.
+    """
+
+    velocity: Array
+    rising: int
+    until: int
+    dt: float
+
+    @classmethod
+    def of(cls, scenario: Scenario, bridged: int) -> Dash:
+        """As fast as its stop takes BRAKING_SAMPLES, within the shares of stroke and velocity that it may use."""
+        limits, dt = scenario.limits.values(), scenario.dt
+        constant = max(32, round(CONSTANT_S / dt))
+        braking = BRAKING_SAMPLES
+        for each in limits:
+            step = each.deceleration * dt
+            braking = min(braking, SHARE_OF_VELOCITY * each.velocity / step)
+            while braking * step * dt * (constant + bridged + 3.0 * braking) > SHARE_OF_STROKE * each.stroke:
+                braking *= 0.9
+        rising = max(1, int(np.ceil(2.0 * braking)))
+        velocity = np.array([braking * each.deceleration * dt for each in limits])
+        return cls(velocity, rising, rising + constant, dt)
+
+    @property
+    def way(self) -> Array:
+        """m from its start to its end."""
+        return self.place(self.until + self.rising)
+
+    def place(self, sample: int) -> Array:
+        """``(n_axes,)`` m from its start at ``sample``."""
+        rise = self.rising
+        up = min(sample, rise)
+        steps = 0.5 * up * (up + 1) / rise + max(0, min(sample, self.until) - rise)
+        down = max(0, min(sample - self.until, rise))
+        steps += down - 0.5 * down * (down + 1) / rise
+        return np.asarray(steps * self.velocity * self.dt)

@@ -1,0 +1,102 @@
+"""Stops as the samples of the far end tell them: first braking sample, rest and way, beside what is stated.
+
+An axis goes with constant velocity v when its commands end. From the sample ``since``, whose place the far end
+still got, it may go on along its slope for some samples, and brakes then: with the deceleration a it rests after
+n = ceil(v / (a dt)) samples more. All is counted in samples of the rig's own counter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rths_nodes.core.samples import Array
+from rths_nodes.procedure.commissioned import FAILED, PASSED, CommissioningRow
+
+SPARE = 1
+"""Samples by which a stop may take longer: a stop that begins within a sample ends within one."""
+ROUNDED = 0.25
+"""Share of the first change by braking that is not seen yet."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """An axis on its way: at ``place`` (m) in the sample ``since``, with ``velocity`` (m/s)."""
+
+    since: int
+    place: float
+    velocity: float
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop of an axis: samples from ``since`` to the first braking one and to rest, and the way (m).
+
+    ``first`` and ``rest`` are None where it has not braked, or not come to rest.
+    """
+
+    first: int | None
+    rest: int | None
+    way: float
+
+
+def rest_samples(velocity: float, deceleration: float, dt: float) -> int:
+    """Samples that a stop from ``velocity`` (m/s) takes."""
+    return max(1, math.ceil(abs(velocity) / (deceleration * dt) - 1e-6))
+
+
+def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> float:
+    """m from the last command to rest at ``velocity`` (m/s): ``bridged`` samples along the slope, then braking."""
+    n = rest_samples(velocity, deceleration, dt)
+    return velocity * (bridged + n) * dt - 0.5 * n * (n + 1) * min(deceleration * dt, velocity / n) * dt
+
+
+def stop_of(
+    line: Line, samples: Sequence[int], active: Array, deceleration: float, dt: float, step: float
+) -> Stop:
+    """The stop that commands ``active`` ``(n,)`` m at ``samples`` show behind ``line``; ``step``: resolution."""
+    seen = ROUNDED * deceleration * dt**2 + step
+    numbers = np.asarray(samples) - line.since
+    behind = numbers > 0
+    numbers, places = numbers[behind], np.asarray(active)[behind]
+    if not len(numbers):
+        return Stop(None, None, 0.0)
+    sign = math.copysign(1.0, line.velocity)
+    short = sign * (line.place + line.velocity * numbers * dt - places)
+    braking = np.flatnonzero(short > seen)
+    first = int(numbers[braking[0]]) if len(braking) else None
+    moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
+    last = int(numbers[moving[-1]]) if len(moving) else 0
+    rest = last + 1 if first is not None and last + 1 < numbers[-1] else None  # two samples at one place
+    return Stop(first, rest, float(sign * (places[-1] - line.place)))
+
+
+def stop_row(
+    cause: str, name: str, line: Line, stop: Stop, bridged: int, deceleration: float, dt: float, step: float
+) -> CommissioningRow:
+    """The row of a ``stop`` of axis ``name``; the far end states that it brakes after ``bridged`` samples."""
+    v, n = abs(line.velocity), rest_samples(line.velocity, deceleration, dt)
+    unseen = 0
+    while 0.5 * (unseen + 1) * (unseen + 2) * deceleration * dt**2 <= ROUNDED * deceleration * dt**2 + step:
+        unseen += 1
+    first, rest = bridged + 1, bridged + n
+    way = way_of(v, bridged, deceleration, dt)
+    stated = _words(first, rest, way, dt)
+    if stop.first is None or stop.rest is None:
+        what = "it does not brake" if stop.first is None else "it does not come to rest"
+        measured = f"{what}, after {stop.way * 1e3:.3g} mm"
+        return CommissioningRow(cause, name, stated, measured, FAILED)
+    took, harder = stop.rest - stop.first + 1 + unseen, n - 1 - max(1, n // 5)
+    wrong = stop.first > first + unseen + SPARE or stop.rest > rest + SPARE
+    wrong |= stop.way > way + (v * dt + step) * (1 + SPARE) or took < harder
+    measured = _words(stop.first, stop.rest, stop.way, dt)
+    if took < harder:
+        measured += f"; brakes within {took} samples, harder than stated ({n})"
+    return CommissioningRow(cause, name, stated, measured, FAILED if wrong else PASSED)
+
+
+def _words(first: int, rest: int, way: float, dt: float) -> str:
+    return f"brakes after {first * dt * 1e3:.3g} ms, rests after {rest * dt * 1e3:.3g} ms and {way * 1e3:.3g} mm"

@@ -1,0 +1,143 @@
+"""Free moves of a rig without a specimen: signs and cables, and the limits of its far end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rths_nodes.core.samples import Array
+from rths_nodes.procedure.commissioned import (
+    FAILED,
+    NOT_TRIED,
+    PASSED,
+    SIGN,
+    STROKE,
+    UNTRIED,
+    VELOCITY,
+    CommissioningRow,
+)
+from rths_nodes.procedure.commissioning.bench import REST_S, Bench
+from rths_nodes.procedure.commissioning.free_rig import FreeRig, Row
+
+FOLLOWS = 0.2
+"""Share of its small move by which an axis may be off its command at rest, or another axis may move along."""
+BEYOND_VELOCITY = 1.05
+"""Velocity of the step that is beyond the limit, over that limit."""
+BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
+"""Distance of a command beyond the stroke: share of it, and m at most."""
+FREE = 0.05
+"""Share of its limit of velocity at which a free axis goes to the ends of its stroke; the ramp arrives at rest."""
+ROUNDING = 1e-3
+"""Share of a limit that rounding of the period may be."""
+
+Rows = list[CommissioningRow]
+
+
+def signs(bench: Bench) -> Rows:
+    """Each axis goes out and back by its small move: it, and it alone, has to move that way."""
+    with bench.opened() as rig:
+        each = ", ".join(f"{name} {1e3 * way:.3g} mm" for name, way in zip(bench.names, rig.way, strict=True))
+        bench.operator.meanwhile(f"one axis after the other goes out and back: {each}", rig.tick)
+        return [_moved(rig, index) for index in range(len(bench.names))]
+
+
+def _moved(rig: FreeRig, index: int) -> CommissioningRow:
+    start, before = rig.command, _mean(rig.hold(REST_S))
+    goal = start.copy()
+    goal[index] += rig.way[index]
+    rig.ramp(goal, rig.velocity)
+    rig.hold(REST_S)
+    change = _mean(rig.hold(REST_S)) - before
+    rig.ramp(start, rig.velocity)
+    rig.hold(REST_S)
+    bound = FOLLOWS * rig.way
+    off = np.abs(change - (goal - start)) > bound
+    told = ", ".join(f"{name} {1e3 * moved:+.3g} mm" for name, moved in zip(rig.names, change, strict=True))
+    stated = f"{rig.names[index]} {1e3 * rig.way[index]:+.3g} mm" + ", no other axis" * (len(rig.names) > 1)
+    words = _meaning(rig.names, index, change, bound)
+    return CommissioningRow(SIGN, rig.names[index], stated, told + words, FAILED if off.any() else PASSED)
+
+
+def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> str:
+    others = [name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i]]
+    if abs(change[index]) <= bound[index]:
+        return (
+            f": {' and '.join(others)} moves in its place" if others else ": it does not move, or is not measured"
+        )
+    if change[index] < 0.0:
+        return ": the wrong way"
+    return f": {' and '.join(others)} moves along" if others else ""
+
+
+def _mean(rows: Sequence[Row]) -> Array:
+    return np.asarray(np.mean([row.displacement for row in rows], axis=0))
+
+
+def limits(bench: Bench) -> Rows:
+    """Commands beyond the limits that the far end states, by little: it has to hold them."""
+    with bench.opened() as rig:
+        stated = rig.stated()
+        found = []
+        for index, name in enumerate(bench.names):
+            step = BEYOND_VELOCITY * float(stated.velocity[index]) * bench.dt
+            beyond = min(BEYOND_STROKE * float(stated.stroke[index]), MOST_BEYOND)
+            far = float(stated.stroke[index]) + beyond
+            bench.operator.meanwhile(
+                f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then slowly to both ends "
+                f"of its stroke, and {1e3 * beyond:.3g} mm further: +- {1e3 * far:.4g} mm",
+                rig.tick,
+            )
+            found += [
+                _velocity(bench, rig, index, step, float(stated.velocity[index])),
+                *(_stroke(bench, rig, index, sign * far, float(stated.stroke[index])) for sign in (1.0, -1.0)),
+            ]
+    return found + untried(bench, stated.force, stated.error)
+
+
+def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float) -> CommissioningRow:
+    """One step of the command, so small that the axis would be there at once where nothing held it."""
+    start, since = rig.command, len(rig.rows) - 1
+    goal = start.copy()
+    goal[index] += step
+    for _ in range(rig.samples(REST_S)):
+        rig.tick(goal)
+    active = np.array([row.active[index] for row in rig.rows[since:]])
+    rig.ramp(start, rig.velocity)
+    rig.hold(REST_S)
+    reached = float(np.abs(np.diff(active)).max()) / bench.dt
+    spare = ROUNDING * limit + float(bench.resolution[index]) / bench.dt
+    verdict = PASSED if reached <= limit + min(spare, 0.5 * (BEYOND_VELOCITY - 1.0) * limit) else FAILED
+    return CommissioningRow(
+        VELOCITY, bench.names[index], f"{limit:.4g} m/s at most", f"{reached:.4g} m/s", verdict
+    )
+
+
+def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) -> CommissioningRow:
+    """Slowly to ``far`` m, beyond the stroke, and back."""
+    start, since = rig.command, len(rig.rows)
+    goal, velocity = start.copy(), rig.velocity.copy()
+    goal[index] = far
+    velocity[index] = max(velocity[index], FREE * bench.scenario.limits[bench.names[index]].velocity)
+    rig.ramp(goal, velocity)
+    rig.hold(REST_S)
+    active = np.array([row.active[index] for row in rig.rows[since:]])
+    rig.ramp(start, velocity)
+    rig.hold(REST_S)
+    reached = float(active.max() if far > 0.0 else -active.min())
+    spare = limit * 1e-6 + float(bench.resolution[index])
+    side = "extended" if far > 0.0 else "retracted"
+    verdict = PASSED if reached <= limit + min(spare, 0.5 * (abs(far) - limit)) else FAILED
+    words = f"{1e3 * limit:.5g} mm at most"
+    return CommissioningRow(STROKE, f"{bench.names[index]} {side}", words, f"{1e3 * reached:.5g} mm", verdict)
+
+
+def untried(bench: Bench, force: Array, error: Array) -> Rows:
+    """Limits that nothing can reach without a specimen: what is stated stands in the result."""
+    found = []
+    for i, name in enumerate(bench.names):
+        for cause, value, unit in ((UNTRIED[0], 1e-3 * force[i], "kN"), (UNTRIED[1], 1e3 * error[i], "mm")):
+            told = f"{value:.4g} {unit}" if np.isfinite(value) else "none told"
+            words = "nothing reaches it without a specimen"
+            found.append(CommissioningRow(cause, name, told, words, NOT_TRIED))
+    return found

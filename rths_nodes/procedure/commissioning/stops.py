@@ -1,0 +1,154 @@
+"""The operator's stop in the states of a session: by the same acts as in a test."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import Array, Command
+from rths_nodes.loop.scenario.rehearsal import hash_of
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.commissioned import FAILED, PASSED, STOPPED, CommissioningRow
+from rths_nodes.procedure.commissioning.bench import Bench
+from rths_nodes.procedure.commissioning.braking import rest_samples
+from rths_nodes.procedure.records import ProcedureRecord
+from rths_nodes.procedure.session import RigSession
+
+OFFSETS_S = 0.5
+"""s for which the offsets are taken."""
+MOVED = 0.1
+"""Share of the small move behind which the stop comes."""
+SETTLED_S = 0.2
+SPARE = 2
+"""Samples: the stop is heard with the next command, which was on its way."""
+
+Rows = list[CommissioningRow]
+
+
+class _Watched:
+    """``port`` with its commands: the stop comes once an axis has gone ``far`` ``(n_axes,)`` m in ``state``."""
+
+    def __init__(self, port: Port, session: RigSession, far: Array, state: State) -> None:
+        self._port, self._session, self._far, self._state = port, session, far, state
+        self._start: Array | None = None
+        self._last: Array | None = None
+        self.commands: list[Array] = []
+        """The two before the stop, and all behind it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._port, name)
+
+    def write(self, command: Command) -> None:
+        self._port.write(command)
+        if self.commands:
+            self.commands.append(command.command.copy())
+        elif self._session.state is self._state:
+            now = command.command.copy()
+            start = self._start = now if self._start is None else self._start
+            if self._last is not None and (np.abs(now - start) >= self._far).any():
+                self.commands = [self._last, now]
+                self._session.stop("the commissioning stops it")
+            self._last = now
+
+
+def stops(bench: Bench) -> Rows:
+    """The operator stops what moves, and what is armed."""
+    words = "every axis goes its small move out and back, and is stopped under way by the operator's stop"
+    bench.operator.ready(words)
+    rows = []
+    with _session(bench) as session:
+        rows.append(_stopped(bench, session, State.CHECKING, session.check))
+    bench.operator.ready(f"once more, and to the start of a test: {words}")
+    with _session(bench) as session:
+        for found in session.check().values():
+            found.findings.clear()  # a load cell without a specimen looks dead; signs and cables are known by now
+        for each in session.clearance.unsigned():
+            session.sign_for(each)
+        rows.append(_stopped(bench, session, State.POSITIONING, session.position))
+        _settle(bench, session)
+        session.position()
+        rows.append(_disarmed(bench, session))
+    return rows
+
+
+@contextmanager
+def _session(bench: Bench) -> Iterator[RigSession]:
+    """A session with its offsets; as every other one it is at home."""
+    record = ProcedureRecord("commissioning", bench.scenario.name, hash_of(bench.scenario))
+    session = bench.opening(bench.rig().port.simulated, lambda: _connected(bench, record))
+    try:
+        offsets = session.take_offsets(OFFSETS_S)
+        session.confirm_offsets(offsets.hash, unloaded=True)
+        yield session
+    finally:
+        session.close()
+
+
+def _connected(bench: Bench, record: ProcedureRecord) -> RigSession:
+    session = RigSession(bench.scenario, record, realtime=bench.realtime)
+    session.connect()
+    return session
+
+
+def _stopped(bench: Bench, session: RigSession, state: State, act: Callable[[], object]) -> CommissioningRow:
+    """Do ``act``, which is stopped under way in ``state``."""
+    drive = session.drive
+    watched = _Watched(drive.port, session, MOVED * bench.rig().way, state)
+    drive.port = watched
+    try:
+        with contextlib.suppress(ConfigError):
+            act()
+    finally:
+        drive.port = watched._port
+    return _row(bench, state, session.state, np.array(watched.commands))
+
+
+def _settle(bench: Bench, session: RigSession) -> None:
+    """Until the controller has taken the last commands."""
+    drive = session.drive
+    if bench.realtime:
+        time.sleep(SETTLED_S)
+        return
+    drive.hold_loop.borrow()
+    try:
+        for _ in range(bench.transport + 1):
+            drive.tick()
+    finally:
+        drive.hold_loop.give_back()
+
+
+def _row(bench: Bench, stopped: State, then: State, commands: Array) -> CommissioningRow:
+    name, dt = stopped.name.lower(), bench.dt
+    limits = list(bench.scenario.limits.values())
+    velocity = [each.velocity for each in limits]
+    if len(commands) >= 2:
+        velocity = (np.abs(np.diff(commands, axis=0)).max(axis=0) / dt).tolist()
+    n = SPARE + max(rest_samples(v, each.deceleration, dt) for v, each in zip(velocity, limits, strict=True))
+    most = 1e3 * max(v * n * dt for v in velocity)
+    stated = f"rests after {1e3 * n * dt:.3g} ms and {most:.3g} mm, and is held"
+    if len(commands) < 3:
+        return CommissioningRow(STOPPED, name, stated, "nothing has moved", FAILED)
+    behind = commands[1:]
+    moving = np.flatnonzero((behind != behind[-1]).any(axis=1))
+    rest, way = (int(moving[-1]) + 1 if len(moving) else 0), 1e3 * float(np.abs(behind[-1] - behind[0]).max())
+    good = rest <= n and way <= most + 1e-6 and then is State.HELD
+    measured = f"rests after {1e3 * rest * dt:.3g} ms and {way:.3g} mm, and is {then.name.lower()}"
+    return CommissioningRow(STOPPED, name, stated, measured, PASSED if good else FAILED)
+
+
+def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
+    """Rung c, which moves nothing, is armed, and stopped: it must not run any more."""
+    assert session.offsets is not None  # they were confirmed
+    session.arm("c", bench.scenario, hash_of(bench.scenario), session.offsets.hash)
+    session.stop("the commissioning stops it")
+    runs = session.possible()["run"] == ""
+    good = session.state is State.HELD and not runs
+    words = "can still be run" if runs else f"is {session.state.name.lower()}"
+    return CommissioningRow(STOPPED, "armed", "nothing can be run, and is held", words, PASSED if good else FAILED)

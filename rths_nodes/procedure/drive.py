@@ -1,0 +1,389 @@
+"""The one who writes to the port of a procedure, but for a run to which it is lent: one command a tick, guarded.
+
+All numbers here are untared, in coordinates of the axes. The first command is the active command of the
+controller as it is read back, or, where it cannot be read, the measured position. From there on a command differs
+from the one before it only in a motion that an act has asked for (``motions.py``), in its safe stop, or where the
+rig does not follow (``loss.py``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.limits import HOLD, INTERLOCK
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.readback import why_failed, why_opened
+from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.handover import Tares
+from rths_nodes.loop.supervision.levels import Breach, LevelWatch
+from rths_nodes.loop.supervision.limits import LimitCheck
+from rths_nodes.loop.supervision.safe_stop import SafeStop
+from rths_nodes.procedure.hold_loop import HoldLoop, to_its_end
+from rths_nodes.procedure.loss import LossWatch, disagreement, not_taken
+from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
+
+LOOK_S = 0.001
+"""Between two looks whether a Measurement is there, where the port cannot wait for it."""
+KEPT_ALIVE = 0.25
+"""In lockstep: share of the port's longest wait after which a rig that waits for commands gets one."""
+
+
+class RigDrive:
+    """Drives the rig of ``scenario`` behind ``port``: holds it, and moves it on guided motions.
+
+    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m what was sent last, ``alarm`` why the rig
+    must not be moved now, in words; empty where it may. ``broken`` is why nobody drives it any more. ``braking``
+    is told why a motion is stopped, ``heard`` gets every Measurement.
+    """
+
+    measured: Measurement
+    command: Array
+
+    def __init__(
+        self,
+        port: Port,
+        scenario: Scenario,
+        realtime: bool,
+        clock: Clock = SYSTEM_CLOCK,
+        braking: Callable[[str], None] = lambda reason: None,
+        heard: Callable[[Measurement], None] = lambda measured: None,
+    ) -> None:
+        self.port, self.realtime = port, realtime
+        self._scenario, self._clock, self._heard, self._braking = scenario, clock, heard, braking
+        self.mishap: DriveOutcome | None = None
+        """The motion of the act under way that came to no end: nothing moves any more until :meth:`ready`."""
+        self._dt = scenario.dt
+        self.loss = LossWatch(scenario)
+        self.alarm = self.broken = ""
+        self.remarks: list[str] = []
+        self.pace: Callable[[], int] | None = None
+        """Who waits for the ticks of a simulator, or counts those of a rig; None in lockstep."""
+        follows = bool(getattr(port, "follows_rig", False))
+        if realtime:
+            transport = scenario.port.transport_samples if follows else None
+            self._own_pace = pacer_of(scenario.dt, 1, transport, clock)
+        interval = 0.0 if realtime else KEPT_ALIVE * scenario.port.longest_wait if follows else None
+        self.hold_loop = HoldLoop(self.tick, interval, self._fail)
+        self._passive = np.zeros(len(port.auxiliary_inputs))
+        self._begin: Callable[[], None] = _nothing
+        self._motion: GuidedMotion | None = None
+        self._stop: SafeStop | None = None
+        self._asked = ""
+        self._outcome = DriveOutcome()
+        self._samples = 0
+        self._over = threading.Event()
+        self._open = False
+
+    # -- the session of the port --------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Open the port, and hold the rig from its first tick on.
+
+        Raises ConfigError where the port cannot be opened, and where the external command must not be accepted.
+        """
+        port = self.port
+        self.broken = self.alarm = ""
+        if hasattr(port, "accept_any_start"):
+            port.accept_any_start()
+        if self.realtime:
+            self.pace = self._own_pace
+            port.open(self._tick_of_rig)
+        else:
+            port.open(None)
+        self._open = True
+        try:
+            port.begin()
+            self.measured = self._awaited()
+            self._first_command()
+            self.loss.begin(self.measured.hydraulics, self.measured.control_mode)
+            self.loss.hear(port, self.measured, self.command)
+            if self.realtime:
+                port.arm_watchdog()
+                self._own_pace.start()
+        except BaseException:
+            self.close()
+            raise
+        self._judge(self.command)
+        self.hold_loop.start()
+
+    def _tick_of_rig(self) -> int:
+        return self.pace() if self.pace is not None else 0
+
+    def _first_command(self) -> None:
+        active = self.port.active_command
+        measured = self.measured
+        if active is None:
+            self.command = measured.displacement.copy()
+            for name, place in zip(self._scenario.axes, self.command.tolist(), strict=True):
+                self.remarks.append(
+                    f"axes.{name}: the active command of the controller cannot be read: the first command is the "
+                    f"measured position, {place:.6g} m: expect a bump by what the two differ"
+                )
+        else:
+            self.command = np.array(active, float)
+            if reason := disagreement(self._scenario.axes, active, measured.displacement):
+                raise ConfigError(reason)
+        self._before = self.command
+        self.refer(measured.displacement, self.command)
+
+    def close(self) -> None:
+        """Give the port back; the rig is left to its own safe state, and nobody moves it. May be called again."""
+        self.hold_loop.end()
+        if self._open:
+            self._open = False
+            self.broken = self.broken or "the port was given back"
+            try:
+                self.port.disarm_watchdog()
+                self.port.safe()
+            finally:
+                self.port.close()
+
+    def _fail(self, error: Exception) -> None:
+        """The port has failed: nobody can drive the rig any more."""
+        told = isinstance(error, (ConfigError, PortError))
+        self.broken = str(error) if told else f"{type(error).__name__}: {error}"
+        self.alarm = self.broken
+        self._motion = self._stop = None
+        self._outcome = DriveOutcome(self.broken, True, self._samples)
+        self._over.set()
+
+    # -- what acts ask for --------------------------------------------------------------------------------
+
+    def refer(self, displacement: Array, command: Array) -> None:
+        """The rig rests at ``displacement`` with ``command``, ``(n_axes,)`` m: what it misses counts from it."""
+        shift = self.shift = displacement - command
+        n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
+        tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
+        self._check = LimitCheck(
+            limits, self._dt, self.port.auxiliary_inputs, channels, tares, self._scenario.stop_groups
+        )
+        self.levels = LevelWatch.of(limits, self._dt, channels, tares)
+
+    def unfit(self) -> str:
+        """Why the rig must not be moved now, in words; empty where it may."""
+        port, axes = self.port, self._scenario.axes
+        reason = (
+            self.broken or port.interlock or why_failed(port, port.hydraulics) or self.loss.reason or self.alarm
+        )
+        if reason or (active := port.active_command) is None:
+            return reason
+        return not_taken(axes, active, self.command) or disagreement(
+            axes, active, self.measured.displacement - self.shift
+        )
+
+    def drive(self, motion: GuidedMotion) -> DriveOutcome:
+        """Move the rig on ``motion``, to its end or a safe stop; after one nothing moves until :meth:`ready`.
+
+        Raises what the begin of the act raises (:meth:`expect`): then nothing has moved.
+        """
+        self._begin, begin = _nothing, self._begin
+        begin()
+        if self.mishap is None:
+            outcome = self._driven(motion)
+            self.mishap = outcome if outcome.reason else None
+            return outcome
+        return self.mishap
+
+    def _driven(self, motion: GuidedMotion) -> DriveOutcome:
+        self._over.clear()
+        if self.broken:
+            return DriveOutcome(self.broken, True)
+        self._samples = 0
+        interrupted = partial(self.stop, "interrupted")  # the rig comes to rest before anything else
+        if self.realtime:
+            self._motion = motion
+            to_its_end(self._over.wait, interrupted)
+            return self._outcome
+        self.hold_loop.borrow()
+        try:
+            self._motion = motion
+            to_its_end(partial(_tick, self), interrupted)
+        finally:
+            self.hold_loop.give_back()
+        return self._outcome
+
+    def stop(self, reason: str) -> None:
+        """The motion under way, or the next one, ends by a safe stop; the first reason counts. From any thread."""
+        self._asked = self._asked or reason
+
+    def expect(self, begin: Callable[[], None]) -> None:
+        """An act prepares: ``begin`` is called right before its first motion."""
+        self._begin = begin
+
+    def ready(self) -> None:
+        """The motions of an act begin: what was asked for, or has happened, before stops nothing any more.
+
+        Who calls it holds the lock of the machine, and has looked whether the act was stopped meanwhile.
+        """
+        self._asked, self.mishap = "", None
+        self.loss.accept(self.port.hydraulics)
+
+    # -- a tick -------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Send the command of the next tick, and judge what is measured then."""
+        sample = self.port.wait_tick()
+        command, flags = self._next()
+        self.port.write(Command(sample, command, command, self._passive, flags))
+        self._before, self.command = self.command, command
+        self.measured = self._awaited()
+        self._samples += 1
+        self.loss.hear(self.port, self.measured, command)
+        self._judge(command)
+        self._heard(self.measured)
+
+    def hear(self, measured: Measurement, sent: Array) -> None:
+        """Take in what a run, to which the port is lent, measured after the command ``sent`` ``(n_axes,)`` m."""
+        self.measured = measured
+        self.loss.hear(self.port, measured, sent)
+        self._heard(measured)
+
+    def _awaited(self) -> Measurement:
+        port = self.port
+        wait = getattr(port, "wait", self._clock.sleep)
+        while not port.ready():
+            wait(LOOK_S)
+        measured = port.read()
+        if (
+            self.realtime and np.isnan(measured.displacement).all()
+        ):  # its far end is silent: there are no more ticks
+            raise PortError(port.interlock or "the port measures nothing any more")
+        return measured
+
+    def _next(self) -> tuple[Array, int]:
+        if (waiting := self.loss.next(self.command, self.measured, self.shift)) is not None:
+            if self._stop is not None:
+                self._stop.begin(waiting, waiting)
+                if self.loss.joined(waiting - self.command):
+                    self._end()
+            return waiting, FLAG_TRIPPED
+        if self._stop is None and self._motion is not None:
+            wanted = self._guided(self._motion)
+            if wanted is not None:
+                return wanted, 0
+        if self._stop is not None:
+            position = self._stop.step(self.measured)
+            if self._stop.at_rest:
+                self._end()
+            return position, FLAG_TRIPPED
+        return self.command, 0
+
+    def _guided(self, motion: GuidedMotion) -> Array | None:
+        """The next command of ``motion``; None where it is over, or has to stop."""
+        wanted, outcome = None, DriveOutcome(self._asked)
+        if not self._asked:
+            try:
+                wanted = motion.step(self.measured)
+            except NotFollowing as told:
+                outcome = DriveOutcome(str(told), True)
+            except Exception as error:  # a surprise of a motion is one of the loop: the rig comes to rest
+                outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
+        if wanted is not None:
+            asked = wanted.tolist()
+            reason = self._check.commanded(asked, asked, (), self.command.tolist(), b"", b"")
+            if not reason:
+                return np.array(wanted, float)
+            outcome = DriveOutcome(reason, True)
+        self._brake(outcome)
+        return None
+
+    def _brake(self, outcome: DriveOutcome) -> None:
+        """The safe stop, from the velocity of the last two commands."""
+        self._outcome = outcome
+        if outcome.reason:
+            self._braking(outcome.reason)
+        self._stop = SafeStop(self._scenario.limits, self._dt, groups=self._scenario.stop_groups)
+        self._stop.begin(self._before, self.command)
+        if self._stop.at_rest and not self.loss.reason:
+            self._end()
+
+    def _end(self) -> None:
+        self._motion = self._stop = None
+        reason = self._outcome.reason or self._asked  # a stop that was asked for in the last tick counts, too
+        self._asked = ""
+        self._outcome = replace(self._outcome, reason=reason, samples=self._samples)
+        self._over.set()
+
+    def _judge(self, command: Array) -> None:
+        """Brake where the rig must not go on after what was just measured."""
+        reason, breach = self.judgement(command)
+        if self._motion is None or self._stop is not None or not (reason or breach):
+            return
+        if breach is not None and breach.action == INTERLOCK and hasattr(self.port, "drop_heartbeat"):
+            self.port.drop_heartbeat()
+        tripped = bool(reason) or (breach is not None and breach.action != HOLD)
+        self._brake(DriveOutcome(reason or self.alarm, tripped))
+
+    def judgement(self, command: Array) -> tuple[str, Breach | None]:
+        """Say what is wrong with the rig as it was just measured: in words, and the level that is broken.
+
+        What is beyond a limit is the ``alarm`` until the next Measurement.
+        """
+        port, measured = self.port, self.measured
+        beyond = self._check.measurement(measured, command) or port.partial_stop
+        breach = None
+        if self.levels is not None:
+            breach = self.levels.judge(Command(measured.sample, command, command), measured)
+        self.alarm = beyond or (breach.reason if breach is not None else "")
+        failed = why_opened(port, measured) or why_failed(port, measured.hydraulics) or self.loss.reason
+        return failed or beyond, breach
+
+    # -- lending the port to a run ------------------------------------------------------------------------
+
+    def lend(self) -> None:
+        """Somebody else drives the port from here on; nothing ticks until it is taken back."""
+        self.hold_loop.borrow()
+
+    def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
+        """The port comes back, with the last two commands and the last Measurement: brake, and hold."""
+        self._before, self.command, self.measured = np.array(before), np.array(last), measured
+        self._samples = 0
+        self._over.clear()
+        self._motion = None
+        self._judge(self.command)
+        if self.realtime:
+            self.pace = self._own_pace
+            self._own_pace.start()
+        self._brake(DriveOutcome())
+        try:
+            if not self.realtime:
+                to_its_end(partial(_tick, self))
+        finally:
+            self.hold_loop.give_back()
+
+    def await_rest(self) -> None:
+        """Until the rig holds, and its actuators have caught up with their last command, also if interrupted."""
+
+        def rest() -> None:
+            self._over.wait()
+            if self.realtime and not self.broken:
+                self._clock.sleep(self.loss.taken_after * self._dt)
+            elif not self.broken:
+                self.hold_loop.borrow()
+                try:
+                    _tick(self, range(self.loss.taken_after))
+                finally:
+                    self.hold_loop.give_back()
+
+        to_its_end(rest)
+
+
+def _tick(drive: RigDrive, each: Iterable[object] | None = None) -> None:
+    """A tick of ``drive``, which is borrowed, for ``each`` of these; left out: to the end of its motion."""
+    try:
+        for _ in iter(drive._over.is_set, True) if each is None else each:
+            drive.tick()
+    except Exception as error:
+        drive._fail(error)
+
+
+def _nothing() -> None:
+    """No act prepares a motion."""

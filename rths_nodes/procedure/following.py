@@ -1,0 +1,254 @@
+"""Check that the rig follows: |measured - command| in slow motions, and that readings move with the command.
+
+``slow_error`` bounds the difference at every tick of a slow motion. A sensor that does not move with the rig is
+found by travel, in tests, too: identical readings are healthy, a frozen channel may flicker. In each LATE_S the
+command stays between its lowest l and its highest h. Where l is by D above an h of before, whatever is late by
+less than LATE_S has gone up since; it has to show STUCK of that, and the same downwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.offsets import Offsets
+from rths_nodes.procedure.records import AxisChecks
+
+LEAST_ERROR = 1e-3
+"""m: no smaller slow_error by default."""
+TIMES_FOUND = 3.0
+"""So many times what the check has found of an axis is its slow_error by default."""
+LATE_S = 0.1
+"""No actuator is later than that, beside the transport and what the small move has shown."""
+TIMES_LATE = 3.0
+"""So many times as late as it was under way in the small move."""
+BLOCKS = 8
+"""Parts of that time: the command is looked at in each as a whole."""
+STUCK = 0.1
+"""Share of its travel below which a channel does not move with the rig."""
+STEPS, LOUDEST = 20.0, 8.0
+"""The travel D: so many steps of the resolution, so many times the scatter at the offsets. A load cell that shows
+less is dead where it should show more than that over STUCK."""
+TWICE = 2.0
+"""D in lost motion and static error."""
+LEAST_TRAVEL = 5e-4
+"""Share of the stroke that D is at least."""
+WHY = "the actuator does not follow, or the displacement sensor is wrong"
+
+
+class Travel(NamedTuple):
+    """Travel of a command one way, and what its sensor has shown of that."""
+
+    gone: float
+    shown: float
+
+
+class _Mark(NamedTuple):
+    """The highest command of an earlier window, what was shown then, and between what it has stayed since."""
+
+    high: float
+    shown: float
+    lowest: float
+    highest: float
+
+
+class OneWay:
+    """One command and its measurement: whether a travel of ``way`` is shown; ``block`` samples are a block.
+
+    It is by STUCK of it, the same way; or, with ``least``, by anything more than that, whatever its direction.
+    """
+
+    def __init__(self, way: float, block: int, least: float | None = None) -> None:
+        self._way, self._block, self._least = way, block, least
+        self._blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
+        self._marks: list[_Mark | None] = [None, None]
+        """Upwards and downwards, with the sign of the direction: the end of an earlier window."""
+        self._silent = [False, False]
+        self._empty()
+
+    def _empty(self) -> None:
+        self._samples, self._sum, self._low, self._high = 0, 0.0, math.inf, -math.inf
+
+    @property
+    def settled(self) -> bool:
+        """It was looked at for LATE_S: what was still to be caught up of a motion before is done."""
+        return len(self._blocks) == BLOCKS
+
+    @property
+    def both_ways(self) -> bool:
+        """No travel was shown since one was not, upwards and downwards."""
+        return all(self._silent)
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """Between what the command has stayed for LATE_S."""
+        lows, highs = zip(*self._blocks, strict=True)
+        return min(lows), max(highs)
+
+    def stuck(self, command: float, measured: float) -> Travel | None:
+        """Work a sample in; the travel that was not shown, if there is one."""
+        self._samples += 1
+        self._sum += measured
+        self._low, self._high = min(self._low, command), max(self._high, command)
+        if self._samples < self._block:
+            return None
+        self._blocks.append((self._low, self._high))
+        shown = self._sum / self._samples
+        self._empty()
+        if not self.settled:
+            return None
+        low, high = self.window
+        return self._along(0, low, high, shown) or self._along(1, -high, -low, -shown)
+
+    def _along(self, way: int, low: float, high: float, shown: float) -> Travel | None:
+        mark = self._marks[way]
+        if mark is None or high < mark.high:
+            self._marks[way] = _Mark(high, shown, shown, shown)
+            return None
+        self._marks[way] = mark = _Mark(mark.high, mark.shown, min(mark.lowest, shown), max(mark.highest, shown))
+        gone, moved = low - mark.high, shown - mark.shown
+        if gone < self._way or not gone:
+            return None
+        self._marks[way] = _Mark(high, shown, shown, shown)
+        if moved >= STUCK * gone if self._least is None else mark.highest - mark.lowest > self._least:
+            self._silent = [False, False]
+            return None
+        self._silent[way] = True
+        return Travel(gone, moved)
+
+
+class _Axis:
+    """An axis of the rig: where it stood at the offsets, its bound, and its travels; untared, m and N."""
+
+    def __init__(
+        self, scenario: Scenario, name: str, index: int, offsets: Offsets, found: AxisChecks | None
+    ) -> None:
+        self.name, self._known = name, found is not None
+        self._found = found or AxisChecks()
+        limits, rig = scenario.axes[name].limits, scenario.axes[name].rig_axis
+        self._shift = float(offsets.displacement[index] - offsets.held[index])
+        self._zero = float(offsets.force[index])
+        self._given = None if rig is None else rig.slow_error
+        self._late = self._found.late or 0.0
+        self._missed: float | None = None
+        """m: by what the rig missed its command when it was first looked at."""
+        velocities = [] if rig is None else [each.velocity for each in (rig.small_move, rig.unloading) if each]
+        self._fastest = max(velocities, default=0.0)
+        self._least = LEAST_ERROR
+        if found is None:  # nothing is known yet; the guards of the small move are closer
+            move = 0.0 if rig is None or rig.small_move is None else rig.small_move.displacement
+            self._least = max(LEAST_ERROR, move, LATE_S * self._fastest)
+        steps = (0.0, 0.0) if rig is None else (rig.displacement.step_si, rig.force.step_si)
+        scatter = float(offsets.displacement_scatter[index]), float(offsets.force_scatter[index])
+        lost = TWICE * ((self._found.lost_motion or 0.0) + (self._found.static_error or 0.0))
+        seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, scatter, strict=True))
+        way = max(seen, lost, LEAST_TRAVEL * limits.stroke)
+        late = max(LATE_S, TIMES_LATE * self._late) + scenario.port.transport_samples * scenario.dt
+        block = max(1, round(late / BLOCKS / scenario.dt))
+        self._moved, stiffness = OneWay(way, block), self._found.stiffness or 0.0
+        self._stiffness = {**self._found.beside, name: stiffness}
+        self._pushed = OneWay(max(stiffness * way, felt / STUCK), block, felt) if stiffness > 0.0 else None
+
+    def bound(self, force: float) -> float:
+        """slow_error (m) under a measured ``force`` (N)."""
+        if self._given is not None:
+            return self._given
+        static, under = self._found.static_error or 0.0, self._found.static_error_force or 0.0
+        more = max(1.0, abs(force - self._zero) / under) if under else 1.0
+        return max(self._least, TIMES_FOUND * (static * more + self._late * self._fastest))
+
+    def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
+        """Why it does not follow a slow ``command``; with ``window``, none of those of the last LATE_S."""
+        settled = self._moved.settled
+        if window and not settled:
+            return ""
+        low, high = self._moved.window if window else (command, command)
+        place, bound = displacement - self._shift, self.bound(force)
+        error = place - min(max(place, low), high)
+        if not settled:  # the rig may still have to catch up with a motion before
+            self._missed = abs(error) if self._missed is None else self._missed
+            bound += self._missed
+        if abs(error) <= bound:  # written so that nan does not pass
+            return ""
+        return (
+            f"axes.{self.name}.slow_error: measured - command = {_mm(error)}: must be within +- {_mm(bound)} in "
+            f"a slow motion: {WHY}"
+        )
+
+    def stuck(self, command: float, displacement: float) -> str:
+        """Why its displacement does not move with the rig."""
+        travel = self._moved.stuck(command, displacement)
+        if travel is None or not self._known:  # in the small move its guards look at that
+            return ""
+        return (
+            f"axes.{self.name}: the displacement does not move with the rig: it has changed by "
+            f"{_mm(travel.shown)} where the command went {_mm(travel.gone)} one way: {WHY}"
+        )
+
+    def mute(self, displacements: Mapping[str, float], force: float) -> str:
+        """Why its load cell seems to be dead: nothing has changed there and back. Plateaus one way are real.
+
+        What is to be expected is the force of the small moves, by the ``displacements`` (m) of all axes.
+        """
+        if self._pushed is None:
+            return ""
+        expected = sum(each * displacements[name] for name, each in self._stiffness.items())
+        travel = self._pushed.stuck(expected, force)
+        if travel is None or not self._pushed.both_ways:
+            return ""
+        self._pushed = None  # it is told once
+        return (
+            f"axes.{self.name}: the force does not move with the rig: it has changed by {travel.shown:.4g} N "
+            f"where it should by some {travel.gone:.4g} N, there and back: is the load cell dead?"
+        )
+
+
+class Following:
+    """Check of how the axes of ``scenario`` follow, from the ``offsets`` on, given the ``checks`` of each.
+
+    ``told`` has what is only told: load cells that do not move with the rig.
+    """
+
+    def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:
+        self._axes = [
+            _Axis(scenario, name, index, offsets, checks.get(name)) for index, name in enumerate(scenario.axes)
+        ]
+        self._held = offsets.held
+        self.told: list[str] = []
+
+    def slow(self, command: Array, measured: Measurement) -> str:
+        """Why a slow motion must not go on: ``command`` ``(n_axes,)`` m, untared; empty where it may."""
+        for axis, sent, place, force in self._rows(command, measured):
+            if reason := axis.stuck(sent, place) or axis.slow_error(sent, place, force):
+                return reason
+        return ""
+
+    def test(self, command: Command, shown: Measurement, paused: bool) -> str:
+        """Why a test must not go on: ``command`` from its zero, ``shown`` untared; ``paused``: it comes to rest,
+        stands, or is on its way back.
+        """
+        modes = command.control_mode
+        rows = self._rows(command.command + self._held, shown)
+        places = dict(zip((axis.name for axis in self._axes), shown.displacement.tolist(), strict=True))
+        for index, (axis, sent, place, force) in enumerate(rows):
+            if modes and modes[index] == MODE_FORCE:  # its command is in N
+                continue
+            reason = axis.stuck(sent, place)
+            reason = reason or (axis.slow_error(sent, place, force, window=True) if paused else "")
+            if reason:
+                return reason
+            if words := axis.mute(places, force):
+                self.told.append(words)
+        return ""
+
+    def _rows(self, command: Array, measured: Measurement) -> zip[tuple[_Axis, float, float, float]]:
+        columns = (command, measured.displacement, measured.force)
+        return zip(self._axes, *(column.tolist() for column in columns), strict=True)
+
+
+def _mm(metres: float) -> str:
+    return f"{1e3 * metres:.3f} mm"

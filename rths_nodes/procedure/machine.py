@@ -1,0 +1,172 @@
+"""The states of a procedure and the arrows between them: from a cold rig over the rungs of a test to its end.
+
+Only in a motion state may a command differ from the one before it, or where the rig does not follow (``loss.py``).
+Each motion state is entered by an act of the operator, but for stopping, which any trip enters, too. No arrow
+leaves out a state.
+
+A stop is a latch: it ends every act that began before it. An act that has begun takes the stops that were there;
+the machine refuses it a motion state, and the armed one, once there is another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.acts import ActRefused
+
+MOTION = frozenset(
+    (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
+)
+"""The states in which the rig may move."""
+
+BY_ACTS = MOTION - {State.STOPPING} | {State.ARMED}
+"""The states that only an act enters, and none that was stopped."""
+
+ARROWS: dict[State, tuple[State, ...]] = {
+    State.IDLE: (State.CONNECTED,),
+    State.CONNECTED: (State.REFERENCED, State.FINISHED),
+    State.REFERENCED: (State.CHECKING, State.POSITIONING, State.FINISHED),
+    State.CHECKING: (State.REFERENCED, State.STOPPING),
+    State.POSITIONING: (State.POSITIONED, State.STOPPING),
+    # to held where the rig has not followed meanwhile: it may stand elsewhere
+    State.POSITIONED: (State.ARMED, State.HELD, State.FINISHED),
+    # the operator, or the rig, takes back what was armed before anything has moved
+    State.ARMED: (State.RUNNING, State.HELD, State.TRIPPED),
+    State.RUNNING: (State.STOPPING, State.HELD),
+    State.STOPPING: (State.HELD, State.TRIPPED),
+    # to tripped where the rig itself ends a run that is only held
+    State.HELD: (State.RESUMING, State.POSITIONING, State.UNLOADING, State.FINISHED, State.TRIPPED),
+    State.RESUMING: (State.RUNNING, State.STOPPING),
+    State.UNLOADING: (State.HELD, State.STOPPING),
+    State.TRIPPED: (State.HELD, State.FINISHED),  # to held by the operator's acknowledge
+    State.FINISHED: (),
+}
+"""Where each state leads. From referenced to positioning only a rig that was checked."""
+
+
+class ActUnderWay:
+    """One act of the operator on the procedure of ``machine``, from its first moment on."""
+
+    def __init__(self, machine: SessionMachine) -> None:
+        self.machine = machine
+        self._since = len(machine.stops)
+
+    @property
+    def stopped(self) -> str:
+        """Why the operator has stopped it, in words; empty while nobody has."""
+        return next(iter(self.machine.stops[self._since :]), "")
+
+    def go_on(self) -> None:
+        """Raises ActRefused once the operator has stopped it."""
+        if self.stopped:
+            raise ActRefused(stopped_by_operator(self.stopped))
+
+
+def stopped_by_operator(reason: str) -> str:
+    """Why an act has ended, in words."""
+    return f"stopped by the operator: {reason}"
+
+
+_UNDER_WAY: ContextVar[ActUnderWay | None] = ContextVar("the act under way", default=None)
+
+
+class SessionMachine:
+    """The state of a procedure and why it was entered; refuses an arrow that is not there.
+
+    ``changed`` is told of each state with its reason. ``history`` are the states so far, ``stops`` the reasons of
+    all stops so far. Threads that look before they leap hold the ``lock``.
+    """
+
+    def __init__(self, changed: Callable[[State, str], None] | None = None) -> None:
+        self.state = State.IDLE
+        self.reason = ""
+        self.history = [State.IDLE]
+        self.stops: list[str] = []
+        self.lock = threading.RLock()
+        self._changed = changed
+        self._acts = 0
+
+    @property
+    def moving(self) -> bool:
+        """True in a motion state."""
+        return self.state in MOTION
+
+    @property
+    def busy(self) -> bool:
+        """True while an act is under way."""
+        return self._acts > 0
+
+    @property
+    def under_way(self) -> ActUnderWay | None:
+        """The act in which the caller is; None outside of one."""
+        act = _UNDER_WAY.get()
+        return act if act is not None and act.machine is self else None
+
+    @contextmanager
+    def act(self) -> Iterator[ActUnderWay]:
+        """An act, from its begin to its end. Inside of another one it is a part of that: one stop ends both."""
+        if (outer := self.under_way) is not None:
+            yield outer
+            return
+        with self.lock:
+            act = ActUnderWay(self)
+            self._acts += 1
+        token = _UNDER_WAY.set(act)
+        try:
+            yield act
+        finally:
+            _UNDER_WAY.reset(token)
+            with self.lock:
+                self._acts -= 1
+
+    def stop(self, reason: str) -> None:
+        """Every act that is under way has to end."""
+        with self.lock:
+            self.stops.append(reason)
+
+    def may(self, state: State) -> bool:
+        """True where an arrow leads to ``state``."""
+        return state in ARROWS[self.state]
+
+    def to(self, state: State, reason: str = "", act: ActUnderWay | None = None) -> None:
+        """Enter ``state``, by ``act``, or the one in which the caller is.
+
+        Raises RuntimeError when there is no such arrow, or when an act must lead there and none does, and
+        ActRefused when that act was stopped.
+        """
+        with self.lock:
+            arrow = f"state of the procedure {self.state.name} -> {state.name}"
+            if not self.may(state):
+                raise RuntimeError(f"{arrow}: no such transition")
+            if state in BY_ACTS:
+                act = act or self.under_way
+                if act is None:
+                    raise RuntimeError(f"{arrow}: by no act")
+                act.go_on()
+            self.state, self.reason = state, reason
+            self.history.append(state)
+            if self._changed is not None:
+                self._changed(state, reason)
+
+    def leave(self, states: Container[State], why: Callable[[], tuple[State, str] | None]) -> None:
+        """Leave one of ``states`` for the state that ``why`` names with its reason, if it names one.
+
+        Called with each Measurement, also by a thread that must not wait: where the lock is taken it does nothing.
+        """
+        if self.state not in states or not self.lock.acquire(blocking=False):
+            return
+        try:
+            if self.state in states and (then := why()) is not None:
+                self.to(*then)
+        finally:
+            self.lock.release()
+
+    def brake(self, reason: str) -> None:
+        """Stop what moves; nothing happens where nothing moves, or where it stops already."""
+        with self.lock:
+            if self.moving and self.state is not State.STOPPING:
+                self.to(State.STOPPING, reason)

@@ -1,0 +1,168 @@
+"""Offsets of a rig at rest: what its sensors show where the test counts from, with their scatter.
+
+A test counts displacements and commands from the place where the rig stood while its offsets were taken, and
+forces from what the load cells showed there, if the operator has stated that the specimen carried nothing. What is
+tared that way is bounded: a sensor that is further off has a wrong zero, and no test makes that good. The
+displacement sensor is compared with the active command of the controller where that can be read, otherwise with
+its own zero.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rths_nodes.core.errors import Problems
+from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.loop.supervision.handover import Tares
+from rths_nodes.procedure.records import AxisOffsets, OffsetsRecord
+
+LARGEST_TARE = 0.02
+"""Share of the range of a channel that a tare may be."""
+AT_REST = 0.005
+"""Share of the range of a load cell that counts as a force at rest, where nothing was tared."""
+
+
+class Watching:
+    """A motion that is none: ``command`` is held for so many ``samples``; ``seen`` are the Measurements."""
+
+    def __init__(self, command: Array, samples: int) -> None:
+        self._command, self._samples = np.array(command, float), samples
+        self.seen: list[Measurement] = []
+
+    def step(self, measured: Measurement) -> Array | None:
+        """The command again. What was there before the first one does not count: it may be old."""
+        if self._samples == 0:
+            self.seen = [*self.seen[1:], measured]
+            return None
+        self._samples -= 1
+        self.seen.append(measured)
+        return self._command.copy()
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
+
+    ``active`` is the controller's active command, nan where it cannot be read; ``held`` the command that we sent
+    meanwhile. ``unloaded``: the operator has stated that the specimen carried nothing.
+    """
+
+    names: tuple[str, ...]
+    time: str
+    seconds: float
+    displacement: Array
+    displacement_scatter: Array
+    force: Array
+    force_scatter: Array
+    active: Array
+    held: Array
+    unloaded: bool = False
+    confirmed: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        samples: Sequence[Measurement],
+        active: Array | None,
+        held: Array,
+        time: str,
+        seconds: float,
+    ) -> Offsets:
+        """Return the offsets of ``samples``, which are untared, at rest."""
+        displacement = np.array([each.displacement for each in samples])
+        force = np.array([each.force for each in samples])
+        return cls(
+            tuple(names),
+            time,
+            seconds,
+            displacement.mean(axis=0),
+            displacement.std(axis=0),
+            force.mean(axis=0),
+            force.std(axis=0),
+            np.full(len(held), math.nan) if active is None else np.array(active, float),
+            np.array(held, float),
+        )
+
+    @property
+    def hash(self) -> str:
+        """Hash that names these offsets when a rig is armed."""
+        numbers = (self.displacement, self.force, self.active, self.held)
+        everything = [self.names, self.time, *(each.tolist() for each in numbers)]
+        return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
+
+    def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
+        """The same, confirmed. Raises ConfigError for a tare beyond what the channels of ``axes`` allow.
+
+        It does, too, for a channel without any scatter, unless the rig is ``simulated``.
+        """
+        problems = Problems()
+        if not simulated:
+            for words in self._still(axes):
+                problems.append(words)
+        for index, (name, axis) in enumerate(axes.items()):
+            shown, active = float(self.displacement[index]), float(self.active[index])
+            bound = LARGEST_TARE * axis.displacement.range_si
+            readable = math.isfinite(active)
+            off = shown - active if readable else shown
+            if not abs(off) <= bound:
+                told = "differs from the active command of the controller by" if readable else "at rest is"
+                problems.append(
+                    f"axes.{name}: the measured displacement {told} {off:.6g} m: a tare must be within +- "
+                    f"{bound:.6g} m, {LARGEST_TARE:.0%} of the range of its sensor: set the zero of the sensor"
+                )
+            bound = LARGEST_TARE * axis.force.range_si
+            if unloaded and not abs(self.force[index]) <= bound:
+                problems.append(
+                    f"axes.{name}: the force of the unloaded specimen = {self.force[index]:.6g} N: a tare must be "
+                    f"within +- {bound:.6g} N, {LARGEST_TARE:.0%} of the range of the load cell: set its zero"
+                )
+        problems.refuse()
+        return replace(self, unloaded=unloaded, confirmed=True)
+
+    def _still(self, axes: Mapping[str, RigAxis]) -> list[str]:
+        """Channels that have shown one number all the time, in words: a real sensor has noise."""
+        columns = ("displacement", self.displacement_scatter, "m"), ("force", self.force_scatter, "N")
+        return [
+            f"axes.{axis.name}.{channel} of the rig file: no scatter in {self.seconds:g} s: 0 {unit} rms: a real "
+            "sensor has noise: is this one connected, and does its converter run?"
+            for index, axis in enumerate(axes.values())
+            for channel, scatter, unit in columns
+            if scatter[index] == 0.0
+        ]
+
+    def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
+        """By axis, in words: a force that stands at rest and was not tared, though it is no noise."""
+        found: dict[str, str] = {}
+        for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True):
+            span = axis.force.range_si
+            if not (self.unloaded or abs(force) <= AT_REST * span):
+                found[name] = (
+                    f"axes.{name}: the load cell shows {force:.6g} N at rest, {force / span:.2%} of its range: "
+                    "tare it (state that the specimen is unloaded when the offsets are confirmed), or unload first"
+                )
+        return found
+
+    def tares(self, reach: Array | None = None) -> Tares:
+        """Where the test counts from; ``reach`` ``(n_axes,)`` m is how far it may go from there."""
+        force = self.force if self.unloaded else np.zeros(len(self.force))
+        far = np.full(len(self.names), math.inf) if reach is None else reach
+        return Tares(self.displacement, force, self.held, far)
+
+    def record(self) -> OffsetsRecord:
+        """Return the offsets as they are written down."""
+        columns = (self.displacement, self.displacement_scatter, self.force, self.force_scatter, self.active)
+        numbers = zip(*(column.tolist() for column in columns), strict=True)
+        rows = [AxisOffsets(x, x_scatter, f, f_scatter, active) for x, x_scatter, f, f_scatter, active in numbers]
+        for row in rows:
+            row.force_tared = self.unloaded
+        return OffsetsRecord(
+            self.time, self.seconds, dict(zip(self.names, rows, strict=True)), self.hash, self.confirmed
+        )

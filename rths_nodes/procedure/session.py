@@ -1,0 +1,341 @@
+"""The session of a rig: one port, opened once, and the acts that lead from a cold rig over its rungs to the end.
+
+Each act is asked for by an operator, and leads along the arrows of ``machine.py``. Who asks does not matter: a
+terminal, a file of answers, a service. Numbers are untared, in coordinates of the axes, m and N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import (
+    HYDRAULICS_HIGH,
+    HYDRAULICS_LOW,
+    HYDRAULICS_OFF,
+    INTERLOCK_CLOSED,
+    INTERLOCK_OPEN,
+    MODE_DISPLACEMENT,
+    MODE_FORCE,
+    Measurement,
+)
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.loop.provenance import Code
+from rths_nodes.loop.scenario import judgement
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure import placing, small_move, unloading
+from rths_nodes.procedure.acting import ARMED_FOR_S, Acting, as_act
+from rths_nodes.procedure.acts import ActRefused
+from rths_nodes.procedure.arming import arm, start_of
+from rths_nodes.procedure.clearance import Clearance
+from rths_nodes.procedure.commissioned import Commissioning, not_commissioned
+from rths_nodes.procedure.drive import RigDrive
+from rths_nodes.procedure.following import Following
+from rths_nodes.procedure.machine import SessionMachine, stopped_by_operator
+from rths_nodes.procedure.motions import positioning_velocities
+from rths_nodes.procedure.offsets import Offsets, Watching
+from rths_nodes.procedure.quasi_static import QuasiStatic, Script
+from rths_nodes.procedure.records import (
+    AxisChecks,
+    Note,
+    ProcedureRecord,
+    RungRecord,
+    UnloadingRecord,
+)
+from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome
+
+__all__ = ["ActRefused", "RigSession", "RunOutcome"]
+
+SHORTEST_S, LONGEST_S = 0.02, 600.0
+"""Bounds of the time for which offsets are taken."""
+NOT_TOLD = "not told"
+_PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
+_INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
+_MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
+
+
+class RigSession(Acting):
+    """One procedure on the rig of ``scenario``, written down in ``record``; by the clock, or in lockstep.
+
+    ``code`` is what computes it, taken when the scenario was read; left out: as it is now.
+    ``changed`` is told of each state with its reason, also from the thread that drives the rig. :meth:`hold`,
+    :meth:`resume`, :meth:`stop` and :meth:`note` may be called from any thread while another act is under way.
+    Raises ConfigError for a scenario without a rig file, and for a port that cannot be built.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        record: ProcedureRecord,
+        *,
+        realtime: bool,
+        clock: Clock = SYSTEM_CLOCK,
+        changed: Callable[[State, str], None] | None = None,
+        code: Code | None = None,
+    ) -> None:
+        if scenario.rig_file is None:
+            raise ConfigError("rig: a procedure needs a rig file (--rig): ranges of sensors, limits, the port")
+        self.scenario, self.record, self.realtime = scenario, record, realtime
+        self.code = code or Code.of(scenario)
+        self.record.code = dict(self.code.names)
+        self.commissioned: Commissioning | None = None
+        """Without one that holds no rung that moves is armed behind the port of a real rig."""
+        self.offsets: Offsets | None = None
+        """The confirmed ones."""
+        super().__init__(SessionMachine(changed), clock)
+        self.drive: RigDrive = RigDrive(
+            Assembly(scenario).port,
+            scenario,
+            realtime,
+            clock,
+            self._machine.brake,
+            lambda measured: self._machine.leave((State.POSITIONED, State.ARMED), self._displaced),
+        )
+        judgement.refuse(scenario, self.drive.port.simulated)
+        self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
+        cautions = [] if self.drive.port.simulated else judgement.cautions(scenario, False)
+        self.clearance = Clearance(record, self._rig_axes, cautions)
+        self._taken: Offsets | None = None
+
+    # -- what it shows ------------------------------------------------------------------------------------
+
+    @property
+    def measured(self) -> Measurement:
+        """The last Measurement, untared, with a counter of its own."""
+        return self.drive.measured
+
+    # -- from cold to checked -----------------------------------------------------------------------------
+
+    @as_act
+    def connect(self) -> None:
+        """Open the port; the first command is the active one of the controller. Raises ConfigError."""
+        self.drive.connect()
+        if self.stopped:
+            self.drive.close()
+            raise ActRefused(f"connect: {stopped_by_operator(self.stopped)}")
+        self.record.port = type(self.scenario.port).type_name
+        self.record.controller = told_of(self.drive)
+        self.code = self.code.behind(self.drive.port.build)
+        self.record.code = dict(self.code.names)
+        for words in self.drive.remarks:
+            self.note(words)
+        self._machine.to(State.CONNECTED)
+
+    @as_act
+    def take_offsets(self, seconds: float) -> Offsets:
+        """Take what the sensors show in ``seconds`` of rest, with its scatter, as offsets; not confirmed yet."""
+        self._taken = self._watched(seconds)
+        return self._taken
+
+    def _watched(self, seconds: float) -> Offsets:
+        if not SHORTEST_S <= seconds <= LONGEST_S:
+            raise ActRefused(f"seconds = {seconds:g} s: must be within {SHORTEST_S:g} and {LONGEST_S:g} s")
+        drive = self.drive
+        watching = Watching(drive.command, max(2, round(seconds / self.scenario.dt)))
+        self._ready()
+        outcome = drive.drive(watching)
+        if outcome.reason:
+            raise ActRefused(f"offsets: {outcome.reason}")
+        active = drive.port.active_command
+        return Offsets.of(
+            tuple(self.scenario.axes), watching.seen, active, drive.command, _now(self._clock), seconds
+        )
+
+    @as_act
+    def confirm_offsets(self, hash: str, unloaded: bool) -> None:
+        """The test counts from the offsets of that ``hash``; the force only where the specimen is ``unloaded``."""
+        taken = self._taken
+        assert taken is not None
+        if hash != taken.hash:
+            raise ActRefused(f"the offsets have changed: {hash or 'empty'} is not the hash {taken.hash}")
+        self.offsets = taken.confirm(unloaded, self._rig_axes, self.drive.port.simulated)
+        self._taken = None
+        self.drive.refer(self.offsets.displacement, self.offsets.held)
+        self.record.offsets_before = self.offsets.record()
+        self.clearance.begin(self.offsets)
+        if self.state is State.CONNECTED:
+            self._machine.to(State.REFERENCED)
+
+    @as_act
+    def check(self) -> dict[str, AxisChecks]:
+        """A small guarded move of every axis; what it finds may bar the way to the start."""
+        assert self.offsets is not None  # the state says so
+        offsets = self.offsets
+        with self._moving("check", State.CHECKING, State.REFERENCED, lambda: self.clearance.begin(offsets)):
+            found: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
+            self.record.checks = found
+        return self.record.checks
+
+    @as_act
+    def sign_for(self, what: str, by: str = "") -> None:
+        """The operator answers for one thing that is not verified, by its whole name or its whole words."""
+        self.clearance.sign(what, by or self.record.operator)
+
+    # -- the rungs ----------------------------------------------------------------------------------------
+
+    @as_act
+    def position(self) -> None:
+        """To the start of the test, by a bounded ramp, until the rig rests there."""
+        assert self.offsets is not None
+        drive, scenario = self.drive, self.scenario
+        goal = self.offsets.held + start_of(scenario, drive.port)
+        for name, place in zip(scenario.axes, goal.tolist(), strict=True):
+            stroke = scenario.axes[name].limits.stroke
+            if not abs(place) <= stroke:
+                raise ActRefused(f"position: axes.{name}: starts at {place:.6g} m: must be within +- {stroke:g} m")
+        walk = QuasiStatic.of(scenario, drive.command)
+        watch = Following(scenario, self.offsets, self.record.checks).slow
+        motion = Script(walk.go(goal, positioning_velocities(scenario)), drive.command, watch)
+        with self._moving("position", State.POSITIONING, State.POSITIONED):
+            drive.drive(motion)
+        if not motion.result.resting:
+            self.note("the rig does not rest at the start: a sensor drifts, or the specimen relaxes")
+
+    @as_act
+    def arm(self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str) -> None:
+        """Arm a rung of ``scenario``, as it runs there. Raises ConfigError where something differs from a hash."""
+        assert self.offsets is not None
+        build = self.drive.port.build
+        armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash, self.code, build)
+        now, port = _time(self._clock), self.drive.port
+        if reason := not_commissioned(self.commissioned, self.scenario, rung, port, True, now):
+            raise ActRefused(f"arm: {reason}")
+        away = np.abs(self.offsets.held + start_of(scenario, self.drive.port) - self.drive.command)
+        for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
+            if not far <= axis.limits.velocity * self.scenario.dt:
+                raise ActRefused(f"axes.{name}: stands {far:.6g} m away from where rung {rung} starts")
+        following = Following(scenario, self.offsets, self.record.checks)
+        under_way = RungUnderWay(armed, self.drive, self.offsets, self._machine, following)
+        with self._machine.lock:
+            self._begin("arm")
+            self._armed_until = self._clock.monotonic_ns() + round(1e9 * ARMED_FOR_S)
+            self._rung = under_way
+            self._machine.to(State.ARMED, f"rung {rung}")
+
+    @as_act
+    def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
+        """The rung that is armed: ``runner`` runs its scenario on the handed port. Nothing stays armed.
+
+        The rung stands in the record before the runner begins, without an outcome. Raises ActRefused, and it stays
+        armed, where a file of it or the code has changed.
+        """
+        drive, offsets = self.drive, self.offsets
+        self._begin("run")
+        if self._rung is not None and (changed := self._rung.armed.changed(drive.port.build)):
+            raise ActRefused(*(f"run: {words}" for words in changed))
+        with self._machine.lock:
+            self._begin("run")
+            rung = self._rung
+            assert rung is not None
+            assert offsets is not None
+            self._ready()
+            self._machine.to(State.RUNNING, f"rung {rung.armed.rung}")
+        armed = rung.armed
+        written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
+        written.scenario_hash, written.offsets_hash = armed.scenario_hash, offsets.hash
+        written.inputs, written.code = armed.inputs, armed.code.hash
+        self.record.rungs.append(written)
+        outcome = RunOutcome("failed", "the host has given no result")
+        try:
+            outcome = runner(armed.scenario, rung.port)
+        except ConfigError as error:
+            outcome = RunOutcome("refused", str(error))
+            raise
+        except BaseException as error:
+            outcome = RunOutcome("failed", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            try:
+                rung.port.release()
+                drive.await_rest()
+            finally:
+                written.outcome, written.reason, written.samples = outcome.outcome, outcome.reason, outcome.samples
+                written.remarks += rung.relaxed(tuple(self.scenario.axes), self.scenario.dt)
+                self._rung = None
+                rung.over(outcome, drive.broken)
+        return written
+
+    @as_act
+    def acknowledge(self) -> None:
+        """The operator has understood what has tripped the rig: it counts as held."""
+        if self.drive.broken:
+            raise ActRefused(f"{self.drive.broken}: nothing drives this rig any more: finish")
+        self._machine.to(State.HELD, f"acknowledged: {self.reason}")
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    @as_act
+    def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
+        """The specimen to zero force, by a motion that is bounded in travel and rate.
+
+        With ``to``, places by axis in m from the zero of the test, by displacement: who ``signed`` answers for it.
+        """
+        assert self.offsets is not None  # the state says so
+        given = self.scenario, self.offsets, self.record.checks
+        goal = None if to is None else placing.goal_of(*given, self.drive.command, to, signed)
+        if to is not None:
+            words = ", ".join(f"axes.{name} to {1e3 * place:.4g} mm" for name, place in to.items())
+            self.record.deviations.append(f"unloaded by displacement, {words}: signed for by {signed}")
+        with self._moving("unload", State.UNLOADING, State.HELD):
+            done: UnloadingRecord = (
+                unloading.unload(self.drive, *given) if goal is None else placing.lead(self.drive, *given, goal)
+            )
+            done.to, done.signed = dict(to or {}), signed
+            self.record.unloading.append(done)
+        return done
+
+    def note(self, text: str, by: str = "") -> None:
+        """Words for the report."""
+        self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
+
+    @as_act
+    def finish(self) -> None:
+        """Take the offsets again where that is possible, and give the port back."""
+        if self.offsets is not None:
+            try:
+                again = self._watched(self.offsets.seconds)
+                self.record.offsets_after = again.record()
+            except ActRefused as refused:
+                self.note(f"no offsets after the test: {refused}")
+        last = self.record.rungs[-1].outcome if self.record.rungs else ""
+        outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
+        self.record.outcome = self.record.outcome or outcome
+        self._machine.to(State.FINISHED)
+        self.close()
+
+    def close(self) -> None:
+        """Give the port back, whatever has happened; the rig is left to its own safe state."""
+        self.stop("the session is closed")
+        with suppress(ConfigError):
+            self.drive.close()
+        if not self.record.ended and self.state is not State.IDLE:
+            self.record.ended = _now(self._clock)
+            self.record.outcome = self.record.outcome or "interrupted"
+
+
+def _time(clock: Clock) -> datetime:
+    return datetime.fromtimestamp(clock.time_ns() * 1e-9).astimezone()
+
+
+def _now(clock: Clock) -> str:
+    return _time(clock).isoformat(timespec="milliseconds")
+
+
+def told_of(drive: RigDrive) -> dict[str, str]:
+    """Hydraulics, interlock, control mode and active command, as the port has read them last."""
+    measured, active = drive.measured, drive.port.active_command
+    modes = [_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode]
+    commands = "cannot be read" if active is None else ", ".join(f"{value:.6g} m" for value in active.tolist())
+    return {
+        "hydraulics": _PRESSURES.get(measured.hydraulics, NOT_TOLD),
+        "interlock": _INTERLOCKS.get(measured.interlock, NOT_TOLD),
+        "control mode": ", ".join(modes) or NOT_TOLD,
+        "active command": commands,
+    }

@@ -1,0 +1,354 @@
+"""The guarded small move of one axis after the other: what is wrong with signs, scales, sensors and cables.
+
+An axis goes out in three stages, rests after each, and comes back. At the first one, a quarter of the way, it is
+seen whether what moves is what was meant to, and in which direction; only then it goes on. Under way the move
+ends where the displacement runs against the command or away, where another axis moves instead, and where a force
+changes by more than the rig file allows. What all of it means is told by ``checks.py``.
+
+What the scenario expects of it: its own specimens go the same way, and so find the same stiffness. A specimen that
+depends on the rate is not as stiff there as its parameters say: the model is driven like the rig. A scale that is
+wrong shows as the ratio of the two; so does it beside the ``experimental_stiffness`` that an integrator counts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.rig import Rig
+from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.axis_moves import (
+    AGAINST,
+    AWAY,
+    DEAD,
+    FORCE,
+    SWAPPED,
+    AxisMove,
+    Bands,
+    RigKnowledge,
+    section_of,
+)
+from rths_nodes.procedure.checks import judge
+from rths_nodes.procedure.following import Following
+from rths_nodes.procedure.motions import GuidedMotion, accelerations
+from rths_nodes.procedure.offsets import Offsets
+from rths_nodes.procedure.quasi_static import QuasiStatic, Script, Stand, Steps
+from rths_nodes.procedure.records import NOT_VERIFIED, AxisChecks
+from rths_nodes.procedure.scales import stiffnesses, uncertainty
+
+STAGES = (0.25, 0.5, 1.0)
+"""Shares of the way at which the axis rests."""
+CAUTION = 0.1
+"""Share of the way by which a displacement may be wrong under way."""
+LOUDEST = 8.0
+"""So many times its scatter no sample of a sensor goes."""
+OTHER = 0.3
+"""Share of the way that another axis may move along: actuators of one specimen are coupled."""
+BARS_ALL = (SWAPPED, FORCE, AWAY)
+"""After these no other axis is moved: it is not known what would move."""
+STILL = (1e-3, 1e-5)
+"""Change in a window below which an axis rests: share of the way, of the range of the load cell."""
+
+LEAST, MOST = 0.67, 1.5
+"""Shares of the expected stiffness; outside them somebody signs for it."""
+SURE = 0.2
+"""A stiffness that is found worse than this is not compared."""
+SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
+
+
+@dataclass
+class SmallMoves:
+    """The moves of all axes. ``first`` is how the rig stood before, ``done`` has what came of each axis."""
+
+    scenario: Scenario
+    rig: RigKnowledge
+    command: Array
+    measured: Measurement
+    done: list[AxisMove] = field(default_factory=list)
+    first: Stand | None = None
+
+    def run(self) -> Steps[None]:
+        """All axes, one after the other."""
+        limits, rig = self.scenario.limits, self.rig
+        still = STILL[0] * rig.way, STILL[1] * rig.force_range
+        transport = self.scenario.port.transport_samples
+        walk = QuasiStatic(self.command, self.scenario.dt, transport, accelerations(limits), still)
+        self.first = yield from walk.stand()
+        for index in range(len(limits)):
+            move = AxisMove(index, self._direction(index))
+            self.done.append(move)
+            yield from self._move(walk, move)
+            if move.ended in BARS_ALL:
+                return
+
+    def _direction(self, index: int) -> float:
+        """Out of the stroke no axis is moved."""
+        stroke = list(self.scenario.limits.values())[index].stroke
+        place = max(float(self.measured.displacement[index]), float(self.command[index]))
+        return -1.0 if place + (1.0 + CAUTION) * self.rig.way[index] > stroke else 1.0
+
+    def _move(self, walk: QuasiStatic, move: AxisMove) -> Steps[None]:
+        start = walk.command
+        move.stands.append((yield from walk.stand()))
+        bands = self.rig.bands(move.stands[0])
+        velocity = self.rig.velocity
+        for share in STAGES:
+            goal = start.copy()
+            goal[move.index] += share * move.direction * self.rig.way[move.index]
+            guard = self._guard(walk, move, start, bands)
+            move.ended = yield from walk.ramp(goal, velocity, guard)
+            if move.ended == AGAINST:  # at rest it is seen what the force does
+                move.stands.append((yield from walk.stand()))
+            if move.ended:
+                break
+            move.stands.append((yield from walk.stand()))
+            move.ended = early(self.rig, move, bands, share)
+            if move.ended:
+                break
+        yield from walk.ramp(start, velocity, self._listen(move.back))
+        move.after = yield from walk.stand()
+
+    @staticmethod
+    def _listen(forces: list[Array]) -> Callable[[Measurement], str]:
+        """On the way back nothing ends the motion but limits and slow_error: it leads to where the rig stood."""
+
+        def listen(measured: Measurement) -> str:
+            forces.append(measured.force)
+            return ""
+
+        return listen
+
+    def look(self, sent: Array, measured: Measurement) -> None:
+        """Each sample, at rest, too."""
+        move = self.done[-1] if self.done else None
+        if move is not None and move.back and move.after is None:
+            move.returning.append((float(sent[move.index]), float(measured.displacement[move.index])))
+
+    def _guard(
+        self, walk: QuasiStatic, move: AxisMove, start: Array, bands: Bands
+    ) -> Callable[[Measurement], str]:
+        rig, before, i = self.rig, move.stands[0], move.index
+        caution = np.maximum(CAUTION * rig.way[i], LOUDEST * bands.displacement_scatter)
+        other = np.maximum(OTHER * rig.way[i], caution)
+
+        def guard(measured: Measurement) -> str:
+            moved = measured.displacement - before.displacement
+            own = move.direction * float(moved[i])
+            gone = abs(float(walk.command[i] - start[i]))
+            move.out.append(measured.force)
+            move.last = measured
+            if (np.abs(measured.force - before.force) > rig.force_bound).any():
+                return FORCE
+            if own < -caution[i]:
+                return AGAINST
+            beyond = np.abs(moved) > other
+            beyond[i] = False
+            if beyond.any() and abs(own) < np.abs(moved[beyond]).max():
+                return SWAPPED
+            return AWAY if own > (1.0 + OTHER) * gone + caution[i] else ""
+
+        return guard
+
+
+def early(rig: RigKnowledge, move: AxisMove, bands: Bands, share: float) -> str:
+    """Why the move must not go on after the rest at ``share`` of its way; empty where it may."""
+    i, way = move.index, share * rig.way[move.index]
+    moved = move.stands[-1].displacement - move.stands[0].displacement
+    own = move.direction * float(moved[i])
+    others = np.abs(np.delete(moved, i))
+    other = np.delete(np.maximum(bands.displacement, 0.5 * way), i)
+    if (others > other).any() and others.max() > 2.0 * abs(own):
+        return SWAPPED
+    if own < -bands.displacement[i]:
+        return AGAINST
+    # with lost motion the first stage may not get through to the sensor
+    return DEAD if share > STAGES[0] and own < bands.displacement[i] else ""
+
+
+class _Specimens(Rig):
+    """The specimens of the axes, without actuators: each is where its command is."""
+
+    def __init__(self, models: Sequence[Any], dt: float) -> None:
+        self._paths = [SpecimenPath(registry.build("specimen", params), dt) for params in models]
+        self._dt = dt
+        self.displacement, self.force = np.zeros(len(models)), np.zeros(len(models))
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        """All of them to ``command`` ``(n_axes,)`` m."""
+        velocity = ((command - self.displacement) / self._dt).tolist()
+        rows = zip(self._paths, command.tolist(), velocity, strict=True)
+        self.force = np.array([path.move(place, rate) for path, place, rate in rows])
+        self.displacement = command
+
+
+def compare(
+    scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], found: Mapping[str, AxisChecks]
+) -> None:
+    """Write into what was ``found`` of each axis how its stiffness stands beside what is expected of it."""
+    expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
+    for move in moves:
+        name, own = rig.names[move.index], found[rig.names[move.index]]
+        if own.stiffness is None:
+            continue
+        known = {who: each[name] for who, each in expected.items() if name in each}
+        if not known and NOT_VERIFIED in (own.force_scale, own.displacement_scale):
+            own.remarks.append(
+                f"axes.{name}: nothing is known of the specimen, neither by the scenario nor by the rig file: its "
+                "stiffness is compared with nothing"
+            )
+        if known and uncertainty(rig, move) > SURE:
+            own.remarks.append(f"axes.{name}: its stiffness is found too badly to be compared with any")
+            continue
+        for who, value in known.items():
+            _beside(name, who, value, own)
+
+
+def _beside(name: str, who: str, value: float, own: AxisChecks) -> None:
+    assert own.stiffness is not None
+    ratio = own.ratios[who] = own.stiffness / value
+    told = f"stiffness of {name} is {ratio:.2f} of {who}"
+    if LEAST <= ratio <= MOST:
+        if NOT_VERIFIED in (own.force_scale, own.displacement_scale):
+            own.remarks.append(f"axes.{name}: {told}, {value:.4g} N/m")
+    else:
+        own.unlike.append(told)
+        own.remarks.append(
+            f"axes.{name}: {told}, {value:.4g} N/m: the scale of the force or of the displacement is wrong, or "
+            "another specimen stands in the rig"
+        )
+
+
+def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
+    """The stiffness (N/m) of each axis that a small move of the scenario's own specimens finds."""
+    model = _model(scenario)
+    if model is None:
+        return {}
+    bounded = replace(rig, force_bound=np.full(len(rig.names), np.inf), steps=(np.zeros_like(rig.way),) * 2)
+    moves = _driven(model, scenario, bounded)
+    found = stiffnesses(bounded, moves)
+    # what changes by less than the rig could see is no stiffness: it has a force in motion only
+    seen = {
+        index: row[index]
+        for index, row in found.items()
+        if row[index] * rig.way[index] > 10.0 * _least(rig)[index]
+    }
+    return {rig.names[index]: value for index, value in seen.items()}
+
+
+def _least(rig: RigKnowledge) -> Array:
+    return np.maximum(rig.steps[1], 1e-5 * rig.force_range)
+
+
+def _model(scenario: Scenario) -> Any:
+    """Specimens, or coupled rig, of the scenario, at rest; None where it has none that can be computed here."""
+    try:
+        if scenario.rig is not None:
+            cls = registry.class_of("rig", scenario.rig)
+            if getattr(cls, "external", False):
+                return None
+            return cls(scenario.rig, scenario.dt, len(scenario.axes))
+        models = [axis.specimen for axis in scenario.axes.values()]
+        return None if None in models else _Specimens(models, scenario.dt)
+    except ConfigError:
+        return None
+
+
+def _driven(model: Any, scenario: Scenario, rig: RigKnowledge) -> list[AxisMove]:
+    """The small moves of all axes on the ``model``."""
+    rest = Measurement(0, np.zeros(len(rig.names)), np.array(model.force, float), np.zeros(len(rig.names)))
+    moves = SmallMoves(scenario, rig, np.zeros(len(rig.names)), rest)
+    inputs = np.zeros(len(getattr(model, "auxiliary_inputs", ())))
+    steps = moves.run()
+    for command in _answered(steps, model, inputs):
+        moves.look(*command)
+    return moves.done
+
+
+def _answered(steps: Any, model: Any, inputs: Array) -> Iterator[tuple[Array, Measurement]]:
+    """Each command of ``steps`` with what the ``model`` answers."""
+    measured = None
+    while True:
+        try:
+            command = steps.send(measured)
+        except StopIteration:
+            return
+        model.step(command, inputs)
+        place, force = (np.array(each, float) for each in (model.displacement, model.force))
+        measured = Measurement(0, place, force, command)
+        yield command, measured
+
+
+def _declared(scenario: Scenario) -> dict[str, float]:
+    """Stiffness (N/m) that an integrator elsewhere counts on, of each axis that is a degree of freedom itself."""
+    matrix = getattr(scenario.integrator, "experimental_stiffness", None)
+    if matrix is None or type(scenario.setup).type_name != "identity":
+        return {}
+    diagonal = np.diagonal(np.asarray(matrix, float)).tolist()
+    scales = [each.length / each.force for each in scenario.similitude]  # of the structure to one of the specimen
+    rows = zip(scenario.axes, diagonal, scales, strict=False)
+    return {name: value * scale for name, value, scale in rows if value > 0.0}
+
+
+class Drive(Protocol):
+    """Part of ``RigDrive`` that is needed to move a rig."""
+
+    command: Array
+    measured: Measurement
+    port: Any
+
+    def drive(self, motion: GuidedMotion) -> Any:
+        """Move the rig; the outcome has ``reason``, empty where the motion came to its end."""
+        ...
+
+
+def check_axes(drive: Drive, scenario: Scenario, offsets: Offsets) -> dict[str, AxisChecks]:
+    """Move each axis a little, out and back; what is found of it, by axis.
+
+    Raises ConfigError before anything moves where the rig file does not bound the move, and where it is too small
+    to be seen beside the scatter of ``offsets``.
+    """
+    _refuse(scenario, offsets, drive.port.simulated)
+    rig = RigKnowledge.of(scenario, offsets, drive.port.auxiliary_names)
+    moves = SmallMoves(scenario, rig, drive.command, drive.measured)
+    following = Following(scenario, offsets, {})
+
+    def watch(sent: Array, measured: Measurement) -> str:
+        moves.look(sent, measured)
+        return following.slow(sent, measured)
+
+    outcome = drive.drive(Script(moves.run(), drive.command, watch))
+    found = judge(rig, moves.first, moves.done, outcome.reason)
+    compare(scenario, rig, [move for move in moves.done if move.complete], found)
+    return found
+
+
+def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
+    problems = Problems()
+    for (name, axis), scatter in zip(scenario.axes.items(), offsets.displacement_scatter.tolist(), strict=True):
+        rig = axis.rig_axis
+        if rig is None or rig.small_move is None:
+            problems.append(
+                f"axes.{name}: signs and scales are checked by a small move, which nobody has bounded: "
+                f"{section_of(rig, 'small_move')} is missing: displacement (m), velocity (m/s) and force (N)"
+            )
+            continue
+        needed = LOUDEST * scatter / STAGES[0]
+        if rig.small_move.displacement < needed:
+            problems.append(
+                f"axes.{rig.name}.small_move.displacement of the rig file = "
+                f"{rig.small_move.displacement:g} m: must be >= {needed:.3g} m, to be seen beside "
+                f"the scatter of the displacement, {scatter:.3g} m rms"
+            )
+        if rig.characterised is not None and rig.characterised.simulated and not simulated:
+            problems.append(
+                f"axes.{rig.name}.characterised of the rig file: was found on a simulator, and this rig is none: "
+                "characterise the rig itself, or leave the section out"
+            )
+    problems.refuse()

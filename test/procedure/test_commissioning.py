@@ -1,0 +1,118 @@
+"""Behind a real port no rung that moves is armed before its rig is commissioned; a simulator needs none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from commissioned import NOW, commissioned
+
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.acts import ActRefused
+from rths_nodes.procedure.commissioned import FAILED, NOT_TRIED, PRESSURE, barred, rig_hash
+
+DATE = "2029-12-01T12:00:00+01:00"
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return files.load("chen_ricles_2010", rig="bench_udp")
+
+
+def change(found, **keys):
+    return replace(found, **keys)
+
+
+def failed(found):
+    return replace(found, rows=[*found.rows[:-1], replace(found.rows[-1], verdict=FAILED)])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda found: found, ""),
+        (
+            lambda found: None,
+            "it was not commissioned (RIG.commissioned.yaml beside the rig file): rths commission",
+        ),
+        (lambda found: change(found, build="b2"), "the receiver has another build: b2 then, b1 now"),
+        (lambda found: change(found, rig_hash="0123"), "port, channels or limits have changed since: 0123 then, "),
+        (lambda found: change(found, date="2029-05-31T12:00:00+02:00"), "older than 12 months"),
+        (lambda found: change(found, date="2030-06-03T12:00:00+02:00"), "is in the future"),
+        (lambda found: change(found, date="yesterday"), "its date = 'yesterday': is no time"),
+        (lambda found: change(found, date="2029-12-01"), "is no time with an offset from UTC"),
+        (lambda found: change(found, rows=found.rows[:-1]), f"not tried: {PRESSURE}"),
+        (
+            lambda found: change(found, rows=[*found.rows[:-1], replace(found.rows[-1], verdict=NOT_TRIED)]),
+            f"not tried: {PRESSURE}",
+        ),
+        (failed, "pressure, north: 0.9 mm, stated 1 mm"),
+        (lambda found: change(found, second_person=" "), "not signed by two persons"),
+        (lambda found: change(found, second_person="a. tester"), "not signed by two persons"),
+    ],
+)
+def test_what_is_missing_is_told(scenario, wrong, words):
+    found = barred(wrong(commissioned(scenario, date=DATE)), scenario, "b1", NOW)
+    assert words in found
+    assert bool(words) == bool(found)
+    assert not found or found.startswith("rungs d, e, f, g need a commissioned rig: ")
+
+
+def test_it_holds_for_twelve_months(scenario):
+    first = commissioned(scenario, date=(NOW - timedelta(days=365)).isoformat())
+    assert barred(first, scenario, "b1", NOW) == ""
+    assert barred(first, scenario, "b1", NOW + timedelta(days=2)) != ""
+
+
+def test_before_the_receiver_has_told_its_build_none_is_compared(scenario):
+    assert barred(commissioned(scenario, "b7", DATE), scenario, None, NOW) == ""
+
+
+@pytest.mark.parametrize(
+    ("sets", "same"),
+    [
+        (["axes.story_1.limits.stroke=0.2"], True),
+        (["ground_motion.scale=0.1", "duration=3"], True),
+        (["axes.story_1.limits.stroke=0.251"], False),
+        (["axes.story_1.limits.deceleration=21.0"], False),
+        (["axes.story_1.rig_axis.limits.velocity=1.21"], False),
+        (["axes.story_1.rig_axis.command.sign=1"], False),
+        (["port.silence=0.2"], False),
+    ],
+)
+def test_a_rig_is_another_one_where_port_channels_or_wider_limits_differ(scenario, sets, same):
+    changed = override(scenario, sets)  # as another rig file would have it
+    assert (rig_hash(changed) == rig_hash(scenario)) is same
+
+
+def test_what_a_scenario_calls_the_axes_does_not_matter(scenario):
+    assert rig_hash(files.load("predefined_sine", rig="bench_udp")) == rig_hash(scenario)
+
+
+def test_a_real_rig_runs_rung_c_only_until_it_is_commissioned(walk):
+    w = walk()
+    w.to_start()
+    w.session.drive.port.simulated = False
+    with pytest.raises(
+        ActRefused, match=r"arm: rungs d, e, f, g need a commissioned rig: it was not commissioned"
+    ):
+        w.arm("d")
+    assert w.session.state is State.POSITIONED
+    w.arm("c")
+    w.session.stop()
+    w.session.position()
+    w.session.commissioned = commissioned(w.scenario, build="another")
+    with pytest.raises(ActRefused, match="the receiver has another build: another then, none now"):
+        w.arm("g")
+    w.session.commissioned = commissioned(w.scenario, build="")
+    w.arm("g")
+    assert w.session.state is State.ARMED
+
+
+def test_a_simulator_needs_no_commissioning(walk):
+    w = walk()
+    w.to_start()
+    w.arm("g")

@@ -1,0 +1,375 @@
+"""Random sequences of operator acts, faults and pressure states, beside a model of the procedure.
+
+Whatever happens: outside of the motion states the command stays the same to the bit, no step is beyond the limit
+of velocity, a refused act changes nothing, and no state is entered but by what leads there. After a stop nothing
+moves further than the stop's own way, on one line where axes are coupled; nothing moves that was not armed, and
+what rests does not move without an act, whatever pressure and interlock do. Stops and acts of others come from a
+thread of their own, at a tick, a transition or a line of an act that is drawn with everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import benches
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
+from motion_watch import LOADED
+from rig_model import BENIGN, FAULTS, FROM, VAGUE
+from watched_port import PHASES
+from watched_session import AT_TRANSITIONS, LINE, TRANSITION, Events, WatchedSession, farthest
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.rehearsal import hash_of, slower
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.handover import OperatorRequests
+from rths_nodes.procedure.session import RunOutcome
+
+WRONG = ("force_scale=-1", "displacement_scale=-1", "displacement_dead=0.0")
+"""What the small move must find."""
+CHANGES = ("another", "rig", "scenario", "offsets", "simulated", "unknown")
+"""What the operator names wrong when he arms a rung."""
+TICKS = st.one_of(st.integers(0, 8), st.integers(0, 150), st.integers(0, 1500))
+WORLD = sorted({*FAULTS, *VAGUE, *BENIGN} - {"cable", "interrupted", "host", "overload"})
+AT_TICKS = sorted({*FAULTS, *VAGUE, *BENIGN, "hold", "act"})
+events = st.lists(
+    st.one_of(
+        st.tuples(TICKS, st.sampled_from(PHASES), st.sampled_from((*["stop"] * 12, *AT_TICKS))),
+        st.tuples(TICKS, st.sampled_from(PHASES), st.sampled_from((*["stop"] * 12, *AT_TICKS))),
+        st.tuples(st.integers(0, 3), st.just(TRANSITION), st.sampled_from(AT_TRANSITIONS)),
+        st.tuples(st.integers(0, 120), st.just(LINE), st.just("stop")),
+    ),
+    max_size=3,
+)
+"""What happens in an act: so many ticks, lines or transitions after its begin, where in the tick, and what."""
+quiet = st.one_of(st.just([]), events)
+MOST_ACTS = 10
+"""So many lead from anywhere to a rung that is armed, where nothing is in the way."""
+RARELY = st.sampled_from((*[False] * 7, True))
+
+
+class Sequences(WatchedSession):
+    """The acts of the operator, and what the world does, in any order."""
+
+    @initialize(
+        known=st.booleans(),
+        wrong=st.sampled_from((*[""] * 12, *WRONG)),
+        start=st.sampled_from((0.0, 0.0, 0.004, -0.004)),
+        pressure=st.sampled_from((*["high"] * 6, "low", "off")),
+        closed=st.sampled_from((True, True, True, True, False)),
+        way=st.integers(0, 9),
+    )
+    def begins(self, known: bool, wrong: str, start: float, pressure: str, closed: bool, way: int) -> None:
+        """The rig, and a part of the way without anything that happens."""
+        self._made(known, wrong, start, pressure, closed)
+        for _ in range(way):
+            self.leads_on((), "resume", "g")
+
+    # -- acts ---------------------------------------------------------------------------------------------
+
+    @rule(happens=quiet)
+    def connect(self, happens: Events) -> None:
+        if self.model.state == "IDLE":  # a simulator begins anew
+            self.model.closed, self.model.pressure = self.first
+        self._do("connect", self.session.connect, happens)
+
+    @rule(happens=quiet, seconds=st.sampled_from((0.05, 0.05, 0.05, 0.001)))
+    def take_offsets(self, happens: Events, seconds: float) -> None:
+        def take() -> None:
+            self.taken = self.session.take_offsets(seconds).hash
+
+        if self._do("take_offsets", take, happens, seconds == 0.05):
+            self.model.taken = True
+            self.model.taken_off = self.model.standing or bool(self.trouble)
+            self.missed = self.port.missed
+
+    @rule(right=st.sampled_from((True, True, False)), unloaded=st.booleans())
+    def confirm_offsets(self, right: bool, unloaded: bool) -> None:
+        model = self.model
+        named = self.taken if right else "another"
+        if self._do("confirm_offsets", lambda: self.session.confirm_offsets(named, unloaded), (), right):
+            model.taken, model.confirmed, model.cleared = False, True, False
+            self.watch.zero_of_sensors = self.missed
+            model.loaded = not unloaded and bool(self.start)
+            model.unsigned = None if model.standing else model.loaded
+
+    @rule(happens=quiet)
+    def check(self, happens: Events) -> None:
+        model = self.model
+        may, standing = model.allows("check"), model.standing
+        done = self._do("check", self.session.check, happens)
+        if not self.entered:
+            return
+        assert may is not False
+        self._after("REFERENCED", done)
+        if not done or model.wrong:
+            model.cleared, model.unsigned = False, None
+        elif standing or self.trouble or model.taken_off:
+            model.cleared = model.unsigned = None
+        else:
+            good = model.known and not model.loaded
+            model.cleared, model.unsigned = good, not good
+
+    @rule(right=st.sampled_from((True, True, False)))
+    def sign_for(self, right: bool) -> None:
+        model = self.model
+        names = self.session.clearance.unsigned()
+        what = (
+            names[0] if names and right else next(iter(self.scenario.axes))
+        )  # an axis is none of the things that are signed for
+        if self._do("sign_for", lambda: self.session.sign_for(what), (), right):
+            if self.session.clearance.unsigned():  # one thing each
+                return
+            sure, checked = model.unsigned and not model.wrong and not model.taken_off, bool(self.record.checks)
+            model.unsigned = False if sure else None
+            model.cleared = checked and (True if sure else False if model.wrong else None)
+
+    @rule(happens=quiet)
+    def position(self, happens: Events) -> None:
+        done = self._do("position", self.session.position, happens)
+        if self.entered:
+            self._after("POSITIONED", done)
+
+    @rule(happens=quiet, rung=st.sampled_from("cdeg"), what=st.sampled_from((*["right"] * 8, *CHANGES)))
+    def arm(self, happens: Events, rung: str, what: str) -> None:
+        session, model = self.session, self.model
+        meant = {"another": override(self.scenario, ["ground_motion.scale=1.1"]), "rig": self._other_rig()}
+        rung = rung if rung in self.bench.rungs else "g"
+        wanted = slower(self.scenario, 2) if rung == "e" else self.scenario
+        named = (
+            "old"
+            if what == "scenario"
+            else hash_of(meant[what])
+            if what == "rig"
+            else self.hashes[wanted.time_ratio]
+        )
+        offsets = session.offsets.hash if session.offsets and what != "offsets" else "old"
+        rung = {"simulated": "b", "unknown": "z"}.get(what, rung)
+        armed = meant.get(what, wanted)
+        if self._do("arm", lambda: session.arm(rung, armed, named, offsets), happens, what == "right"):
+            assert model.state == "ARMED" or self.trouble
+            model.ratio, self.rung = armed.time_ratio, rung
+
+    def _other_rig(self) -> Scenario:
+        first = next(iter(self.scenario.axes))
+        return override(self.scenario, [f"axes.{first}.limits.force=9e4"])
+
+    @rule(happens=quiet, then=st.sampled_from(("resume", "stop")), refuses=st.sampled_from((False,) * 9 + (True,)))
+    def run(self, happens: Events, then: str, refuses: bool) -> None:
+        model, self.then = self.model, then
+
+        def runner(test: Scenario, port: Any) -> RunOutcome:
+            if refuses:
+                model.trouble.append("refused")
+                raise ConfigError("the host wants no test today")
+            outcome = Loop(Assembly(test, port)).run()
+            return RunOutcome(outcome.state.name.lower(), outcome.reason, outcome.samples)
+
+        # a load that was signed for, and not tared, goes into the test, which then goes elsewhere
+        unknown = model.standing or model.unsure or model.loaded
+        sound = not (unknown or any(what in VAGUE for _, _, what in happens))
+        self.watch.reach = farthest(self.bench, model.ratio) if sound else None
+        done = self._do("run", lambda: self.session.run(runner), happens, still=self.rung == "c")
+        if not self.entered:
+            return
+        assert model.state in ("HELD", "TRIPPED")
+        if not self.trouble:
+            assert model.state == "HELD"
+            assert done == (self.record.rungs[-1].outcome == "finished"), self.record.rungs[-1]
+
+    @precondition(lambda self: self.model.state in ("TRIPPED", "HELD", "ARMED"))
+    @rule()
+    def acknowledge(self) -> None:
+        self._do("acknowledge", self.session.acknowledge)
+
+    @rule(happens=quiet)
+    def unload(self, happens: Events) -> None:
+        done = self._do("unload", self.session.unload, happens)
+        if self.entered:
+            self._after("HELD", done)
+
+    @rule(act=st.sampled_from(("hold", "resume")))
+    def nothing_runs(self, act: str) -> None:
+        self._do(act, getattr(self.session, act))
+
+    @rule()
+    def stop(self) -> None:
+        self.model.begin("stop")
+        armed = self.model.state == "ARMED"
+        self._stops()
+        assert not armed or self.model.state == "HELD"
+        self._idle()
+
+    @rule(happens=quiet, meant=RARELY)
+    def finish(self, happens: Events, meant: bool) -> None:
+        if (meant or self.model.state not in FROM["finish"]) and self._do("finish", self.session.finish, happens):
+            assert self.model.state == "FINISHED"
+
+    # -- the world ----------------------------------------------------------------------------------------
+
+    @rule(what=st.sampled_from((*WORLD, "overload")), after=st.integers(0, 40))
+    def goes_wrong(self, what: str, after: int) -> None:
+        """At rest, ``after`` ticks."""
+        self.model.act = ""
+        self._idle(after)
+        self._happens(what)
+        self._idle()
+
+    @rule(
+        off=st.sampled_from(("no_pressure", "low_pressure", "interlock")),
+        ticks=st.lists(st.integers(0, 60), min_size=3, max_size=3),
+    )
+    def comes_and_goes(self, off: str, ticks: list[int]) -> None:
+        """Pressure lost and back, the interlock opened and closed, one as often as the other."""
+        self.model.act = ""
+        back = "interlock_back" if off == "interlock" else "pressure_back"
+        for what, after in zip((off, back, off), ticks, strict=True):
+            self._happens(what)
+            self._idle(after)
+        self._happens(back)
+        self._idle()
+
+    @rule()
+    def is_mended(self) -> None:
+        self._repaired()
+        self._idle()
+
+    @rule(meant=RARELY)
+    def is_closed(self, meant: bool) -> None:
+        if not meant:
+            return
+        self.model.begin("stop")
+        self.model.trouble.append("stop")
+        self.session.close()
+        self.model.given_back = self.model.state != "IDLE"
+        self._judge()
+
+    @rule(happens=quiet, then=st.sampled_from(("resume", "stop")), rung=st.sampled_from("cdeg"))
+    def leads_on(self, happens: Events, then: str, rung: str) -> None:
+        """The act that the test needs next; what is wrong is mended first, and where it is over another begins."""
+        if self.model.over:
+            self.session.close()
+            self._judge()
+            self._made(self.model.known, "", 0.0, "high", True)
+        if self.model.state != "IDLE":
+            self.is_mended()
+        state, model = self.model.state, self.model
+        if state == "IDLE":
+            self.connect(happens)
+        elif state in ("CONNECTED", "REFERENCED") and not model.confirmed:
+            self.confirm_offsets(True, True) if model.taken else self.take_offsets((), 0.05)
+        elif state == "REFERENCED" and not model.cleared:
+            self.sign_for(True) if model.unsigned else self.check(happens)
+        elif state in ("REFERENCED", "HELD"):
+            self.position(happens)
+        elif state == "POSITIONED":
+            self.arm(happens, rung, "right")
+        elif state == "ARMED":
+            self.run(happens, then, False)
+        elif state == "TRIPPED":
+            self.acknowledge()
+
+    leads_on_2 = leads_on_3 = leads_on_4 = leads_on_5 = leads_on_6 = leads_on_7 = leads_on_8 = leads_on
+
+    @rule(sample=st.integers(0, 400), happens=quiet, then=st.sampled_from(("resume", "resume", "stop")))
+    def holds(self, sample: int, happens: Events, then: str) -> None:
+        """On to a rung in slow time, which is held on its way."""
+        for _ in range(MOST_ACTS):
+            if self.model.state == "ARMED":
+                break
+            self.leads_on((), "resume", "e")
+        if self.model.state == "ARMED" and self.model.ratio > 1:
+            self.run([(sample, "read", "hold"), *happens], then, False)
+
+
+class PairSequences(Sequences):
+    """The same on two axes of one specimen."""
+
+    bench = benches.PAIR
+
+    @initialize(
+        known=st.booleans(), pressure=st.sampled_from((*["high"] * 6, "low", "off")), way=st.integers(0, 9)
+    )
+    def begins(self, known: bool, pressure: str, way: int) -> None:  # type: ignore[override]
+        """No axis of it is wrong from the beginning."""
+        super().begins(known, "", 0.0, pressure, True, way)
+
+
+class ColumnSequences(Sequences):
+    """The same on a column under its load."""
+
+    bench = benches.COLUMN
+
+    @initialize(way=st.integers(6, 9))
+    def begins(self, way: int) -> None:  # type: ignore[override]
+        """Most of what happens happens on the way to its test, and in it."""
+        super().begins(False, "", 0.0, "high", True, way)
+
+
+def many(sequences: type[Sequences], examples: int, steps: int = 20) -> None:
+    """So many sequences, always the same."""
+    run_state_machine_as_test(
+        sequences,
+        settings=settings(
+            phases=[Phase.generate],
+            max_examples=examples,
+            stateful_step_count=steps,
+            suppress_health_check=list(HealthCheck),
+            print_blob=False,
+        ),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In lockstep a held rung waits for its operator, who is in this thread."""
+    monkeypatch.setattr(OperatorRequests, "wait", lambda self, seconds=0.0: None)
+
+
+@pytest.fixture(autouse=True)
+def _plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    remove = benches.install(monkeypatch.setattr)
+    yield
+    monkeypatch.undo()
+    remove()
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(each, marks=pytest.mark.soak) for each in range(2, 20))])
+def test_stops_of_a_column_keep_its_load(seed: int) -> None:
+    """At random moments of its test, from another thread."""
+    rng, column = np.random.default_rng(seed), ColumnSequences()
+    column._made(False, "", 0.0, "high", True)
+    for tick in rng.integers(700, 1500, 3).tolist():
+        for _ in range(MOST_ACTS):
+            if column.model.state == "ARMED":
+                break
+            column.leads_on((), "resume", "g")
+        column.run([(tick, str(rng.choice(PHASES)), "stop")], "resume", False)
+        assert column.model.state == "HELD"
+        assert 1e-5 < column.watch.load_off < LOADED
+    column.teardown()
+
+
+KINDS = {"one": Sequences, "pair": PairSequences, "column": ColumnSequences}
+BRIEFLY = {"one": 34, "pair": 13, "column": 3}
+"""Sequences of make test; twenty times as many in soak."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_of_acts_and_faults(kind: str) -> None:
+    many(KINDS[kind], BRIEFLY[kind])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_sequences_of_acts_and_faults(kind: str) -> None:
+    many(KINDS[kind], 20 * BRIEFLY[kind])
