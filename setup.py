@@ -91,7 +91,7 @@ class BuildPy(build_py):
 
 
 class BuildInterfaces(Command):
-    """Runs CMake and hands its stage on: messages and services to build_lib, the rest as data files."""
+    """Runs CMake and hands its stage on: messages, services and actions to build_lib, the rest as data files."""
 
     description = "build the messages with CMake"
     user_options: ClassVar[list[tuple[str, str | None, str]]] = []
@@ -111,7 +111,7 @@ class BuildInterfaces(Command):
         self.cmake(prefix, build_folder, stage)
         (module,) = {path.parent.parent for path in stage.rglob("rths_nodes/msg/__init__.py")}
         target = Path(self.build_lib, "rths_nodes")
-        for interfaces in ("msg", "srv"):
+        for interfaces in ("msg", "srv", "action"):
             if (module / interfaces).is_dir():
                 shutil.copytree(module / interfaces, target / interfaces, dirs_exist_ok=True)
         for library in module.glob("*.so"):

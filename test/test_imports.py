@@ -187,7 +187,7 @@ def breaches(module: str, names: set[str]) -> list[str]:
             if top not in sys.stdlib_module_names and top not in external:
                 found.append(name)
             continue
-        if name.startswith(("rths_nodes.msg", "rths_nodes.srv")):
+        if name.startswith(("rths_nodes.msg", "rths_nodes.srv", "rths_nodes.action")):
             found += [] if room == "ros" else [name]
             continue
         other, other_part = room_and_part(place_of(name) or "__init__.py")
@@ -305,7 +305,7 @@ def test_the_modules_under_test_are_those_of_this_checkout() -> None:
         name
         for name, module in sys.modules.items()
         if name.startswith("rths_nodes.")
-        and not name.split(".")[1].startswith(("msg", "srv", "rths_nodes_s__"))  # built from msg/
+        and not name.split(".")[1].startswith(("msg", "srv", "action", "rths_nodes_s__"))  # built from msg/
         and not str(getattr(module, "__file__", PACKAGE)).startswith(str(PACKAGE))
     ]
     assert strangers == []

@@ -1,7 +1,7 @@
 """An operator by a program: leads a person through a whole test of ``rths test --services``.
 
     python3 whole_test.py [NAMESPACE]               # as the user of the test: by the socket
-    python3 whole_test.py [NAMESPACE] --key FILE    # from anywhere: by the service, signed
+    python3 whole_test.py [NAMESPACE] --key FILE    # from anywhere: by service and action, signed
 
 It goes from act to act as the terminal would. What a person answers for is asked: whether the offsets are right
 and the specimen carries nothing, each thing that nothing has verified, and each rung that moves, which is armed by
@@ -13,12 +13,15 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
 
 from rths_nodes.app.procedure.operator_socket import SocketOperator
 from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer, Signer, of_message
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.acts import ACTS
 from rths_nodes.procedure.records import RUNGS
 
 HEAD = 6
@@ -28,35 +31,44 @@ LOOK_S = 0.1
 MOVING = (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
 
 Ask = Callable[..., Answer]
-"""Does an act with its arguments and gives the answer: by the socket or by the service."""
+"""Does an act with its arguments and gives the answer: by the socket, or by service and action."""
 
 
 def by_service(namespace: str, key: bytes) -> Ask:
-    """Acts by the service, each signed with the nonce of an answer that was asked for just before."""
+    """Acts by the service, and by the action where they take their time.
+
+    Each is signed with the nonce of an answer that was asked for just before.
+    """
     import rclpy
+    from rclpy.action import ActionClient
     from rclpy.node import Node
     from rclpy.signals import SignalHandlerOptions
 
+    from rths_nodes.action import Act as LastingAct
     from rths_nodes.srv import Act
 
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)  # after Ctrl-C there is a stop to be sent
     node, signer = Node("program", namespace=namespace), Signer(key)
-    client = node.create_client(Act, "operator/act")
-    if not client.wait_for_service(30.0):
+    client, actions = node.create_client(Act, "operator/act"), ActionClient(node, LastingAct, "operator/act")
+    if not (client.wait_for_service(30.0) and actions.wait_for_server(30.0)):
         raise ConfigError(f"nobody serves {client.srv_name}: is rths test --services running?")
 
-    def send(act: str = "", by: str = "", **arguments: str) -> Answer:
-        request = signer.request(act, by, **arguments)
-        names, values = list(request.names), list(request.values)
-        message = Act.Request(
-            act=act, names=names, values=values, by=by, nonce=request.nonce, signature=request.signature
-        )
-        asked = client.call_async(message)
+    def answer(act: str, asked: Any) -> Any:
         while not asked.done():
             if not client.service_is_ready():
                 raise ConfigError(f"{act or 'situation'}: was not answered: the test is over")
             rclpy.spin_until_future_complete(node, asked, timeout_sec=LOOK_S)
-        return signer.accept(request, of_message(Answer, asked.result()))
+        return asked.result()
+
+    def send(act: str = "", by: str = "", **arguments: str) -> Answer:
+        request = signer.request(act, by, **arguments)
+        given = asdict(request) | {"names": list(request.names), "values": list(request.values)}
+        if act in ACTS and ACTS[act].lasting:
+            goal = answer(act, actions.send_goal_async(LastingAct.Goal(**given)))
+            told = answer(act, goal.get_result_async()).result
+        else:
+            told = answer(act, client.call_async(Act.Request(**given)))
+        return signer.accept(request, of_message(Answer, told))
 
     def ask(act: str = "", by: str = "", **arguments: str) -> Answer:
         if act != "stop":  # which waits for nothing

@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=NAMESPACE,
         metavar="NAMESPACE",
-        help="the acts are asked for by a service (NAMESPACE/operator/act): by a page or a robot, not at "
-        f"the terminal; from --answers come the head, the rungs, level and time ratio. Default: {NAMESPACE}",
+        help="acts are asked for by a service and an action (NAMESPACE/operator/act): by a page or a robot, not "
+        f"at the terminal; from --answers come the head, the rungs, level and time ratio. Default: {NAMESPACE}",
     )
     parser.add_argument(
         "--key",

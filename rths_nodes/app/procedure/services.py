@@ -56,6 +56,9 @@ class Served:
         self._nonces = Nonces()
         self._hashes: dict[tuple[str, float | None, int | None], str] = {}
         self._refused, self._counting = 0, threading.Lock()
+        self.progress = (0, 0)
+        """Sample of the rung that is under way, and its samples; zeros where none is."""
+        runner.watch.progress = self._look
         scenario, record = runner.ladder.scenario, runner.record
         self.constants: Mapping[str, Any] = {
             "scenario": record.scenario,
@@ -81,9 +84,12 @@ class Served:
         """Measurement of the rig outside of runs; None during one, and without an open port."""
         return None if self.state in SILENT else self._runner.session.measured
 
-    def answer(self, request: Request) -> Answer:
-        """Answer a request by the service, which anybody may have sent."""
-        told = self._answer(request, lambda: self._of_service(request))
+    def _look(self, sample: int, samples: int) -> None:
+        self.progress = sample, samples
+
+    def answer(self, request: Request, lasting: bool = False) -> Answer:
+        """Answer a request by the service, or by the action (``lasting``): anybody may have sent it."""
+        told = self._answer(request, lambda: self._of_middleware(request, lasting))
         return answered(replace(told, nonce=self._nonces.draw()), request, self._key)
 
     def answer_process(self, request: Request, peer: Credentials) -> Answer:
@@ -137,10 +143,15 @@ class Served:
 
     # -- who asks -----------------------------------------------------------------------------------------
 
-    def _of_service(self, request: Request) -> tuple[str, str]:
-        """Say who sent a request by the service, and how that is known. Raises ConfigError for an act not his."""
+    def _of_middleware(self, request: Request, lasting: bool) -> tuple[str, str]:
+        """Say who sent a request, and how that is known. Raises ConfigError for an act not his, or that lasts."""
         if request.act not in ACTS:
             raise unknown("act", "act", request.act[:LONGEST_REASON], ACTS)
+        if ACTS[request.act].lasting and not lasting:
+            raise ConfigError(
+                f"{request.act}: takes its time: ask for it by the action of the same name "
+                "(rths_nodes/action/Act), whose cancel stops the rig"
+            )
         try:
             self._check_signature(request)
         except ConfigError as error:
@@ -179,6 +190,8 @@ class Served:
         request = replace(request, values=tuple(map(_written, request.values)))
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
+        if ACTS[name].lasting:
+            self.progress = (0, 0)
         if ACTS[name].anybody:  # never refused for how it is asked for
             if way == STRANGER:
                 self._check_ends_something(name)

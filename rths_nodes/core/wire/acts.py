@@ -55,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """Outcome of a request, and what is possible now: the fields of srv/Act."""
+    """Outcome of a request, and what is possible now: the fields of srv/Act and of the result of action/Act."""
 
     done: bool = False
     reason: str = ""

@@ -1,6 +1,7 @@
-"""The operator node: the acts of a procedure as one service, and where rig and procedure stand as topics.
+"""The operator node: the acts of a procedure as a service and an action, and where rig and procedure stand.
 
-    service  ~/act             rths_nodes/srv/Act            an act; answered once it is over
+    service  ~/act             rths_nodes/srv/Act            an act that takes no time; the empty one only tells
+    action   ~/act             rths_nodes/action/Act         any act; a cancel is the act stop, whoever asks for it
     topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
     topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, by its own counter
     topic    emergency_stop    std_msgs/msg/Empty            heard: the act stop, whoever says so
@@ -19,11 +20,13 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 import rclpy
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
 from rclpy.node import Node
 from std_msgs.msg import Empty
 
+from rths_nodes.action import Act as LastingAct
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.core.wire.acts import Answer, Request, of_message
@@ -38,13 +41,19 @@ from rths_nodes.srv import Act
 
 EMERGENCY = Request("stop", ("reason",), ("emergency stop",))
 """In the motions of the procedure, and in runs in lockstep, no node of a run hears the topic."""
+CANCELLED = Request("stop", ("reason",), ("the action was cancelled",))
+LEFT = Request("stop", ("reason",), ("the operator's program has left while its act was under way",))
 
 RIG_STATE_HZ = 10.0
-"""Rate at which rig_state is published."""
+"""Rate at which rig_state and the feedback of an action are published."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Time that another operator node is looked for before the first act, and between two looks."""
 LAST_ANSWER_S = 0.3
 """The middleware has this time to hand over the last answer, that to finish: it tells nobody when it has."""
+RESULT_KEPT_S = 10
+"""A client may ask for this time for the result of an act that is over; clients ask when the act begins."""
+CANCELLING_S = 1.0
+"""rclpy marks a goal within this time as cancelled once its cancel was taken."""
 THREADS = 4
 """One for the act that lasts; others are refused or heard meanwhile."""
 
@@ -68,8 +77,13 @@ class Conducted(Protocol):
         """The last Measurement, with a counter of its own; None where no port is open, and during a run."""
         ...
 
-    def answer(self, request: Request) -> Answer:
-        """Do what is asked for; whatever goes wrong is in the answer."""
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Sample of the rung that is under way, and its samples; zeros where none is."""
+        ...
+
+    def answer(self, request: Request, lasting: bool = False) -> Answer:
+        """Do what is asked for; whatever goes wrong is in the answer. Acts that take time need ``lasting``."""
         ...
 
 
@@ -94,6 +108,19 @@ class OperatorNode:
             for name, kind in (("procedure_state", TestState), ("rig_state", MeasurementMessage))
         }
         self._node.create_service(Act, "~/act", self._serve, callback_group=ReentrantCallbackGroup())
+        self._goals: list[Any] = []
+        self._cancelled: set[bytes] = set()
+        self._followed = self._closing = False
+        self._actions: Any = ActionServer(
+            self._node,
+            LastingAct,
+            "~/act",
+            self._perform,
+            callback_group=ReentrantCallbackGroup(),
+            goal_callback=lambda _: GoalResponse.REJECT if self._closing else GoalResponse.ACCEPT,
+            cancel_callback=self._cancel,
+            result_timeout=RESULT_KEPT_S,
+        )
         self._node.create_subscription(
             Empty,
             "emergency_stop",
@@ -101,14 +128,12 @@ class OperatorNode:
             quality(TOPICS["emergency_stop"]),
             callback_group=ReentrantCallbackGroup(),
         )
-        self._node.create_timer(
-            1.0 / RIG_STATE_HZ, self._tell_rig, callback_group=MutuallyExclusiveCallbackGroup()
-        )
+        self._node.create_timer(1.0 / RIG_STATE_HZ, self._tick, callback_group=MutuallyExclusiveCallbackGroup())
         self._spinning = threading.Thread(target=self._spin, name="operator node", daemon=True)
 
     @property
     def service(self) -> str:
-        """The full name of the service."""
+        """The full name of service and action."""
         return f"{self._node.get_fully_qualified_name()}/act"
 
     @property
@@ -131,18 +156,28 @@ class OperatorNode:
         """Leave, once the acts that are under way are answered; may be called again."""
         if not self._context.ok():
             return
+        self._closing = True  # the executor is needed for the results of what is under way
+        while self._goals and self._spinning.is_alive():
+            time.sleep(LOOK_S)
+        if self._spinning.is_alive():
+            time.sleep(LAST_ANSWER_S)
         self._executor.shutdown()
         if self._spinning.is_alive():
             self._spinning.join()
-            time.sleep(LAST_ANSWER_S)
+        self._actions.destroy()
         self._node.destroy_node()
         rclpy.shutdown(context=self._context)
 
     def _spin(self) -> None:
-        try:
-            self._executor.spin()
-        except ExternalShutdownException:
-            return
+        """Serve until the executor is shut down; a message that cannot be read is nobody's end."""
+        while self._context.ok():
+            try:
+                self._executor.spin()
+                return
+            except ExternalShutdownException:
+                return
+            except Exception as error:
+                self._node.get_logger().warning(f"request dropped: {type(error).__name__}: {error}")
 
     # -- topics -------------------------------------------------------------------------------------------
 
@@ -151,6 +186,12 @@ class OperatorNode:
         told = TestState(state=int(state), reason=reason, **self._conducted.constants)
         told.header.stamp = self._node.get_clock().now().to_msg()
         self._publishers["procedure_state"].publish(told)
+        self._tell_goals()
+
+    def _tick(self) -> None:
+        self._tell_rig()
+        self._tell_goals()
+        self._look_for_clients()
 
     def _tell_rig(self) -> None:
         measured = self._conducted.resting
@@ -174,3 +215,51 @@ class OperatorNode:
 
     def _serve(self, request: Any, _: Any) -> Any:
         return Act.Response(**asdict(self._conducted.answer(of_message(Request, request))))
+
+    def _perform(self, goal: Any) -> Any:
+        """Do the act of a ``goal``: succeeded where it was done, cancelled where a cancel has stopped it."""
+        self._goals.append(goal)
+        name = bytes(goal.goal_id.uuid)
+        try:
+            told = Answer(reason="was cancelled before it began")
+            if name not in self._cancelled:
+                told = self._conducted.answer(of_message(Request, goal.request), lasting=True)
+            self._await_cancel(goal)
+            (goal.canceled if goal.is_cancel_requested else goal.succeed if told.done else goal.abort)()
+        finally:
+            self._goals.remove(goal)
+            self._cancelled.discard(name)
+        return LastingAct.Result(**asdict(told))
+
+    def _await_cancel(self, goal: Any) -> None:
+        """Wait until rclpy knows of a cancel what the rig knows already: else the goal would end as aborted."""
+        end = time.monotonic() + CANCELLING_S
+        while bytes(goal.goal_id.uuid) in self._cancelled and time.monotonic() < end:
+            if goal.is_cancel_requested:
+                return
+            time.sleep(1e-3)
+
+    def _cancel(self, goal: Any) -> CancelResponse:
+        """Stop at once; the goal ends by itself, once the rig rests."""
+        self._cancelled.add(bytes(goal.goal_id.uuid))
+        self._conducted.answer(CANCELLED)
+        return CancelResponse.ACCEPT
+
+    def _tell_goals(self) -> None:
+        """Publish the feedback of the goals that are under way."""
+        sample, samples = self._conducted.progress
+        told = LastingAct.Feedback(
+            state=int(self._conducted.state), reason=self._conducted.reason, sample=sample, samples=samples
+        )
+        for goal in list(self._goals):
+            goal.publish_feedback(told)
+
+    def _look_for_clients(self) -> None:
+        """Stop an act that nobody follows any more: its client has ended without a cancel."""
+        if not self._goals:
+            self._followed = False
+            return
+        clients = self._node.count_subscribers(f"{self.service}/_action/feedback")
+        if self._followed and not clients:
+            self._conducted.answer(LEFT)
+        self._followed = clients > 0

@@ -7,131 +7,23 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from served_test import MOVES, SECRET, Operator, Session, arguments_of, by_service, runner_of
 
-from rths_nodes.app.procedure.ladder import Ladder
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.procedure.services import KEY, LONGEST_REASON, STRANGER, Served
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.acts import Answer, Request, Signer, of_message, signed
-from rths_nodes.loop.scenario import files, rehearsal
+from rths_nodes.core.wire.acts import Answer, Request, signed
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS
-from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.ros.transport.greeting import Credentials
 
 pytestmark = [pytest.mark.nodes]
 pytest.importorskip("rclpy")
 
-SECRET = bytes(range(32))
 OPEN_TO_ALL = {"stop", "hold"}
-MOVES = ("connect", "take_offsets", "confirm_offsets", "check", "position", "arm", "run", "finish")
-"""The acts of a whole test of one rung, in their order."""
-
-Send = Callable[[Request], Answer]
-
-
-@dataclass
-class Session:
-    """A test of the rung g on the simulator, and the service by which it is asked for."""
-
-    runner: ProcedureRunner
-    send: Send
-    said: list[str] = field(default_factory=list)
-
-    @property
-    def done(self) -> list[tuple[str, str]]:
-        """The acts that were done, each with the way it came."""
-        return [(act.act, act.way) for act in self.runner.record.acts if not act.refused]
-
-    def seen(self) -> Answer:
-        return self.send(Request())
-
-
-class Operator:
-    """A program with the key. ``heard`` is all that it has sent, as everybody on the domain hears it."""
-
-    def __init__(self, session: Session) -> None:
-        self._session, self._signer = session, Signer(SECRET)
-        self.heard: list[Request] = []
-
-    def _send(self, act: str = "", **arguments: str) -> Answer:
-        request = self._signer.request(act, "Ada", **arguments)
-        self.heard.append(request)
-        return self._signer.accept(request, self._session.send(request))
-
-    def act(self, act: str) -> Answer:
-        told = self._send()
-        return self._send(act, **arguments_of(act, told))
-
-
-def arguments_of(act: str, told: Answer) -> dict[str, str]:
-    """What an operator names, of what he was told."""
-    hashes = {"scenario_hash": told.scenario_hash, "offsets_hash": told.offsets_hash}
-    return {
-        "take_offsets": {"seconds": "0.1"},
-        "confirm_offsets": {"hash": told.offsets_hash, "unloaded": "true"},
-        "arm": {"rung": told.next_rung, **hashes},
-    }.get(act, {})
-
-
-def runner_of(folder: Path, number: int, duration: float = 0.1) -> ProcedureRunner:
-    scenario = files.load("chen_ricles_2010", [f"duration={duration}"], rig="bench_simulated")
-    record = ProcedureRecord(
-        f"test {number}", scenario.name, rehearsal.hash_of(scenario), operator="A. Tester", planned=["g"]
-    )
-    return ProcedureRunner(Ladder(scenario, ["g"], 0.2, 2, realtime=False), record, folder / str(number))
-
-
-@contextmanager
-def by_service(folder: Path, number: int = 0, duration: float = 0.1) -> Iterator[Session]:
-    """A session of a test of ``duration`` (s) whose requests go through the middleware."""
-    import rclpy
-    from rclpy.context import Context
-    from rclpy.executors import SingleThreadedExecutor
-    from rclpy.node import Node
-
-    from rths_nodes.ros.nodes.operator import OperatorNode
-    from rths_nodes.srv import Act
-
-    runner = runner_of(folder, number, duration)
-    said: list[str] = []
-    node = OperatorNode(Served(runner, SECRET, said.append), f"rths_{number}")
-    node.start()
-    context = Context()
-    rclpy.init(args=[], context=context)
-    asking = Node("asking", namespace=f"rths_{number}", context=context)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(asking)
-    client = asking.create_client(Act, "operator/act")
-    assert client.wait_for_service(30.0)
-
-    def send(request: Request) -> Answer:
-        told = client.call_async(
-            Act.Request(
-                act=request.act,
-                names=list(request.names),
-                values=list(request.values),
-                by=request.by,
-                nonce=request.nonce,
-                signature=request.signature,
-            )
-        )
-        executor.spin_until_future_complete(told, 60.0)
-        return of_message(Answer, told.result())
-
-    try:
-        yield Session(runner, send, said)
-    finally:
-        node.close()
-        runner.session.close()
-        asking.destroy_node()
-        rclpy.shutdown(context=context)
 
 
 def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path) -> None:
@@ -150,8 +42,7 @@ def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path)
         while not asks.get_subscription_count():
             time.sleep(0.01)
         asks.publish(Empty())
-        for act in MOVES[: MOVES.index("run")]:
-            assert operator.act(act).done, act
+        operator.climb("arm")
         running = threading.Thread(target=operator.act, args=("run",))
         running.start()
         while runner.state is not State.RUNNING:
@@ -171,7 +62,8 @@ def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path)
 def session(tmp_path: Path) -> Session:
     """A session without a middleware in between."""
     runner, said = runner_of(tmp_path, 0), []
-    return Session(runner, Served(runner, SECRET, said.append).answer, said)
+    served = Served(runner, SECRET, said.append)
+    return Session(runner, lambda request: served.answer(request, lasting=True), said)
 
 
 def altered(request: Request, told: Answer, chance: random.Random) -> list[Request]:
@@ -227,6 +119,7 @@ def no_act_of_a_stranger(folder: Path, sessions: int, seed: int) -> int:
     return tried
 
 
+@pytest.mark.timeout(400)
 def test_a_stranger_who_hears_whole_tests_gets_no_act(tmp_path: Path) -> None:
     assert no_act_of_a_stranger(tmp_path, 3, seed=8) > 800
 
@@ -267,8 +160,7 @@ def test_everybody_may_read(session: Session) -> None:
 def climbed(session: Session, last: str) -> Operator:
     """An operator who has done the acts up to the ``last``."""
     operator = Operator(session)
-    for act in MOVES[: MOVES.index(last) + 1]:
-        assert operator.act(act).done
+    operator.climb(last)
     return operator
 
 
