@@ -22,11 +22,11 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from scipy.sparse import coo_array, csr_array, diags_array, save_npz
 
 from rths_nodes.core.samples import Measurement
-from rths_nodes.core.sparse import dense
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.mechanics.sparse import dense
 
 SIZES, HALF_BANDWIDTH = (10, 100, 1000, 3000), 30
 INTEGRATORS = ("cr", "newmark", "kr_alpha", "hht_alpha")

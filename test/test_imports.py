@@ -17,15 +17,27 @@ MODULES = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py"
 
 ALLOWED = {
     "core": set(),
-    "numerical": {"core"},
-    "control": {"core"},
-    "laboratory": {"core"},
-    "loop": {"core", "numerical", "control", "laboratory"},
+    "mechanics": {"core"},
+    "numerical": {"core", "mechanics"},
+    "control": {"core", "mechanics"},
+    "laboratory": {"core", "mechanics"},
+    "loop": {"core", "mechanics", "numerical", "control", "laboratory"},
     "procedure": {"core", "laboratory", "loop"},
     "recording": {"core", "loop", "procedure"},
-    "analysis": {"core", "numerical", "control", "laboratory", "loop", "procedure", "recording"},
+    "analysis": {"core", "mechanics", "numerical", "control", "laboratory", "loop", "procedure", "recording"},
     "ros": {"core", "laboratory", "loop"},
-    "app": {"core", "numerical", "control", "laboratory", "loop", "procedure", "recording", "analysis", "ros"},
+    "app": {
+        "core",
+        "mechanics",
+        "numerical",
+        "control",
+        "laboratory",
+        "loop",
+        "procedure",
+        "recording",
+        "analysis",
+        "ros",
+    },
     "": {"core", "app", "loop", "recording"},  # the package itself: run, load, read
 }
 """Room -> rooms that it may import from, beside itself."""

@@ -16,13 +16,13 @@ from rths_nodes.analysis.reference import monolithic
 from rths_nodes.analysis.reference.coupled import ideal_of
 from rths_nodes.analysis.reference.linear import linear_response
 from rths_nodes.analysis.units import PERCENT
-from rths_nodes.core.massless import massless
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.massless import massless
+from rths_nodes.mechanics.sparse import is_sparse
 
 MODES = 40
 """Modes that stand for a large structure, beside the static shapes under forces at its interface."""

@@ -16,11 +16,11 @@ from rths_nodes.analysis.stability.of_scenario import transformation
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.massless import massless
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import is_sparse
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.massless import massless
+from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios, modes
 
 STATED, MODEL, MEASURED = (

@@ -1,4 +1,4 @@
-"""Foundation of all other rooms: samples, protocols, parameters, the registry, bytes on the wire, mathematics.
+"""Foundation of all other rooms: samples, protocols, parameters, the registry, kernels, bytes on the wire.
 
 The author of a component, in this package or in another one, takes all that it needs from here:
 

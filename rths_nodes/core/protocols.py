@@ -11,7 +11,7 @@ times faster than arrays of length one. A returned array belongs to the componen
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from rths_nodes.core.actuator import Actuator as Actuator
 from rths_nodes.core.control import Compensator as Compensator
@@ -19,11 +19,27 @@ from rths_nodes.core.control import ForceController as ForceController
 from rths_nodes.core.control import Ramp as Ramp
 from rths_nodes.core.control import SemiActive as SemiActive
 from rths_nodes.core.control import Setup as Setup
-from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.readback import Readback
 from rths_nodes.core.rig import Rig as Rig
 from rths_nodes.core.samples import EMPTY, Array, Command, Measurement
 from rths_nodes.core.specimen import Specimen as Specimen
+
+
+class StepMatrices(NamedTuple):
+    """One step of an integrator at small motion: y' = A y + B f, (x, v, a) = C y + D f.
+
+    y ``(m,)`` is what it remembers from step to step; f ``(n_dof,)`` N the measured force at the step; x, v, a
+    ``(3 n_dof,)`` displacement (m), velocity (m/s) and acceleration (m/s^2) of the Target that it makes of them.
+    """
+
+    onward: Array
+    """A ``(m, m)``."""
+    force: Array
+    """B ``(m, n_dof)``."""
+    target: Array
+    """C ``(3 n_dof, m)``."""
+    through: Array
+    """D ``(3 n_dof, n_dof)``."""
 
 
 class GroundMotion(Protocol):
@@ -79,7 +95,7 @@ class Damping(Protocol):
 class Structure(Protocol):
     """Numerical substructure: matrices ``(n_dof, n_dof)`` in kg, N s/m, N/m and influence ``(n_dof,)``.
 
-    The matrices of a large one are kept sparse (``core/sparse.py``), all of them.
+    The matrices of a large one are kept sparse (``mechanics/sparse.py``), all of them.
 
     The ``experimental_`` matrices are what is known before the test of the part that stands in the laboratory;
     the whole structure is the sum. They are zero where nothing is known.

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.arithmetic import finite, tanh
-from rths_nodes.core.butterworth import Butterworth
 from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.mechanics.butterworth import Butterworth
 
 UNCORRECTED = "uncorrected_force_"
 """Name of the auxiliary channel with the force that the load cell of an axis shows, with the axis behind it."""

@@ -13,10 +13,10 @@ import numpy as np
 
 from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.massless import massless
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import is_sparse
+from rths_nodes.mechanics.massless import massless
+from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.numerical.vectors import LARGE, SEVERAL
 
 

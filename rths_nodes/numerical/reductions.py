@@ -16,12 +16,12 @@ import numpy as np
 
 from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.massless import massless
 from rths_nodes.core.parameters import integer, number, params
-from rths_nodes.core.partition import load_of_whole, whole
 from rths_nodes.core.protocols import Reduction, Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import Matrix, NotDefinite, dense, inverse, is_sparse
+from rths_nodes.mechanics.massless import massless
+from rths_nodes.mechanics.sparse import Matrix, NotDefinite, dense, inverse, is_sparse
+from rths_nodes.mechanics.structure import combined, combined_load
 from rths_nodes.numerical.observation import Observation
 from rths_nodes.numerical.structures.damping import some_modes
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce, is_linear
@@ -63,7 +63,7 @@ class Modal:
         self._p = params
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        mass, _, stiffness = whole(structure)
+        mass, _, stiffness = combined(structure)
         without = massless(mass)
         bare = [structure.names[place] for place in places if without[place]]
         if bare:
@@ -97,7 +97,7 @@ class CraigBampton:
         self._p = params
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        mass, _, stiffness = whole(structure)
+        mass, _, stiffness = combined(structure)
         n, b = len(structure.influence), list(places)
         i = np.setdiff1d(np.arange(n), b)
         names = tuple(structure.names[place] for place in b)
@@ -145,7 +145,7 @@ class Reduced:
             for part in (word, f"experimental_{word}"):
                 setattr(self, part, self._projected(getattr(full, part)))
         of_whole = self.mass + self.experimental_mass
-        self.influence = np.linalg.solve(of_whole, shapes.T @ load_of_whole(full))
+        self.influence = np.linalg.solve(of_whole, shapes.T @ combined_load(full))
         self.ground_load = shapes.T @ full.ground_load
         self.restoring_force = LinearRestoringForce(self.stiffness)
 
@@ -216,8 +216,8 @@ def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[flo
     """
     full = model.full
     count = min(FREQUENCIES, len(model.names))
-    exact = some_modes(*whole(full)[::2], count)[0]
-    found = some_modes(*whole(model)[::2], count)[0]
+    exact = some_modes(*combined(full)[::2], count)[0]
+    found = some_modes(*combined(model)[::2], count)[0]
     n = min(len(exact), len(found))
     frequency = float(np.max(np.abs(found[:n] / exact[:n] - 1.0)))
     omega = 2.0 * np.pi * band * np.linspace(0.0, 1.0, COMPARED)
@@ -230,7 +230,7 @@ def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[flo
 
 def compliance(structure: Structure, at: Array, omega: Array) -> Array:
     """Displacement per force at the shapes ``at`` ``(n, m)``, of the whole: ``(len(omega), m, m)`` m/N."""
-    mass, damping, stiffness = whole(structure)
+    mass, damping, stiffness = combined(structure)
     found = []
     for one in omega:
         dynamic = stiffness + 1j * one * damping - one**2 * mass

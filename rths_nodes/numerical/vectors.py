@@ -5,8 +5,8 @@ The steps of integrators and restoring forces are one text for all sizes. It is 
 
     ONE      floats, matrices of one number
     SEVERAL  arrays, full matrices, the ordered product of ``core/arithmetic.py``
-    LARGE    arrays, matrices that are kept sparse and multiply or solve by themselves (``core/sparse.py``): the
-             same text, but no kernel, as LAPACK's bands have neither a compiled form nor an order that is ours
+    LARGE    arrays, matrices that are kept sparse and multiply or solve by themselves (``mechanics/sparse.py``):
+             the same text, but no kernel, as LAPACK's bands have neither a compiled form nor an order that is ours
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core import sparse
 from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import Matrix, is_sparse
+from rths_nodes.mechanics import sparse
+from rths_nodes.mechanics.sparse import Matrix, is_sparse
 
 
 def applied(operand: Any, x: Array) -> Array:

@@ -14,9 +14,9 @@ from rths_nodes.analysis.identification.frequency_responses import (
     frequency_response,
     transport,
 )
-from rths_nodes.core.discretisation import transition
-from rths_nodes.core.models.coupled_rig import CoupledModel, coupled_model, feedforward, state_space
-from rths_nodes.core.models.inverse import inverse_response
+from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.models.coupled_rig import CoupledModel, coupled_model, feedforward, state_space
+from rths_nodes.mechanics.models.inverse import inverse_response
 
 DT = 1.0 / 1000.0
 MASS = (98.3 * np.eye(3)).tolist()

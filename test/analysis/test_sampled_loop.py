@@ -13,7 +13,6 @@ from rths_nodes.analysis.stability.crossings import HZ, growing_motions, settle
 from rths_nodes.analysis.stability.judgement import judge, judge_loop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.core import registry
-from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import Array
@@ -22,6 +21,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.recording.run import Collector, Run
 
 # The steps of an integrator

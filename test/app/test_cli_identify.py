@@ -12,10 +12,10 @@ import pytest
 from rths_nodes.app.cli import main
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.coupled_rig import coupled_model, feedforward
-from rths_nodes.core.models.file import load
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward
+from rths_nodes.mechanics.models.file import load
 
 pytestmark = pytest.mark.long
 

@@ -11,9 +11,9 @@ import pytest
 from rths_nodes.analysis.identification.periodic import Lines, fit
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
-from rths_nodes.core.models.file import load
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.mechanics.models.file import load
 
 pytestmark = pytest.mark.long
 

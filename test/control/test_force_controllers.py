@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rths_nodes.control.force_controllers.feed_forward_pi import FeedForwardPi
-from rths_nodes.core.axial_load import ColumnGeometry, extension_at, lengths_of
 from rths_nodes.core.strict import build
+from rths_nodes.mechanics.axial_load import ColumnGeometry, extension_at, lengths_of
 
 DT, STIFFNESS = 1.0 / 1024.0, 1e9
 

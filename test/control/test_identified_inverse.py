@@ -12,13 +12,13 @@ from rths_nodes.control.compensators import coupled_inverse
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, added, block_of
 from rths_nodes.control.compensators.identified_inverse import IdentifiedInverse, constants_in_arrays
 from rths_nodes.control.compensators.single_inverse import State
-from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
+from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.models.file import LoadingModel, save
 
 DT = 1.0 / 1024.0
 ONE = np.array([0.99, 0.025, 1.1e-4, 4e-7])[:, None, None]

@@ -15,11 +15,11 @@ from rths_nodes.control.compensators.lqg import (
     rest,
     step,
 )
-from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.coupled_rig import coupled_model, feedforward
-from rths_nodes.core.models.inverse import StateSpace, diagonal, state_space
 from rths_nodes.core.strict import build
+from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward
+from rths_nodes.mechanics.models.inverse import StateSpace, diagonal, state_space
 
 DT = 1.0 / 2000.0
 MASS = (98.3 * np.eye(3)).tolist()

@@ -11,8 +11,8 @@ from scipy.integrate import solve_ivp
 
 from rths_nodes.analysis.reference.coupled import measured_names
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.partition import whole
 from rths_nodes.core.samples import Measurement
+from rths_nodes.mechanics.structure import combined
 
 Make = Callable[..., Any]
 DT = 1.0 / 2000.0
@@ -41,7 +41,7 @@ def frame(make: Make) -> Any:
 
 def plant(frame: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, B (force of the damper) and rows of the absolute accelerations, z = (x, x')."""
-    mass, damping, stiffness = whole(frame)
+    mass, damping, stiffness = combined(frame)
     lower = -np.linalg.solve(mass, np.hstack([stiffness, damping]))
     system = np.vstack([np.hstack([np.zeros((3, 3)), np.eye(3)]), lower])
     return system, np.array([0.0, 0.0, 0.0, -1.0 / 983.0, 0.0, 0.0]), lower

@@ -13,11 +13,11 @@ import pytest
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.inputs import FOLDER, Named, make_absolute, named_files, replace_files
-from rths_nodes.core.models import file as model_file
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.programs import modules_of
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.models import file as model_file
 
 NAME = "given.dat"
 PLACES: dict[str, tuple[type, dict[str, Any]]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.core.models.coupled_rig import CoupledModel, state_space
+from rths_nodes.mechanics.models.coupled_rig import CoupledModel, state_space
 
 
 def transfer_matrix(model: CoupledModel, s: complex) -> np.ndarray:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from rths_nodes.core import registry
-from rths_nodes.core.butterworth import Butterworth
-from rths_nodes.core.coupler import Coupler, Geometry
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.strict import build
 from rths_nodes.laboratory.corrections import filtering, unfiltered
 from rths_nodes.laboratory.sensing import SensorPair
 from rths_nodes.laboratory.sensors import Sensors, converted
+from rths_nodes.mechanics.butterworth import Butterworth
+from rths_nodes.mechanics.coupler import Coupler, Geometry
 
 from ..test_kernels import DT, agree, component, functions_of, motion, of_actuator, of_rig, of_specimen, wrong_in
 

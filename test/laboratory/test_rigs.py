@@ -14,10 +14,10 @@ from scipy.integrate import solve_ivp
 from rths_nodes.analysis.reference.coupled import IdealResponse, ideal_response, measured_names
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.coupled_rig import coupled_model, feedforward, state_space
-from rths_nodes.core.partition import whole
 from rths_nodes.core.strict import build
 from rths_nodes.laboratory.rigs.linear_with_specimen import substeps_of
+from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward, state_space
+from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios
 
 Make = Callable[..., Any]
@@ -214,7 +214,7 @@ def test_frequencies_and_damping_of_specimen_and_whole(frame: Any) -> None:
     found, ratios = frequencies_and_ratios(MASS, DAMPING, STIFFNESS)
     assert found == pytest.approx([5.457, 15.811, 23.638], abs=1e-3)
     assert 100.0 * ratios == pytest.approx([0.31, 0.62, 0.63], abs=5e-3)
-    found, ratios = frequencies_and_ratios(*whole(frame))
+    found, ratios = frequencies_and_ratios(*combined(frame))
     assert found == pytest.approx([1.726, 5.000, 7.475], abs=1e-3)
     assert 100.0 * ratios == pytest.approx([1.00, 1.00, 1.57], abs=1e-3)
 
@@ -247,7 +247,7 @@ def test_case_a(ideal: tuple[IdealResponse, np.ndarray]) -> None:
 def test_the_ideal_response_is_in_equilibrium(ideal: tuple[IdealResponse, np.ndarray], frame: Any) -> None:
     """M (absolute acceleration) + C v + K x + damper = 0, and the histories are derivatives of each other."""
     response, ground = ideal
-    mass, damping, stiffness = whole(frame)
+    mass, damping, stiffness = combined(frame)
     rest = response.acceleration @ mass + response.velocity @ damping + response.displacement @ stiffness
     rest[:, 0] += response.damper_force
     assert np.abs(rest).max() < 1e-6
@@ -261,7 +261,7 @@ def test_without_a_damper_it_is_the_linear_response(make: Make, frame: Any) -> N
     nothing = make("specimen", "kelvin_voigt", stiffness=0.0, damping=0.0)
     ground = np.sin(2.0 * np.pi * 1.7 * DT * np.arange(1001))
     found = ideal_response(frame, nothing, ground, DT)
-    mass, damping, stiffness = whole(frame)
+    mass, damping, stiffness = combined(frame)
     times = DT * np.arange(1001)
 
     def rate(t: float, z: np.ndarray) -> np.ndarray:

@@ -17,7 +17,6 @@ from rths_nodes.analysis.stability.judgement import judge_loop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.core.butterworth import Butterworth, filtered
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Command, Measurement
@@ -26,6 +25,7 @@ from rths_nodes.laboratory.ports.around import calibrated, force_corrected
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
+from rths_nodes.mechanics.butterworth import Butterworth, filtered
 
 NAME, DT = "predefined_sine", 1.0 / 1024.0
 BRIEF = ["duration=0.3"]

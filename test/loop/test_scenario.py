@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from rths_nodes.core import yaml_text
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.scenario import files, memory
@@ -25,6 +24,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text, load
 from rths_nodes.loop.scenario.overrides import override, replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.recording.run import Collector
 
 PAPER = load("chen_ricles_2010")

@@ -12,8 +12,8 @@ import pytest
 from doubts import doubts
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.partition import whole
 from rths_nodes.loop.scenario import files
+from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.laws import trial_force
@@ -589,7 +589,7 @@ def test_the_growth_that_is_judged_is_that_of_the_steps(
     data = {"measured_force": "extrapolated"} if name == "exact" else {}
     solver = make("integrator", name, frame, load, dt, **data)
     history = displacements(solver, 1200, lambda s: frame.experimental_stiffness @ s.displacement)
-    off = np.linalg.norm(history - np.linalg.solve(whole(frame)[2], load[0]), axis=1)
+    off = np.linalg.norm(history - np.linalg.solve(combined(frame)[2], load[0]), axis=1)
     growth = solver.growth(type(solver).Params(**data), frame, dt)
     assert 0.9 < growth < 1.0
     late = slice(600, 1200)  # the slowest mode has remained

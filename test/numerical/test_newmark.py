@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.massless import first_order
-from rths_nodes.core.partition import whole
+from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.massless import first_order
+from rths_nodes.mechanics.structure import combined
 
 Make = Callable[..., Any]
 DT = 1e-3
@@ -31,7 +31,7 @@ def loads(steps: int) -> np.ndarray:
 
 
 def exact(structure: Any, load: np.ndarray) -> np.ndarray:
-    system, inputs, displacement = first_order(*whole(structure))
+    system, inputs, displacement = first_order(*combined(structure))
     phi, before, now = transition(system, inputs, DT)
     z = [np.zeros(len(system))]
     for p, q in pairwise(load):

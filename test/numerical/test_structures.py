@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.partition import load_of_whole, whole
+from rths_nodes.mechanics.structure import combined, combined_load
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios
 from rths_nodes.numerical.structures.linear_force import is_linear
 
@@ -70,7 +70,7 @@ def test_what_stands_in_the_laboratory_is_taken_out(make: Callable[..., Any]) ->
         "experimental_dampings": [1e4, 0.0, 0.0],
     }
     frame = make("structure", "shear_frame", **FRAME, **tested)
-    for one, other in zip(whole(frame), whole(whole_frame), strict=True):
+    for one, other in zip(combined(frame), combined(whole_frame), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-9)
     np.testing.assert_array_equal(frame.experimental_mass, np.diag([2e3, 0.0, 1e3]))
     np.testing.assert_array_equal(frame.experimental_stiffness[0], [5e7, -1e7, 0.0])
@@ -111,7 +111,7 @@ def test_the_structure_of_phillips_and_spencer(make: Callable[..., Any]) -> None
     frequencies, ratios = frequencies_and_ratios(*tested)
     np.testing.assert_allclose(frequencies, [5.457, 15.811, 23.638], atol=6e-4)
     np.testing.assert_allclose(100.0 * ratios, [0.31, 0.62, 0.63], atol=6e-3)
-    frequencies, ratios = frequencies_and_ratios(*whole(frame))
+    frequencies, ratios = frequencies_and_ratios(*combined(frame))
     np.testing.assert_allclose(frequencies, [1.726, 5.000, 7.475], atol=6e-4)
     np.testing.assert_allclose(ratios, [0.01, 0.01, 0.0157], rtol=1e-6)
     np.testing.assert_array_equal(frame.stiffness, np.zeros((3, 3)))
@@ -141,7 +141,7 @@ def test_the_ground_loads_the_whole_or_the_numerical_part(make: Callable[..., An
     np.testing.assert_allclose(frame.ground_load, [6.0, 4.0])
     np.testing.assert_allclose(shaken.ground_load, [6.0, 2.5])
     for one in (frame, shaken):
-        np.testing.assert_allclose(load_of_whole(one), [6.0, 4.0])
+        np.testing.assert_allclose(combined_load(one), [6.0, 4.0])
     # inertia of what is under test, by its motion relative to the ground, or by its absolute motion on a table
     ground, relative = 2.0, np.array([0.7, -0.3])
     absolute = frame.experimental_mass @ (relative + ground * frame.influence)

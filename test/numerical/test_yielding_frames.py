@@ -12,9 +12,9 @@ import pytest
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.partition import whole
 from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import build
+from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.laws import trial_force
 from rths_nodes.numerical.structures.linear_force import is_linear
@@ -376,7 +376,7 @@ def test_what_stands_in_the_laboratory_counts_once(make: Callable[..., Any], fra
         experimental_gravity_loads=[0.5 * loads[0], 0.0, 0.0],
         **gravity,
     )
-    for one, other in zip(whole(split), whole(frame(**gravity)), strict=True):
+    for one, other in zip(combined(split), combined(frame(**gravity)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-6)
     apparent = tested - 0.5 * loads[0] / height
     assert split.experimental_stiffness[0, 0] == pytest.approx(apparent)

@@ -18,10 +18,10 @@ from rths_nodes.analysis.stability.judgement import continuous_delay, judge_loop
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app import hosts
 from rths_nodes.app.studies.ensembles import plant, plants
-from rths_nodes.core.partition import whole
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios
 
 NAME = "rths_benchmark_2020"
@@ -51,7 +51,7 @@ def indices_of(scenario: Scenario) -> tuple[dict[str, float], dict[str, float]]:
 def test_the_structures_are_those_of_the_paper(case: str, frequencies: list[float], ratio: float) -> None:
     structure = Assembly(files.load(NAME, case=case)).structure
     assert structure is not None
-    mass, damping, stiffness = whole(structure)
+    mass, damping, stiffness = combined(structure)
     found, ratios = frequencies_and_ratios(mass, damping, stiffness)
     np.testing.assert_allclose(found, frequencies, atol=0.006)
     np.testing.assert_allclose(ratios, ratio, rtol=1e-9)

@@ -13,8 +13,8 @@ from scipy import io
 import rths_nodes
 from rths_nodes.app import cli
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models import file
 from rths_nodes.loop.scenario import files
+from rths_nodes.mechanics.models import file
 from rths_nodes.recording import elsewhere
 from rths_nodes.recording.run import Run
 

@@ -14,8 +14,8 @@ from rths_nodes.analysis.response_spectrum import DAMPING, response_spectrum
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.analysis.units import MM, PERCENT, quantity
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.partition import whole
 from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import modes
 
 SHORTEST, LONGEST, PERIODS = 0.05, 5.0, 120
@@ -66,7 +66,7 @@ def _periods(view: View) -> Array:
     try:
         frequencies = partition(view.of.assembly, {}).frequencies[:MARKED]
     except ConfigError:  # too large to be taken apart: as it states itself
-        mass, _, stiffness = whole(structure)
+        mass, _, stiffness = combined(structure)
         frequencies = modes(mass, stiffness)[0][:MARKED] / (2.0 * math.pi)
     periods = 1.0 / frequencies[frequencies > 0.0]
     return np.asarray(periods[(periods > SHORTEST) & (periods < LONGEST)])

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.frequency_response import Complex
-from rths_nodes.core.models.inverse import DERIVATIVES, inverse_response
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.models.inverse import DERIVATIVES, inverse_response
 
 Orders = NDArray[np.intp]
 """Degree of each entry ``(n_axes, n_axes)``; ``NONE`` for an entry that is zero."""

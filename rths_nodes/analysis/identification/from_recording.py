@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.butterworth import filtered
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Array
 from rths_nodes.laboratory.actuators.held_plant import transition
 from rths_nodes.laboratory.corrections import low_pass
+from rths_nodes.mechanics.butterworth import filtered
 from rths_nodes.recording.run import Run
 
 LEAST = 500

@@ -20,9 +20,9 @@ import numpy as np
 
 from rths_nodes.analysis.identification.frequency_responses import Experiment
 from rths_nodes.core.frequency_response import Complex
-from rths_nodes.core.models.inverse import DERIVATIVES
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.models.inverse import DERIVATIVES
 
 POWERS = len(DERIVATIVES)
 

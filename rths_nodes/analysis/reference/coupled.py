@@ -11,12 +11,12 @@ import numpy as np
 
 from rths_nodes.core import channels, registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Specimen, Structure
 from rths_nodes.core.samples import EMPTY, Array, Measurement
 from rths_nodes.core.specimen import NoSpecimen
 from rths_nodes.laboratory.rigs.linear_with_specimen import constants, rest_of, step_of, substeps_of
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 
@@ -110,7 +110,7 @@ def ideal_response(
 
 def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
     """A ``(2 n, 2 n)`` and the column ``(2 n,)`` of the damper's force of the whole structure, z = (x, x')."""
-    mass, damping, stiffness = whole(structure)
+    mass, damping, stiffness = combined(structure)
     n = len(mass)
     lower = -np.linalg.solve(mass, np.column_stack([stiffness, damping, location]))
     system = np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), lower[:, :-1]])

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.massless import first_order
-from rths_nodes.core.partition import whole
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.massless import first_order
+from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 BLOCK = 64
@@ -58,7 +58,7 @@ def linear_response(assembly: Assembly) -> LinearResponse:
             "structure: must be linear and state what of its stiffness stands in the laboratory, for its response "
             "in one piece"
         )
-    system, inputs, displacement = first_order(*whole(structure))
+    system, inputs, displacement = first_order(*combined(structure))
     phi, before, now = transition(system, inputs, assembly.scenario.step)
     force = assembly.force_on_whole
     driven = force[:-1] @ before.T + force[1:] @ now.T

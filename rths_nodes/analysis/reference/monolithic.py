@@ -13,11 +13,11 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.laws import trial_force
 
@@ -65,7 +65,7 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     if structure is None:
         raise ConfigError("structure: missing; a test without one has no response of the whole structure")
     model = _Whole(assembly, structure)
-    mass, _, stiffness = whole(structure)
+    mass, _, stiffness = combined(structure)
     substeps = max(1, math.ceil(scenario.step * modes(mass, stiffness)[0][-1] / COARSEST))
     with np.errstate(over="ignore", invalid="ignore"):  # too large a step runs away: it is halved
         coarse = model.run(substeps)

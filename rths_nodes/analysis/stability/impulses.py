@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core import registry
-from rths_nodes.core.butterworth import Butterworth
 from rths_nodes.core.checks import spans_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Target
@@ -31,6 +30,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.in_time import InTime
 from rths_nodes.loop.stages.numerical import force_lead_of
+from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.numerical.observation import Observation
 
 SMALL = 1e-9

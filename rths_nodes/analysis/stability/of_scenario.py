@@ -13,20 +13,19 @@ from rths_nodes.analysis.stability.sampled_loop import SampledLoop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.analysis.stability.whole_structure import WholeStructure
 from rths_nodes.core import registry
-from rths_nodes.core.butterworth import Butterworth
-from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
-from rths_nodes.core.massless import massless, numbered
-from rths_nodes.core.protocols import Structure
+from rths_nodes.core.protocols import StepMatrices, Structure
 from rths_nodes.core.samples import Array, Motion
-from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.strict import walk
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.force_lead import ForceLead
 from rths_nodes.loop.stages.numerical import force_lead_of
+from rths_nodes.mechanics.butterworth import Butterworth
+from rths_nodes.mechanics.massless import massless, numbered
+from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 HZ = 2.0 * np.pi

@@ -44,9 +44,9 @@ from scipy.fft import next_fast_len
 
 from rths_nodes.analysis.stability.impulses import KINDS, Impulses
 from rths_nodes.analysis.stability.whole_structure import WholeStructure
-from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.protocols import StepMatrices
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 

@@ -27,9 +27,9 @@ from rths_nodes.app.studies import identification, run_time
 from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED
 from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.models.file import LoadingModel, save
 
 MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
 

@@ -12,9 +12,9 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import identification, inverse_identification, run_time
 from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.file import LoadingModel, save
-from rths_nodes.core.models.inverse import DERIVATIVES, UNITS
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,7 +18,6 @@ from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalen
 from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, cycled
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import Progress
-from rths_nodes.core.butterworth import filtered
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import as_data, build
 from rths_nodes.core.yaml_text import dump
@@ -28,6 +27,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.butterworth import filtered
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 

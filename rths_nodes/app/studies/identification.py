@@ -26,9 +26,9 @@ from rths_nodes.analysis.identification.frequency_responses import (
 )
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models import inverse
-from rths_nodes.core.models.file import LoadingModel
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.models import inverse
+from rths_nodes.mechanics.models.file import LoadingModel
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 

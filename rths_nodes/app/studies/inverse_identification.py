@@ -17,12 +17,12 @@ from rths_nodes.analysis.identification.frequency_responses import Experiment
 from rths_nodes.analysis.identification.periodic import Fit, Lines
 from rths_nodes.analysis.published_indices import axes_of, reference_displacement
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models import inverse
-from rths_nodes.core.models.file import LoadingModel
-from rths_nodes.core.partition import whole
 from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.models import inverse
+from rths_nodes.mechanics.models.file import LoadingModel
+from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import modes
 
 
@@ -63,7 +63,7 @@ def first_frequency(scenario: Scenario) -> float:
     structure = Assembly(scenario).structure
     if structure is None:
         raise ConfigError("structure: missing, so that no frequency of it is known; give --fit-up-to in Hz")
-    mass, _, stiffness = whole(structure)
+    mass, _, stiffness = combined(structure)
     return float(modes(mass, stiffness)[0][0]) / (2.0 * np.pi)
 
 

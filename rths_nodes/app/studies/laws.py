@@ -24,13 +24,13 @@ from rths_nodes.app.studies import identification, inverse_identification
 from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.file import LoadingModel, save
-from rths_nodes.core.models.inverse import DERIVATIVES
 from rths_nodes.core.parameters import declared, required_names
 from rths_nodes.core.strict import as_data
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.mechanics.models.inverse import DERIVATIVES
 
 SLOW = 5.0
 """Up to this frequency a motion is slow: the delay that compensators begin with is that of slow motions, Hz."""

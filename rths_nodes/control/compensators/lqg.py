@@ -20,11 +20,11 @@ import numpy as np
 from scipy.linalg import block_diag, solve_continuous_are
 
 from rths_nodes.core.arithmetic import matvec
-from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.inverse import StateSpace
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.models.inverse import StateSpace
 
 
 @params

@@ -7,7 +7,7 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
     u_FB = -K z^                                      section 2.2, LQG on the deviation x^E - x^I, Eq. (2.6)
 
 with displacement, velocity and acceleration of the target; its jerk is the difference of the accelerations of two
-samples. What the printed Eq. (2.8) scales by columns is scaled by rows here (``core/models/coupled_rig.py``).
+samples. What the printed Eq. (2.8) scales by columns is scaled by rows here (``mechanics/models/coupled_rig.py``).
 
 The inverse is that of a model file, as ``rths identify`` writes it, or of the known constants of the rig. Its
 derivatives are those of the target: the ramp in front must hand on the integrator's own (``ramp: hermite``).
@@ -28,12 +28,12 @@ from rths_nodes.core.arithmetic import Numbers, first, matvec, numbers, put
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.models import inverse
-from rths_nodes.core.models.coupled_rig import RigConstants, feedforward
-from rths_nodes.core.models.file import LoadingModel, load
-from rths_nodes.core.models.inverse import DERIVATIVES
 from rths_nodes.core.parameters import flag, number, params, path, section
 from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.models import inverse
+from rths_nodes.mechanics.models.coupled_rig import RigConstants, feedforward
+from rths_nodes.mechanics.models.file import LoadingModel, load
+from rths_nodes.mechanics.models.inverse import DERIVATIVES
 
 
 @params

@@ -5,9 +5,9 @@
 
 F is the force that the axis shall have, f what its load cell shows, K the stiffness that the axis works against:
 specimen and load frame in series. e(u, c) is the extension that shortens a column by c while its head has drifted
-by u (``core/axial_load.py``); without a column it is c. u^ and F^ are the target of the displacement axis that
-moves the head, and the force target, read ahead by the delay of the actuator along their last change: that is the
-compensation of the delay, F^ / K that of the compliance. What neither of them knows is left to the integral.
+by u (``mechanics/axial_load.py``); without a column it is c. u^ and F^ are the target of the displacement axis
+that moves the head, and the force target, read ahead by the delay of the actuator along their last change: that is
+the compensation of the delay, F^ / K that of the compliance. What neither of them knows is left to the integral.
 
 Its gains are relative: with the K of the axis k_i is the rate, in 1/s, with which the error fades, and where K is
 declared r times too small the loop is r times faster. The plant is K and a delay T, so that the loop is stable for
@@ -20,11 +20,11 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rths_nodes.core.axial_load import ColumnGeometry, check_drift, extension_at, lengths_of
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import ForceController
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params, section
+from rths_nodes.mechanics.axial_load import ColumnGeometry, check_drift, extension_at, lengths_of
 
 FAST = 0.3
 """k_i T beyond which it is told: a specimen five times as stiff would make the loop unstable."""

@@ -15,14 +15,14 @@ from scipy.linalg import solve_continuous_are
 from rths_nodes.core import channels
 from rths_nodes.core.arithmetic import matvec, put
 from rths_nodes.core.control import SemiActiveOfKernel
-from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params, vector
-from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import is_sparse
+from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.sparse import is_sparse
+from rths_nodes.mechanics.structure import combined
 
 
 class Constants(NamedTuple):
@@ -177,7 +177,7 @@ class _Plant:
     """Model of the whole structure, z = (x, x'): z' = A z + B f + E a_g, measured = C z + D f, no a_g in it."""
 
     def __init__(self, structure: Structure, location: Array) -> None:
-        mass, damping, stiffness = whole(structure)
+        mass, damping, stiffness = combined(structure)
         n = len(mass)
         absolute = -np.linalg.solve(mass, np.hstack([stiffness, damping]))
         push = -np.linalg.solve(mass, location)

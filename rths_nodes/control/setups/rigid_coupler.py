@@ -1,7 +1,7 @@
 """Actuators that move one rigid coupler (loading beam, platform) by translation and rotation in a plane.
 
-The kinematics are those of :mod:`rths_nodes.core.coupler`. The coupler may be fixed to some of many degrees of
-freedom: with its own q = P x, P the ``pose``, the forces act on all as P' J' f, the same virtual work. What P
+The kinematics are those of :mod:`rths_nodes.mechanics.coupler`. The coupler may be fixed to some of many degrees
+of freedom: with its own q = P x, P the ``pose``, the forces act on all as P' J' f, the same virtual work. What P
 leaves out nobody moves and no force is fed back to.
 """
 
@@ -14,10 +14,10 @@ import numpy as np
 
 from rths_nodes.core.arithmetic import mapped, times
 from rths_nodes.core.control import SetupKernel, SetupOfKernel
-from rths_nodes.core.coupler import Coupler, Geometry, kernel_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import matrix, params
 from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.coupler import Coupler, Geometry, kernel_of
 
 
 def weighted(row: Any, values: Any) -> float:

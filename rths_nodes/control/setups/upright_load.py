@@ -16,12 +16,12 @@ from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import first, raised
-from rths_nodes.core.axial_load import horizontal_share
 from rths_nodes.core.checks import TestContext, stop_groups_of
 from rths_nodes.core.control import Setup, SetupKernel, SetupOfKernel, functions_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import component, integer, number, params
 from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.axial_load import horizontal_share
 
 
 def upright(inner_axes: Callable[..., Any], inner_forces: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:

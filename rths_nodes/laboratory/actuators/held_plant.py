@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core import discretisation as exact_steps
 from rths_nodes.core.arithmetic import times
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import text
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
+from rths_nodes.mechanics import discretisation as exact_steps
 
 HOLDS = ("staircase", "ramp")
 

@@ -2,7 +2,7 @@
 
 The first axis moves the head horizontally by u, the second one pushes it down: e is its extension, positive
 displacement, and positive force is compression. With the inclinations a and b, and the shortening c, of
-``core/axial_load.py``, V the force of the lateral specimen:
+``mechanics/axial_load.py``, V the force of the lateral specimen:
 
     N = K c,  1 / K = 1 / k_column + 1 / k_frame        along the column
     P = N cos a / cos b                                 of the vertical actuator, by the equilibrium of the head
@@ -24,14 +24,6 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.actuator import OBJECT
 from rths_nodes.core.arithmetic import numbers
-from rths_nodes.core.axial_load import (
-    ColumnGeometry,
-    Lengths,
-    check_drift,
-    directions_at,
-    lengths_of,
-    shortening_at,
-)
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
@@ -40,6 +32,14 @@ from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import NoSpecimen
 from rths_nodes.laboratory.actuators.specimen_path import path_of
+from rths_nodes.mechanics.axial_load import (
+    ColumnGeometry,
+    Lengths,
+    check_drift,
+    directions_at,
+    lengths_of,
+    shortening_at,
+)
 
 
 class Constants(NamedTuple):

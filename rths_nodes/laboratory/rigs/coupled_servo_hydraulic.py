@@ -11,7 +11,6 @@ from rths_nodes.core import channels, registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import check_at, stated
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.models.coupled_rig import RigConstants, force_input, state_space
 from rths_nodes.core.parameters import component, number, params, vector
 from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
@@ -25,6 +24,7 @@ from rths_nodes.laboratory.rigs.linear_with_specimen import (
     step_of,
     substeps_of,
 )
+from rths_nodes.mechanics.models.coupled_rig import RigConstants, force_input, state_space
 
 
 class CoupledServoHydraulic(Rig):

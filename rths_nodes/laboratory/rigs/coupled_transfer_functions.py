@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.arithmetic import along, first, matvec, numbers, times
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.coupler import Coupler, Geometry
-from rths_nodes.core.coupler_kernels import CouplerKernel, Rows
-from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.models.coupled_rig import checked
 from rths_nodes.core.parameters import matrix, number, params, section, sections, vector
 from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter
+from rths_nodes.mechanics.coupler import Coupler, Geometry
+from rths_nodes.mechanics.coupler_kernels import CouplerKernel, Rows
+from rths_nodes.mechanics.discretisation import transition
+from rths_nodes.mechanics.models.coupled_rig import checked
 
 Indices = NDArray[np.intp]
 

@@ -22,11 +22,11 @@ import numpy as np
 
 from rths_nodes.core.arithmetic import all_nan, ceiling, matvec, numbers, put
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
-from rths_nodes.core.discretisation import transition
 from rths_nodes.core.kernels import advance_of
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
+from rths_nodes.mechanics.discretisation import transition
 
 TOGETHER = 16
 """Sub-steps, at most, whose places are one product: the sums of forces grow with the square of their number."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from rths_nodes.core.arithmetic import Numbers
-from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
+from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope
 
 STEEL = 0.5
 """Bouc-Wen beta = gamma: unloading is elastic with the first stiffness, as steel does it."""

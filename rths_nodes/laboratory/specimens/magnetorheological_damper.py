@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rths_nodes.core.arithmetic import Numbers, power
-from rths_nodes.core.bouc_wen import SHARPEST, check_shape
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
+from rths_nodes.mechanics.bouc_wen import SHARPEST, check_shape
 
 
 def rate(

@@ -12,11 +12,11 @@ from __future__ import annotations
 from operator import attrgetter
 
 from rths_nodes.core.arithmetic import Numbers, power
-from rths_nodes.core.bouc_wen import SHARPEST
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
+from rths_nodes.mechanics.bouc_wen import SHARPEST
 
 
 def force(k: Numbers, s: tuple[float, float], x: float, v: float) -> float:

@@ -12,10 +12,8 @@ import numpy as np
 from rths_nodes.control.setups.scaled import ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.partition import load_of_whole
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.laboratory.calibration import in_order_of_rig
@@ -25,6 +23,8 @@ from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.interface import observation_of, reduced_structure
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.sparse import is_sparse
+from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.observation import GroundForce, Observation
 
 
@@ -163,7 +163,7 @@ class Assembly:
     @property
     def force_on_whole(self) -> Array:
         """As :attr:`external_force`, on both substructures together."""
-        return self._ground_force(None if self.structure is None else load_of_whole(self.structure))
+        return self._ground_force(None if self.structure is None else combined_load(self.structure))
 
     def _ground_force(self, pattern: Array | None) -> Array:
         acceleration = self.ground_acceleration

@@ -16,13 +16,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.massless import massless, numbered
-from rths_nodes.core.protocols import Structure
+from rths_nodes.core.protocols import StepMatrices, Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import Matrix, is_sparse
+from rths_nodes.mechanics.massless import massless, numbered
+from rths_nodes.mechanics.sparse import Matrix, is_sparse
 from rths_nodes.numerical.integrators.stepped import Stepped
 from rths_nodes.numerical.structures.laws import Law, law_of
 from rths_nodes.numerical.vectors import LARGE, ONE, Vectors, vectors_of

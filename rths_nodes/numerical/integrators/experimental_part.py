@@ -11,7 +11,7 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import Matrix, is_definite, is_sparse
+from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse
 
 GROWTH = 1e-6
 """Growth per step that is not refused: an undamped mode would be lost to rounding otherwise."""

@@ -18,7 +18,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import zero
+from rths_nodes.mechanics.sparse import zero
 from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 from rths_nodes.numerical.structures.laws import Law

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.massless import have_damping, massless
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import Inverse, Matrix, is_sparse, product, zero
+from rths_nodes.mechanics.massless import have_damping, massless
+from rths_nodes.mechanics.sparse import Inverse, Matrix, is_sparse, product, zero
 from rths_nodes.numerical.integrators.dynamics import Dynamics, start
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.state_space import in_floats

@@ -1,7 +1,7 @@
 """A linear structure in state space, y = (x, v), and the stability of its steps with a specimen behind it.
 
 Step matrices are Phi, Gamma_0, Gamma_1 of y' = Phi y + Gamma_0 p + Gamma_1 p' for a load that runs straight from p
-to p', as :func:`rths_nodes.core.discretisation.transition` gives them.
+to p', as :func:`rths_nodes.mechanics.discretisation.transition` gives them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 from rths_nodes.core.arithmetic import matvec, put
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.integrators.dynamics import Dynamics, start
 from rths_nodes.numerical.structures.linear_force import is_linear
 from rths_nodes.numerical.vectors import ONE, vectors_of
@@ -156,7 +156,7 @@ def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool
     The measured force is that of the start of the step, held or ``extrapolated`` from the step before.
     """
     phi, before, now = matrices
-    mass, damping, stiffness = whole(structure)
+    mass, damping, stiffness = combined(structure)
     state = np.hstack([-stiffness, -damping])
     force = structure.experimental_mass @ np.linalg.solve(mass, state)
     force += np.hstack([structure.experimental_stiffness, structure.experimental_damping])

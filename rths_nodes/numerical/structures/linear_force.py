@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.sparse import Matrix
+from rths_nodes.mechanics.sparse import Matrix
 from rths_nodes.numerical.structures.laws import Law, Lawful
 from rths_nodes.numerical.structures.restoring_forces.linear import Linear
 from rths_nodes.numerical.vectors import vectors_of

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import component, matrix, params, text, texts, vector
-from rths_nodes.core.partition import load_of_whole
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import Matrix, dense, is_sparse, largest
 from rths_nodes.core.strict import LARGEST
 from rths_nodes.core.text_files import read_bytes, read_rows
 from rths_nodes.core.units import FORCES, LENGTHS
+from rths_nodes.mechanics.sparse import Matrix, dense, is_sparse, largest
+from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition
 
 LARGEST_FILE = 64 << 20
@@ -133,7 +133,7 @@ class Matrices(Partition):
     def ground_load(self) -> Array:
         """Ground load of the whole, or of the numerical part alone: ``(n_dof,)`` N per m/s^2."""
         if self._loaded == "whole":
-            return load_of_whole(self)
+            return combined_load(self)
         load: Array = self.mass @ self.influence
         return load
 

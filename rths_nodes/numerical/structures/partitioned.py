@@ -8,12 +8,12 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.massless import massless
-from rths_nodes.core.partition import load_of_whole
 from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import Matrix, is_definite, is_sparse, largest, zero
+from rths_nodes.mechanics.massless import massless
+from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse, largest, zero
+from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 DAMPING = {"type": "modal", "ratios": [0.02]}
@@ -42,7 +42,7 @@ class Partition:
     @property
     def ground_load(self) -> Array:
         """Ground load of the whole, ``(n_dof,)`` N per m/s^2: the laboratory part does not feel the ground."""
-        return load_of_whole(self)
+        return combined_load(self)
 
     @staticmethod
     def _rest(name: str, given: Matrix, tested: Matrix, positive: bool = False) -> Matrix:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rths_nodes.core.arithmetic import ceiling, copysign
-from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 from rths_nodes.core.decay import LONGEST
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
+from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 INCREMENTS = 10.0

@@ -7,7 +7,13 @@ import pytest
 from coupled_blocks import poles, transfer_matrix
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.coupled_rig import CoupledModel, coupled_model, feedforward, force_input, state_space
+from rths_nodes.mechanics.models.coupled_rig import (
+    CoupledModel,
+    coupled_model,
+    feedforward,
+    force_input,
+    state_space,
+)
 
 MASS = 98.3 * np.eye(3)
 DAMPING = np.array([[175.0, -50.0, 0.0], [-50.0, 100.0, -50.0], [0.0, -50.0, 50.0]])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import Matrix, is_definite, is_sparse, zero
+from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse, zero
 
 
 def massless(mass: Matrix) -> NDArray[np.bool_]:

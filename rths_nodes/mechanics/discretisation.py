@@ -1,30 +1,11 @@
-"""Linear systems in discrete time: exact steps under straight inputs (first-order hold), step matrices."""
+"""Linear systems in discrete time: exact steps under straight inputs (first-order hold)."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-
-
-class StepMatrices(NamedTuple):
-    """One step of an integrator at small motion: y' = A y + B f, (x, v, a) = C y + D f.
-
-    y ``(m,)`` is what it remembers from step to step; f ``(n_dof,)`` N the measured force at the step; x, v, a
-    ``(3 n_dof,)`` displacement (m), velocity (m/s) and acceleration (m/s^2) of the Target that it makes of them.
-    """
-
-    onward: Array
-    """A ``(m, m)``."""
-    force: Array
-    """B ``(m, n_dof)``."""
-    target: Array
-    """C ``(3 n_dof, m)``."""
-    through: Array
-    """D ``(3 n_dof, n_dof)``."""
 
 
 def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, Array]:

@@ -17,13 +17,13 @@ import numpy as np
 from rths_nodes.core import inputs
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex
-from rths_nodes.core.models import inverse as inverse_model
-from rths_nodes.core.models.inverse import DERIVATIVES, UNITS, StateSpace
 from rths_nodes.core.parameters import integer, matrix, number, params, section, text
 from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.mechanics.models import inverse as inverse_model
+from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS, StateSpace
 
 Rows = tuple[tuple[float, ...], ...]
 

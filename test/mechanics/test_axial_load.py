@@ -6,7 +6,9 @@ import math
 
 import pytest
 
-from rths_nodes.core.axial_load import (
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.strict import build
+from rths_nodes.mechanics.axial_load import (
     ColumnGeometry,
     directions_at,
     extension_at,
@@ -14,8 +16,6 @@ from rths_nodes.core.axial_load import (
     lengths_of,
     shortening_at,
 )
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
 
 
 def test_a_drift_of_20_mm_takes_67_micrometres_from_a_column_of_3_m() -> None:

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.mechanics.discretisation import transition
 
 
 def test_a_straight_input_of_a_double_integrator() -> None:

@@ -7,8 +7,8 @@ import pytest
 from coupled_blocks import poles, transfer_matrix
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.coupled_rig import CoupledModel, coupled_model, feedforward
-from rths_nodes.core.models.inverse import (
+from rths_nodes.mechanics.models.coupled_rig import CoupledModel, coupled_model, feedforward
+from rths_nodes.mechanics.models.inverse import (
     StateSpace,
     ahead,
     balanced,

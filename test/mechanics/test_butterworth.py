@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from rths_nodes.core.butterworth import Butterworth, filtered
+from rths_nodes.mechanics.butterworth import Butterworth, filtered
 
 DT = 1.0 / 1024.0
 

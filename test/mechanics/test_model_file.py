@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models.coupled_rig import coupled_model, feedforward
-from rths_nodes.core.models.file import LoadingModel, load, save
 from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward
+from rths_nodes.mechanics.models.file import LoadingModel, load, save
 
 AXES = ("story_1", "story_2")
 INVERSE = feedforward(

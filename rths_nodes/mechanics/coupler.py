@@ -24,7 +24,10 @@ import math
 
 import numpy as np
 
-from rths_nodes.core.coupler_kernels import (
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.parameters import matrix, number, params, text, vector
+from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.coupler_kernels import (
     CLOSED,
     ITERATIONS,
     SINGULAR,
@@ -38,9 +41,6 @@ from rths_nodes.core.coupler_kernels import (
     linear,
     link,
 )
-from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.parameters import matrix, number, params, text, vector
-from rths_nodes.core.samples import Array
 
 
 @params

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.massless import first_order, followers, massless
+from rths_nodes.mechanics.massless import first_order, followers, massless
 from rths_nodes.numerical.structures.damping import modes
 
 MASS = np.diag([3.0, 0.0, 2.0, 0.0])

@@ -1,0 +1,1 @@
+"""Mechanics that more than one room needs: filters, couplers, columns, matrices of structures, models of rigs."""
