@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.app.studies.ensembles import Plant, plants
-from rths_nodes.app.studies.runs import known_indices, packed, shown_indices
+from rths_nodes.app.studies.runs import known_indices, shown_indices, to_json
 from rths_nodes.core.distributions import KINDS, distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import flag, integer, mapping, params, text, texts
@@ -155,7 +155,7 @@ class Design:
         resolved = ""
         if not reason:
             try:
-                resolved = packed(plant.of(scenario).data() | {"cases": {}})
+                resolved = to_json(plant.of(scenario).data() | {"cases": {}})
             except ConfigError as error:
                 reason = "; ".join(error.problems)
         key = hashlib.sha256(f"{__version__} {resolved or name}".encode()).hexdigest()[:20]

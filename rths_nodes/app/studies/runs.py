@@ -180,12 +180,12 @@ def _published(of: Evaluation) -> dict[str, float]:
     return measured | {name + TRUE: value for name, value in true.items()}
 
 
-def packed(data: Mapping[str, Any]) -> str:
+def to_json(data: Mapping[str, Any]) -> str:
     """The data of a scenario as the text that travels: YAML as well, and sooner written."""
     return json.dumps(data, separators=(",", ":"))
 
 
-def elsewhere(given: str | Scenario, keep: bool, response: bool, eager: bool, tell: Tell) -> dict[str, Any]:
+def run_remote(given: str | Scenario, keep: bool, response: bool, eager: bool, tell: Tell) -> dict[str, Any]:
     """A run in another process, from the text of its scenario: what of its Findings can travel.
 
     Text travels, not objects: classes of components are looked up again on the other side. Where nothing travels,
@@ -199,23 +199,23 @@ def elsewhere(given: str | Scenario, keep: bool, response: bool, eager: bool, te
     return plain
 
 
-def arrived(plain: dict[str, Any], scenario: Scenario) -> Findings:
+def from_plain(plain: dict[str, Any], scenario: Scenario) -> Findings:
     """The Findings of what has travelled."""
     run = plain.pop("run", None)
     return Findings(run=None if run is None else Run(scenario=scenario, **run), **plain)
 
 
-def guarded(given: str | Scenario, response: bool, eager: bool, tell: Tell) -> dict[str, Any]:
-    """As :func:`elsewhere` without histories; what cannot run is an outcome with its reason, and no exception."""
+def run_safely(given: str | Scenario, response: bool, eager: bool, tell: Tell) -> dict[str, Any]:
+    """As :func:`run_remote` without histories; what cannot run is an outcome with its reason, and no exception."""
     try:
-        return elsewhere(given, False, response, eager, tell)
+        return run_remote(given, False, response, eager, tell)
     except ConfigError as error:
-        return nothing(REFUSED, "; ".join(error.problems))
+        return no_findings(REFUSED, "; ".join(error.problems))
     except Exception as error:  # one run of a thousand must not end the others
-        return nothing(FAILED, f"{type(error).__name__}: {error}")
+        return no_findings(FAILED, f"{type(error).__name__}: {error}")
 
 
-def nothing(outcome: str, reason: str) -> dict[str, Any]:
+def no_findings(outcome: str, reason: str) -> dict[str, Any]:
     """Plain data of the Findings of a run that came to nothing."""
     return {
         "outcome": outcome,
@@ -238,8 +238,8 @@ def all_of(
     """Run each of ``chosen``; their Findings by number, as they are ready. Raises what a run raises."""
     travels = where.scheduler or where.processes > 1
     given = keep, response, where.eager(sum(each.samples for each in chosen))
-    jobs = ((n, (packed(each.data()) if travels else each, *given)) for n, each in enumerate(chosen))
-    for number, plain in engine.finished(elsewhere, jobs, len(chosen), where, progress):
+    jobs = ((n, (to_json(each.data()) if travels else each, *given)) for n, each in enumerate(chosen))
+    for number, plain in engine.finished(run_remote, jobs, len(chosen), where, progress):
         if isinstance(plain, Lost):
             raise ChildProcessError(f"{chosen[number].name}: {plain.reason}")
-        yield number, arrived(plain, chosen[number])
+        yield number, from_plain(plain, chosen[number])

@@ -63,9 +63,9 @@ def run(
     response = runs.needs_response(design.indices)
     eager = where.eager(len(rows) * design.base.samples)
     jobs = ((number, (row.scenario, response, eager)) for number, row in enumerate(rows))
-    for number, plain in engine.finished(runs.guarded, jobs, len(rows), where, progress):
+    for number, plain in engine.finished(runs.run_safely, jobs, len(rows), where, progress):
         if isinstance(plain, Lost):
-            lost[rows[number].key] = runs.nothing(runs.LOST, plain.reason)
+            lost[rows[number].key] = runs.no_findings(runs.LOST, plain.reason)
         else:
             journal.add(rows[number].key, plain)
     return lost
@@ -105,8 +105,8 @@ def _number_or_text(value: Any) -> float | str:
 
 def _result(row: Row, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if row.reason:
-        return runs.nothing(runs.REFUSED, row.reason)
-    return results.get(row.key) or runs.nothing(runs.LOST, "was not run")
+        return runs.no_findings(runs.REFUSED, row.reason)
+    return results.get(row.key) or runs.no_findings(runs.LOST, "was not run")
 
 
 def write(of: StudyTable, folder: Path) -> None:

@@ -266,7 +266,7 @@ class Search:
         hardest, *others = order = np.argsort(-self._decided, kind="stable").tolist()
 
         def text(number: int, place: int) -> str:
-            return runs.packed(self._with(self._scenarios[place], candidates[number]).data())
+            return runs.to_json(self._with(self._scenarios[place], candidates[number]).data())
 
         def run(pairs: Sequence[tuple[int, int]], told: Progress | None = None) -> None:
             jobs = [(text(*pair), self._index, self._eager) for pair in pairs]
@@ -303,7 +303,7 @@ class Search:
 def ran(text: str, index: str, eager: bool, tell: Tell) -> float:
     """The magnitude of ``index`` of a run; of one that ends before its time the more, the earlier that is."""
     scenario = files.from_text(text, "candidate")
-    found = runs.Findings(**runs.guarded(scenario, runs.needs_response([index]), eager, tell))
+    found = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), eager, tell))
     if found.outcome != "finished":
         return BROKEN * (2.0 - found.samples / scenario.samples)
     value = abs(found.values.get(index, math.nan))
