@@ -93,7 +93,7 @@ def test_work_in_another_process_tells_how_far_it_is(tmp_path: Path, monkeypatch
             (tmp_path / "told").touch()
 
     jobs = [(0, (str(tmp_path / "told"),))]
-    assert list(engine.finished(work, jobs, 1, engine.Where(2), progress)) == [(0, "done")]
+    assert list(engine.as_completed(work, jobs, 1, engine.Where(2), progress)) == [(0, "done")]
     assert [0.5] in heard
     assert heard[-1] == [1.0]
 

@@ -39,7 +39,7 @@ class Where:
         return self.engine == COMPILED or (self.engine == AUTO and samples >= WORTH)
 
 
-def finished(
+def as_completed(
     work: Callable[..., Any], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None = None
 ) -> Iterator[tuple[int, Any]]:
     """Results of ``work(*arguments, tell)`` as they are ready, with the numbers of their jobs, 0 to ``count`` - 1.

@@ -239,7 +239,7 @@ def all_of(
     travels = where.scheduler or where.processes > 1
     given = keep, response, where.eager(sum(each.samples for each in chosen))
     jobs = ((n, (to_json(each.data()) if travels else each, *given)) for n, each in enumerate(chosen))
-    for number, plain in engine.finished(run_remote, jobs, len(chosen), where, progress):
+    for number, plain in engine.as_completed(run_remote, jobs, len(chosen), where, progress):
         if isinstance(plain, Lost):
             raise ChildProcessError(f"{chosen[number].name}: {plain.reason}")
         yield number, from_plain(plain, chosen[number])

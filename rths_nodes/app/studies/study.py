@@ -63,7 +63,7 @@ def run(
     response = runs.needs_response(design.indices)
     eager = where.eager(len(rows) * design.base.samples)
     jobs = ((number, (row.scenario, response, eager)) for number, row in enumerate(rows))
-    for number, plain in engine.finished(runs.run_safely, jobs, len(rows), where, progress):
+    for number, plain in engine.as_completed(runs.run_safely, jobs, len(rows), where, progress):
         if isinstance(plain, Lost):
             lost[rows[number].key] = runs.no_findings(runs.LOST, plain.reason)
         else:

@@ -270,12 +270,12 @@ class Search:
 
         def run(pairs: Sequence[tuple[int, int]], told: Progress | None = None) -> None:
             jobs = [(text(*pair), self._index, self._eager) for pair in pairs]
-            for job, found in engine.finished(ran, enumerate(jobs), len(jobs), self._where, told):
+            for job, found in engine.as_completed(ran, enumerate(jobs), len(jobs), self._where, told):
                 worst[pairs[job]] = BROKEN if isinstance(found, Lost) else found
 
         def is_unstable(number: int) -> bool:
             jobs = enumerate([([text(number, place) for place in order],)])
-            ((_, found),) = engine.finished(judged, jobs, 1, self._where)
+            ((_, found),) = engine.as_completed(judged, jobs, 1, self._where)
             growing, unjudged = (None, "") if isinstance(found, Lost) else found
             self.unjudged = self.unjudged or unjudged
             if growing is not None:

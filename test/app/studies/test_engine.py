@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rths_nodes.app.studies import cluster as on_dask
-from rths_nodes.app.studies.engine import Where, finished
+from rths_nodes.app.studies.engine import Where, as_completed
 from rths_nodes.app.studies.tasks import Lost
 from rths_nodes.core.errors import ConfigError
 
@@ -28,13 +28,13 @@ Work = Callable[[str], Any]
 
 @pytest.mark.parametrize("where", HERE)
 def test_every_piece_gives_its_own_result(work: Work, where: Where) -> None:
-    assert dict(finished(work("square"), iter(JOBS), COUNT, where)) == SQUARES
+    assert dict(as_completed(work("square"), iter(JOBS), COUNT, where)) == SQUARES
 
 
 @pytest.mark.parametrize("where", HERE)
 def test_progress_ends_where_all_is_done(work: Work, where: Where) -> None:
     told: list[Sequence[float]] = []
-    list(finished(work("square"), iter(JOBS), COUNT, where, told.append))
+    list(as_completed(work("square"), iter(JOBS), COUNT, where, told.append))
     assert told[-1] == [1.0] * COUNT
 
 
@@ -46,17 +46,17 @@ def test_jobs_are_taken_as_they_are_needed(work: Work) -> None:
             taken.append(job)
             yield job
 
-    for _ in finished(work("square"), jobs(), COUNT, Where(1)):
+    for _ in as_completed(work("square"), jobs(), COUNT, Where(1)):
         break
     assert len(taken) == 1
     taken.clear()
-    for _ in finished(work("square"), jobs(), COUNT, Where(2)):
+    for _ in as_completed(work("square"), jobs(), COUNT, Where(2)):
         break
     assert len(taken) < COUNT
 
 
 def test_a_piece_that_ends_its_process_is_lost_and_takes_none_along(work: Work) -> None:
-    found = dict(finished(work("dying"), iter(JOBS), COUNT, Where(2)))
+    found = dict(as_completed(work("dying"), iter(JOBS), COUNT, Where(2)))
     lost = found.pop(3)
     assert isinstance(lost, Lost)
     assert "ended twice" in lost.reason
@@ -65,13 +65,13 @@ def test_a_piece_that_ends_its_process_is_lost_and_takes_none_along(work: Work) 
 
 def test_a_piece_whose_process_was_ended_by_others_is_done_again(work: Work, tmp_path: Path) -> None:
     jobs = [(number, (number, str(tmp_path))) for number in range(COUNT)]
-    assert dict(finished(work("dying_once"), iter(jobs), COUNT, Where(2))) == SQUARES
+    assert dict(as_completed(work("dying_once"), iter(jobs), COUNT, Where(2))) == SQUARES
 
 
 @pytest.mark.parametrize("where", HERE)
 def test_what_a_piece_raises_is_raised(work: Work, where: Where) -> None:
     with pytest.raises(ValueError, match="three"):
-        list(finished(work("failing"), iter(JOBS), COUNT, where))
+        list(as_completed(work("failing"), iter(JOBS), COUNT, where))
 
 
 # A cluster
@@ -88,7 +88,7 @@ def test_a_request_to_stop_is_heard_where_its_exception_is_swallowed(work: Work)
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        list(finished(work("square"), jobs(), COUNT, Where(1)))
+        list(as_completed(work("square"), jobs(), COUNT, Where(1)))
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -97,10 +97,10 @@ def test_a_cluster_gives_the_same(work: Work, cluster: Any, tmp_path: Path) -> N
     """Also where a worker ends under a piece: another one does it again."""
     where = Where(scheduler=cluster.scheduler_address)
     told: list[Sequence[float]] = []
-    assert dict(finished(work("square"), iter(JOBS), COUNT, where, told.append)) == SQUARES
+    assert dict(as_completed(work("square"), iter(JOBS), COUNT, where, told.append)) == SQUARES
     assert told[-1] == [1.0] * COUNT
     jobs = [(number, (number, str(tmp_path))) for number in range(COUNT)]
-    assert dict(finished(work("dying_once"), iter(jobs), COUNT, where)) == SQUARES
+    assert dict(as_completed(work("dying_once"), iter(jobs), COUNT, where)) == SQUARES
 
 
 @pytest.mark.nodes
@@ -109,20 +109,20 @@ def test_a_cluster_of_another_version_is_refused(
 ) -> None:
     monkeypatch.setattr(on_dask, "__version__", "0.0.1")
     with pytest.raises(ConfigError, match=r"scheduler tcp://.*: a worker has rths_nodes .*, the study 0.0.1"):
-        list(finished(work("square"), iter(JOBS), COUNT, Where(scheduler=cluster.scheduler_address)))
+        list(as_completed(work("square"), iter(JOBS), COUNT, Where(scheduler=cluster.scheduler_address)))
 
 
 def test_a_scheduler_that_is_not_there_is_refused(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
     monkeypatch.setattr(on_dask, "PATIENCE_S", 0.5)
     with pytest.raises(ConfigError, match=r"scheduler tcp://127\.0\.0\.1:9: no scheduler of dask answers there"):
-        list(finished(work("square"), iter(JOBS), COUNT, Where(scheduler="tcp://127.0.0.1:9")))
+        list(as_completed(work("square"), iter(JOBS), COUNT, Where(scheduler="tcp://127.0.0.1:9")))
 
 
 def test_without_dask_the_way_to_it_is_told(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"needs dask.distributed \(pip install 'rths_nodes\[cluster\]'\)"):
-        list(finished(work("square"), iter(JOBS), COUNT, Where(scheduler="tcp://127.0.0.1:9")))
+        list(as_completed(work("square"), iter(JOBS), COUNT, Where(scheduler="tcp://127.0.0.1:9")))
 
 
 def test_nothing_of_joblib_and_dask_is_loaded_before_it_is_needed() -> None:
