@@ -193,7 +193,7 @@ class Output(MayBeWrong):
         return self.resolution > 0.0 or self.range is not None
 
     @property
-    def leads_astray(self) -> bool:
+    def misdirects(self) -> bool:
         """True where the command, once converted, is not where the actuator goes, or does not begin at zero."""
         return bool(self.wrong())
 

@@ -27,7 +27,7 @@ from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop
 from rths_nodes.procedure.hold_loop import HoldLoop, to_its_end
-from rths_nodes.procedure.loss import LossWatch, disagreement, not_taken
+from rths_nodes.procedure.loss import LossWatch, command_mismatch, rejected_command
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
 
 LOOK_S = 0.001
@@ -129,7 +129,7 @@ class RigDrive:
                 )
         else:
             self.command = np.array(active, float)
-            if reason := disagreement(self._scenario.axes, active, measured.displacement):
+            if reason := command_mismatch(self._scenario.axes, active, measured.displacement):
                 raise ConfigError(reason)
         self._before = self.command
         self.refer(measured.displacement, self.command)
@@ -175,7 +175,7 @@ class RigDrive:
         )
         if reason or (active := port.active_command) is None:
             return reason
-        return not_taken(axes, active, self.command) or disagreement(
+        return rejected_command(axes, active, self.command) or command_mismatch(
             axes, active, self.measured.displacement - self.shift
         )
 

@@ -38,7 +38,7 @@ MOVED = 1e-4
 """Share of the range of the command by which the active one may differ from what was sent; a step may be more."""
 
 
-def disagreement(axes: Mapping[str, Any], active: Array, displacement: Array) -> str:
+def command_mismatch(axes: Mapping[str, Any], active: Array, displacement: Array) -> str:
     """Why the external command must not be accepted, in words; empty where it may.
 
     ``active`` is the active command of the controller, ``displacement`` what is measured, both ``(n_axes,)`` m.
@@ -54,7 +54,7 @@ def disagreement(axes: Mapping[str, Any], active: Array, displacement: Array) ->
     return "\n".join(problems)
 
 
-def not_taken(axes: Mapping[str, Any], active: Array, sent: Array) -> str:
+def rejected_command(axes: Mapping[str, Any], active: Array, sent: Array) -> str:
     """Why the controller does not drive to what was ``sent`` last, in words; empty where it does.
 
     An axis of force is held where its loop has led it to, and follows only changes of what is sent from there on.
@@ -155,7 +155,7 @@ class LossWatch:
             return ANOTHER_MODE
         if not (self._elsewhere or self._still >= self.taken_after) or (active := port.active_command) is None:
             return ""
-        elsewhere = not_taken(self._axes, active, sent)
+        elsewhere = rejected_command(self._axes, active, sent)
         self._elsewhere = bool(elsewhere)
         return elsewhere
 

@@ -159,7 +159,7 @@ def test_what_the_ramp_predicts_needs_no_target() -> None:
     """A host that cannot wait goes on without it for six of ten samples, and its Commands are those with it."""
     loaded = override(SLOW, ["ramp={type: predictor_corrector, predicted_share: 0.6}"])
     patient, hurried = (CommandStage.of(Assembly(loaded)) for _ in range(2))
-    hurried.hurry()
+    hurried.assume_realtime()
     for step in range(2):
         for stage in (patient, hurried):
             stage.target(target(step, *wave(10 * step * DT)))

@@ -31,7 +31,7 @@ class Rig:
     def __init__(self) -> None:
         self.sample = 0
         self.ended = self.stopping = self.stop_due = False
-        self.pause = SimpleNamespace(supplied=False, goes_on=False)
+        self.pause = SimpleNamespace(has_command=False, goes_on=False)
         self.trips: list[tuple[str, int]] = []
         self.holds: list[str] = []
         self.late: list[int] = []

@@ -25,10 +25,10 @@ AT_LEAST = 16
 """Pieces under way while nobody knows yet how many workers there will be."""
 
 
-def finished(
+def as_completed(
     work: Callable[..., Any], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
 ) -> Iterator[tuple[int, Any]]:
-    """As ``engine.finished``, on the cluster of ``scheduler`` (``tcp://host:port``); told of whole pieces only.
+    """As ``engine.as_completed``, on the cluster of ``scheduler`` (``tcp://host:port``); told of whole tasks.
 
     Raises ConfigError where dask is missing, the scheduler does not answer or a worker has another version, and
     OSError where the scheduler is lost.

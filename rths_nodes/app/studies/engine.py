@@ -61,13 +61,13 @@ def _finished(
     if where.scheduler:
         from rths_nodes.app.studies import cluster
 
-        yield from cluster.finished(work, jobs, count, where.scheduler, progress)
+        yield from cluster.as_completed(work, jobs, count, where.scheduler, progress)
     elif where.processes <= 1:
         yield from _here(work, jobs, count, progress)
     else:
         from rths_nodes.app.studies import local
 
-        yield from local.finished(work, jobs, count, where.processes, progress)
+        yield from local.as_completed(work, jobs, count, where.processes, progress)
 
 
 def _here(

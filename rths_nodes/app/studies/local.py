@@ -29,10 +29,10 @@ IDLE_S = 10
 """Time after which a process without work ends, s."""
 
 
-def finished(
+def as_completed(
     work: Callable[..., Any], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
 ) -> Iterator[tuple[int, Any]]:
-    """As ``engine.finished``, by so many processes. A piece whose process ends is tried once more, alone."""
+    """As ``engine.as_completed``, by so many processes. A piece whose process ends is tried once more, alone."""
     with _shares(count, progress) as (file, shares):
         waiting, under_way = iter(jobs), {}
 

@@ -134,7 +134,7 @@ class Simulator:
         self._drive = Drive(outputs, dt, params.low_velocity)
         loops = ForceLoops(axes, CONTROLLER, dt)
         self._loops = TransportedLoops(loops, params.transport_samples) if loops else None
-        self._astray = any(output.leads_astray for output in outputs.values())
+        self._astray = any(output.misdirects for output in outputs.values())
         self._at_start = (
             PRESSURES.get(params.hydraulics or "", HYDRAULICS_NOT_TOLD),
             {None: INTERLOCK_NOT_TOLD, "closed": INTERLOCK_CLOSED, "open": INTERLOCK_OPEN}[params.interlock],

@@ -26,7 +26,7 @@ class FaultyLoop(Loop):
 
     def __init__(self, assembly: Assembly, faults: Sequence[Any]) -> None:
         super().__init__(assembly)
-        self.commands.hurry()
+        self.commands.assume_realtime()
         scenario, names = assembly.scenario, assembly.names
         self._arrived: deque[Command] = deque()
         self._outgoing = OutgoingCommands(
@@ -84,7 +84,7 @@ class FaultyLoop(Loop):
         if command is not None:
             self._commands.put(now, _copied(command))
         self._arrived += self._commands.take(now)
-        expected = rig.sample + 1 + rig.pause.supplied
+        expected = rig.sample + 1 + rig.pause.has_command
         in_time = None
         while in_time is None and self._arrived:  # as a node does: what came behind it is looked at next time
             arrived = self._arrived.popleft()

@@ -39,9 +39,9 @@ the answer, and for the way there and back."""
 class CommandStage:
     """From Targets at the integration step to compensated Commands at the servo rate.
 
-    A host that cannot wait says so by :meth:`hurry`, asks :meth:`ready` and calls :meth:`bridge` in place of
-    :meth:`next` where it is not. ``bridged`` counts the samples whose Target was late, ``dropped`` the Targets
-    that came again.
+    A host that cannot wait says so by :meth:`assume_realtime`, asks :meth:`ready` and calls :meth:`bridge` in
+    place of :meth:`next` where it is not. ``bridged`` counts the samples whose Target was late, ``dropped`` the
+    Targets that came again.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class CommandStage:
         parts = assembly.ramp, setup, assembly.compensator
         return cls(assembly.scenario, *parts, names.state, n_interface, assembly.late_velocity)
 
-    def hurry(self) -> None:
+    def assume_realtime(self) -> None:
         """Nobody waits for Targets: what the ramp predicts needs none. What else they bring comes with them."""
         self._ahead = self.ramp.predicted
 

@@ -313,7 +313,7 @@ class RigStage:
         if driving is None or not (late or command is not None):
             return pause.active
         bridged = command is None or bool(command.flags & FLAG_BRIDGED)
-        wanting = command is None and pause.hungry if pause.active else bridged
+        wanting = command is None and pause.needs_command if pause.active else bridged
         if wanting and pause.allowed and self._bridges.exhausted:
             pause.begin(self._driven_before or driving, driving)
             self._bridges.end()
@@ -322,7 +322,7 @@ class RigStage:
     def _paused(self, command: Command | None, sample: int) -> Command:
         """Return the Command that drives the rig at a tick of a pause; ``command`` has just come, or is None."""
         pause = self.pause
-        if command is None and pause.hungry:
+        if command is None and pause.needs_command:
             command = self._bridge.command(sample)
         elif command is not None:
             self._bridge.heard(command)

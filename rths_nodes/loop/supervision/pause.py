@@ -39,10 +39,10 @@ class Pause:
 
     ``allowed`` is false where the rig trips instead.
 
-    ``supplied`` is true when the Command of the next sample is here; :meth:`supply` brings it. ``sampled`` tells
-    whether the last tick was one of a sample. ``known`` is the Command of the last sample, ``count`` the number of
-    pauses so far. While it is ``held`` an operator keeps the rig at rest, for as long as he likes. Rows are ``(2,
-    n_axes)`` m: target and lead.
+    ``has_command`` is true when the Command of the next sample is here; :meth:`supply` brings it. ``sampled``
+    tells whether the last tick was one of a sample. ``known`` is the Command of the last sample, ``count`` the
+    number of pauses so far. While it is ``held`` an operator keeps the rig at rest, for as long as he likes. Rows
+    are ``(2, n_axes)`` m: target and lead.
     """
 
     known: Command
@@ -91,7 +91,7 @@ class Pause:
         return not self.active or self._phase == self._start
 
     @property
-    def supplied(self) -> bool:
+    def has_command(self) -> bool:
         """True when the Command of the next sample is here."""
         return self._next is not None
 
@@ -100,27 +100,27 @@ class Pause:
         self._next, self._waited = command, 0
 
     @property
-    def hungry(self) -> bool:
+    def needs_command(self) -> bool:
         """True when the test is on its way again and the coming tick cannot do without the Command."""
         return self._phase == self._start and self._next is None and self._ahead(self._tick + 1) > self._samples
 
     @property
     def goes_on(self) -> bool:
         """True when the coming tick belongs to the pause and wants no Command."""
-        return self.active and not self.hungry
+        return self.active and not self.needs_command
 
     @property
     def breach(self) -> str:
         """Why the test must not pause any longer; empty while it may."""
         waited = self._waited * self._dt
-        if self.supplied or waited <= self._longest:
+        if self.has_command or waited <= self._longest:
             return ""
         return f"bridge.max_pause: nothing to follow for {waited:.3g} s: must be <= {self._longest:g} s"
 
     def command(self, sample: int) -> Command:
         """Return the Command of the coming tick; ``sample`` is the number of the next sample."""
         self.sampled = False
-        if not (self.supplied or self.held):
+        if not (self.has_command or self.held):
             self._waited += 1
         target, lead = self._phase()
         of = self.known if self._next is None else self._next

@@ -31,7 +31,7 @@ class CompensatorNode(RthsNode):
         scenario = assembly.scenario
         self.stage = CommandStage.of(assembly)
         if not self.settings.lockstep:
-            self.stage.hurry()
+            self.stage.assume_realtime()
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._answered = -1
         self._waiting: deque[tuple[Measurement, int, int]] = deque()

@@ -55,7 +55,7 @@ class TickGate:
 
     def take_command(self) -> None:
         """Look for the Command of the next tick; one of a past tick is late, one of a later tick trips the rig."""
-        topics, expected = self._topics, self._rig.sample + 1 + self._rig.pause.supplied
+        topics, expected = self._topics, self._rig.sample + 1 + self._rig.pause.has_command
         while (found := topics.receive("command", topics.codec.unpack_command)) is not None:
             command: Command = found[0]
             if command.sample == expected:
