@@ -17,7 +17,7 @@ from rths_nodes.analysis.figures.style import STYLE
 from rths_nodes.analysis.report import scoreboard as page
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.studies import scoreboard
-from rths_nodes.app.studies.laws import Law
+from rths_nodes.app.studies.candidates import Candidate
 
 LAWS = ["best", "good", "bad", "silent"]
 
@@ -89,7 +89,8 @@ def test_an_axis_has_numbers_at_three_places(least: float, most: float) -> None:
 
 def written(tmp_path: Path) -> str:
     of = table()
-    rows = scoreboard.scores(of, [*(Law(law, {}) for law in LAWS), Law("late", {}, "needs gains")], "J2")
+    chosen = [*(Candidate(law, {}) for law in LAWS), Candidate("late", {}, "needs gains")]
+    rows = scoreboard.scores(of, chosen, "J2")
     board = page.Scoreboard(of, rows, [page.Published("pi", "as published", {"J1": 4.6})], ("J2", "J1"))
     page.write(tmp_path / "page.html", board, {}, {"Scenario": "scenario"})
     return (tmp_path / "page.html").read_text()

@@ -118,7 +118,7 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Identify, tune if asked for, run all, and print one table; exit code 0 also where one is unstable."""
     from rths_nodes.analysis.report import scoreboard as page
-    from rths_nodes.app.studies import entries, laws, runs, scoreboard
+    from rths_nodes.app.studies import candidates, entries, runs, scoreboard
     from rths_nodes.app.studies.identification import Stopped
 
     if options.merge:
@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
     given = files.load_settings(options.settings) if options.settings else {}
     scored = _scored(options, loaded)
     # refused before the rig is driven; the range of an inner number is known where its compensator is
-    own = laws.Law(type(loaded.compensator).type_name, as_data(loaded.compensator))
+    own = candidates.Candidate(type(loaded.compensator).type_name, as_data(loaded.compensator))
     known = tuple(index for index in scored.indices if not index.endswith(runs.RANGE))
     scoreboard.design(loaded, [own], replace(scored, indices=known))
     names = _names(options.laws) or [*registry.names(FAMILY), *given]
@@ -143,11 +143,11 @@ def run(options: argparse.Namespace) -> int:
             registry.load(FAMILY, name, "--laws")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        identified = laws.identify(loaded, folder, terminal.progress)
+        identified = candidates.identify(loaded, folder, terminal.progress)
     except Stopped as stopped:
         print(f"rths: {stopped}", file=sys.stderr)
         return stopped.exit_code
-    chosen = laws.laws(loaded, identified, names, given)
+    chosen = candidates.chosen(loaded, identified, names, given)
     searches: dict[str, Any] = {}
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)

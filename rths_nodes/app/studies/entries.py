@@ -23,7 +23,7 @@ from typing import Any
 
 from rths_nodes.analysis.report.scoreboard import Score
 from rths_nodes.app.studies import engine, scoreboard
-from rths_nodes.app.studies.laws import Law
+from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.scoreboard import Scored
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
@@ -46,7 +46,7 @@ VALUES = ("median", "high", "worst")
 
 
 def written(
-    scenario: Scenario, scored: Scored, laws: Sequence[Law], folder: Path, scores: Sequence[Score]
+    scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder: Path, scores: Sequence[Score]
 ) -> dict[str, Any]:
     """The entry of what was scored; ``folder`` is that of the files which settings name.
 
@@ -148,7 +148,7 @@ def verify(
     laws = []
     for name, settings in deepcopy(dict(content["laws"])).items():
         make_absolute(_params_of(settings), settings, folder)
-        laws.append(Law(name, settings))
+        laws.append(Candidate(name, settings))
     given: dict[str, Any] = dict(content["scored"])
     scored = Scored(**given | {name: tuple(given[name]) for name in ("cases", "indices", "records")})
     table = scoreboard.run(scoreboard.design(scenario, laws, scored), folder, where, progress)

@@ -23,10 +23,10 @@ import numpy as np
 from rths_nodes.analysis.report.scoreboard import Published, Score
 from rths_nodes.analysis.study_table import HIGH, StudyTable
 from rths_nodes.app.studies import engine, study, tuning
+from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
 from rths_nodes.app.studies.ensembles import plants
 from rths_nodes.app.studies.journal import Journal
-from rths_nodes.app.studies.laws import Law
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.strict import as_data
@@ -61,7 +61,7 @@ def blocks(scenario: Scenario) -> dict[str, dict[str, Any]]:
     return {WITHOUT: {}} if lead is None else {WITHOUT: {"force_lead": None}, WITH: {"force_lead": lead}}
 
 
-def in_block(scenario: Scenario, law: Law, block: Mapping[str, Any]) -> dict[str, Any]:
+def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of ``law`` in a block, as changes of the scenario.
 
     The lead is the same for all that have one: that of the scenario's compensator, or of its ``force_lead`` where
@@ -76,14 +76,14 @@ def in_block(scenario: Scenario, law: Law, block: Mapping[str, Any]) -> dict[str
 
 def tuned(
     scenario: Scenario,
-    chosen: Sequence[Law],
+    chosen: Sequence[Candidate],
     index: str,
     budget: int,
     count: int,
     where: engine.Where,
     training: Sequence[tuple[list[str], Any]] = (),
     told: Callable[[str, float, float], None] | None = None,
-) -> tuple[list[Law], dict[str, tuning.Tuned]]:
+) -> tuple[list[Candidate], dict[str, tuning.Tuned]]:
     """The laws with the best settings of ``budget`` candidates each, and what the search of each came to.
 
     Training is on ``count`` plants beside the nominal one, in the first block and all cases, with other seeds than
@@ -117,10 +117,10 @@ def tuned(
     return laws, found
 
 
-def _with(scenario: Scenario, law: Law, values: Mapping[str, Any]) -> Law:
+def _with(scenario: Scenario, law: Candidate, values: Mapping[str, Any]) -> Candidate:
     pairs: list[tuple[list[str], Any]] = [(["compensator"], dict(law.settings))]
     best = replace(replace(scenario, pairs), [(key.split("."), value) for key, value in values.items()])
-    return Law(law.name, as_data(best.compensator))
+    return Candidate(law.name, as_data(best.compensator))
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Scored:
     records: tuple[str, ...] = ()
 
 
-def design(scenario: Scenario, chosen: Sequence[Law], scored: Scored) -> Design:
+def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> Design:
     """The study of all laws that can take part.
 
     Raises ConfigError where none can, for unknown indices, and for records that are not known.
@@ -181,7 +181,7 @@ def run(of: Design, folder: Path, where: engine.Where, progress: Shown) -> Study
         return study.table(of, journal.results | lost)
 
 
-def scores(table: StudyTable, chosen: Sequence[Law], index: str) -> list[Score]:
+def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[Score]:
     """The rows of the scoreboard, the best first: by the share that did not finish, then by the high of ``index``.
 
     Two rows with equal shares are not told apart where the ranges overlap in which the seeds put that value.

@@ -10,7 +10,7 @@ import pytest
 
 from rths_nodes.app.cli import main
 from rths_nodes.app.studies import entries, scoreboard
-from rths_nodes.app.studies.laws import Law
+from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.loop.scenario import files
 
@@ -136,7 +136,7 @@ def test_the_code_of_a_law_of_another_package_is_named(tmp_path: Path, monkeypat
     registry._table.cache_clear()
     try:
         scenario, scored = files.load("chen_ricles_2010"), scoreboard.Scored((), 1, 0, 1, ("J2",))
-        found = entries.written(scenario, scored, [Law("law", {"type": "law"})], tmp_path, [])
+        found = entries.written(scenario, scored, [Candidate("law", {"type": "law"})], tmp_path, [])
     finally:
         registry._table.cache_clear()
     assert found["code"].keys() >= {"rths_nodes", "files", "python", "numpy", "scipy", "rths_nodes_of_a_lab"}

@@ -20,9 +20,9 @@ from rths_nodes.analysis.stability.judgement import is_stable
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import terminal
-from rths_nodes.app.studies import laws, runs, scoreboard
+from rths_nodes.app.studies import candidates, runs, scoreboard
+from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.laws import Law
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
@@ -42,8 +42,10 @@ ALPHA = 29.0
 
 
 @pytest.fixture(scope="module")
-def identified(tmp_path_factory: pytest.TempPathFactory) -> laws.Identified:
-    return laws.identify(load(PAPER, ["duration=3"]), tmp_path_factory.mktemp("identified"), terminal.progress)
+def identified(tmp_path_factory: pytest.TempPathFactory) -> candidates.Identified:
+    return candidates.identify(
+        load(PAPER, ["duration=3"]), tmp_path_factory.mktemp("identified"), terminal.progress
+    )
 
 
 class Ahead:
@@ -92,21 +94,23 @@ def table(**columns: Any) -> StudyTable:
     return StudyTable("board", "", PAPER, given | columns, ("law",), ("J2",))
 
 
-def test_the_identified_delay_is_that_of_the_actuator(identified: laws.Identified) -> None:
+def test_the_identified_delay_is_that_of_the_actuator(identified: candidates.Identified) -> None:
     """Of slow motions 28 samples; up to 5 Hz, near the corner of the actuator, a little less."""
     dt = 1.0 / 1024.0
     assert 0.8 * (ALPHA - 1.0) * dt < identified.delay < (ALPHA - 1.0) * dt
     assert identified.alpha == pytest.approx(1.0 + identified.delay / dt)
 
 
-def test_the_rig_is_driven_with_a_tenth_of_the_expected_motion(identified: laws.Identified) -> None:
+def test_the_rig_is_driven_with_a_tenth_of_the_expected_motion(identified: candidates.Identified) -> None:
     scenario = load(PAPER, ["duration=3"])
     displacement = whole_response(scenario)[0]
     assert identified.rms == pytest.approx(0.1 * np.std(displacement), rel=0.02)
 
 
-def test_every_registered_law_gets_the_same_identification(identified: laws.Identified) -> None:
-    found = {law.name: law for law in laws.laws(load(PAPER), identified, registry.names("compensator"), {})}
+def test_every_registered_law_gets_the_same_identification(identified: candidates.Identified) -> None:
+    found = {
+        law.name: law for law in candidates.chosen(load(PAPER), identified, registry.names("compensator"), {})
+    }
     assert set(found) == set(registry.names("compensator"))
     for name in ("polynomial", "linear_acceleration", "derivative_feedforward", "adaptive_time_series"):
         assert found[name].settings["delay"] == identified.delay
@@ -121,48 +125,48 @@ def test_every_registered_law_gets_the_same_identification(identified: laws.Iden
 def test_the_identified_inverse_is_identified_with_all_others(tmp_path: Path) -> None:
     """On the benchmark, at a fourth of its rate: what ``rths identify`` finds for it at the full one."""
     scenario = load("rths_benchmark_2020", ["servo_rate=1024", "port.transport_samples=0"])
-    identified = laws.identify(scenario, tmp_path, terminal.progress)
-    found = {law.name: law for law in laws.laws(scenario, identified, registry.names("compensator"), {})}
+    identified = candidates.identify(scenario, tmp_path, terminal.progress)
+    found = {law.name: law for law in candidates.chosen(scenario, identified, registry.names("compensator"), {})}
     assert [name for name, law in found.items() if law.reason] == ["linear"], "a law of one's own has to be given"
     for name, (value, known) in {"displacement": (0.9948, 5e-3), "velocity": (0.02497, 3e-2)}.items():
         assert found["identified_inverse"].settings["inverse"][name][0][0] == pytest.approx(value, rel=known)
     assert found["model_based"].settings["model"] == identified.model != identified.whole_model
 
 
-def test_a_law_of_another_package_takes_part(identified: laws.Identified, of_another_package: str) -> None:
+def test_a_law_of_another_package_takes_part(identified: candidates.Identified, of_another_package: str) -> None:
     assert of_another_package in registry.names("compensator")
-    (law,) = laws.laws(load(PAPER), identified, [of_another_package], {})
-    assert law == Law("ahead", {"type": "ahead", "delay": identified.delay})
+    (law,) = candidates.chosen(load(PAPER), identified, [of_another_package], {})
+    assert law == Candidate("ahead", {"type": "ahead", "delay": identified.delay})
 
 
-def test_given_settings_come_first_and_may_bring_further_rows(identified: laws.Identified) -> None:
+def test_given_settings_come_first_and_may_bring_further_rows(identified: candidates.Identified) -> None:
     given = {
         "inverse": {"alpha": 12.0},
         "mine": {"type": "inverse", "alpha": 31.0},
         "wrong": {"type": "inverse", "x": 1},
     }
-    inverse, mine, wrong = laws.laws(load(PAPER), identified, list(given), given)
+    inverse, mine, wrong = candidates.chosen(load(PAPER), identified, list(given), given)
     assert (inverse.settings["alpha"], mine.settings["alpha"]) == (12.0, 31.0)
     assert "unknown key 'x'" in wrong.reason
 
 
-def test_what_given_settings_leave_out_is_identified(identified: laws.Identified) -> None:
+def test_what_given_settings_leave_out_is_identified(identified: candidates.Identified) -> None:
     given = {
         "adaptive_inverse": {"k_p_per_mm2": 0.1},
         "slow": {"type": "adaptive_time_series", "window": 2.0},
         "mine": {"type": "model_based", "model": "mine.yaml"},
     }
-    adaptive, slow, mine = laws.laws(load(PAPER), identified, list(given), given)
+    adaptive, slow, mine = candidates.chosen(load(PAPER), identified, list(given), given)
     assert (adaptive.settings["alpha_es"], adaptive.settings["k_p_per_mm2"]) == (identified.alpha, 0.1)
     assert (slow.settings["delay"], slow.settings["window"]) == (identified.delay, 2.0)
     assert "mine.yaml" in mine.reason  # another rig than the identified one is not mixed with it
 
 
-def test_a_given_model_takes_the_place_of_the_scenario_s_own(identified: laws.Identified) -> None:
+def test_a_given_model_takes_the_place_of_the_scenario_s_own(identified: candidates.Identified) -> None:
     inverse = "{displacement: [[1.0]], velocity: [[0.02]], acceleration: [[0.0]], jerk: [[0.0]]}"
     own = f"compensator={{type: identified_inverse, inverse: {inverse}, memory: 5.0}}"
     given = {"identified_inverse": {"model": identified.whole_model}}
-    (law,) = laws.laws(load(PAPER, [own]), identified, list(given), given)
+    (law,) = candidates.chosen(load(PAPER, [own]), identified, list(given), given)
     assert law.settings["model"] == identified.whole_model
     assert law.settings.get("inverse") is None
     assert law.settings["memory"] == 5.0
@@ -177,12 +181,12 @@ def test_files_in_settings_stand_beside_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", files.shipped(files.SETTINGS))
-def test_shipped_settings_are_those_of_a_shipped_scenario(name: str, identified: laws.Identified) -> None:
+def test_shipped_settings_are_those_of_a_shipped_scenario(name: str, identified: candidates.Identified) -> None:
     """Each can be built in the scenario after which they are named, and names no file."""
     given = files.load_settings(name)
-    chosen = laws.laws(load(name), identified, list(given), given)
+    chosen = candidates.chosen(load(name), identified, list(given), given)
     assert [(law.name, law.reason) for law in chosen if law.reason] == []
-    assert not [entry for entry in given.values() if laws.MODELS & entry.keys()]
+    assert not [entry for entry in given.values() if candidates.MODELS & entry.keys()]
 
 
 @pytest.mark.long
@@ -195,7 +199,7 @@ def test_with_shipped_settings_every_case_is_stable(name: str) -> None:
 
 
 def test_those_that_finish_stand_before_those_that_do_not() -> None:
-    found = scoreboard.scores(table(), [Law("none", {}, "needs more")], "J2")
+    found = scoreboard.scores(table(), [Candidate("none", {}, "needs more")], "J2")
     assert [(score.law, score.failures, score.runs) for score in found] == [
         ("good", 0, 2),
         ("fair", 0, 2),
@@ -237,7 +241,10 @@ def test_the_high_value_is_that_of_a_run_which_19_of_20_do_not_exceed() -> None:
 
 
 def test_each_record_is_scored() -> None:
-    law, records = Law("inverse", {"type": "inverse", "alpha": 29.0}), ("elcentro_1940_ns", "benchmark_kobe_1995")
+    law, records = (
+        Candidate("inverse", {"type": "inverse", "alpha": 29.0}),
+        ("elcentro_1940_ns", "benchmark_kobe_1995"),
+    )
     of = scoreboard.design(load(PAPER, ["duration=2"]), [law], scoreboard.Scored((), 2, 0, 1, ("J2",), records))
     told = [parse(row.scenario, "scenario") for row in of.rows()]
     assert [(each["ground_motion"]["record"], each["seed"]) for each in told] == [
@@ -265,7 +272,7 @@ def test_the_benchmark_has_its_own_indices_four_cases_two_blocks_and_published_r
     rows = scoreboard.published(scenario)
     assert [row.case for row in rows] == ["pi_1", "pi_2", "pi_3", "pi_4"]
     assert all(tuple(row.values) == shown for row in rows)
-    law = Law("inverse", {"type": "inverse", "alpha": 90.0})
+    law = Candidate("inverse", {"type": "inverse", "alpha": 90.0})
     first, second = (scoreboard.in_block(scenario, law, block) for block in scoreboard.blocks(scenario).values())
     sample = 1.0 / scenario.servo_rate
     assert (first["force_lead"], first["compensator"]["lead"]) == (None, sample)
@@ -284,10 +291,10 @@ def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.
             super().__init__(scenarios, *further)
 
     monkeypatch.setattr(scoreboard.tuning, "Search", Search)
-    law = Law("inverse", {"type": "inverse", "alpha": 20.0})
-    chosen, found = scoreboard.tuned(scenario, [law, Law("none", {"type": "none"})], "J2", 8, 2, Where())
+    law = Candidate("inverse", {"type": "inverse", "alpha": 20.0})
+    chosen, found = scoreboard.tuned(scenario, [law, Candidate("none", {"type": "none"})], "J2", 8, 2, Where())
     assert chosen[0].settings["alpha"] == found["inverse"].values["compensator.alpha"]
-    assert chosen[1] == Law("none", {"type": "none"})
+    assert chosen[1] == Candidate("none", {"type": "none"})
     trained = {each.axes["story_1"].actuator.alpha for each in seen}
     assert {each.seed for each in seen} == {scenario.seed + scoreboard.TRAINING}
     of = scoreboard.design(scenario, chosen, scoreboard.Scored((), 2, 2, 1, ("J2",)))
@@ -299,7 +306,7 @@ def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.
 
 def test_a_training_that_a_parameter_does_not_fit_into_is_refused() -> None:
     """The window of a second is searched up to three; without a word the law would stay as it was."""
-    law = Law("slow", {"type": "adaptive_time_series", "delay": 0.027})
+    law = Candidate("slow", {"type": "adaptive_time_series", "delay": 0.027})
     with pytest.raises(ConfigError, match=r"--training: slow: .*window = 3 s: must be <= duration = 2 s"):
         scoreboard.tuned(load(PAPER, ["duration=10"]), [law], "J2", 8, 0, Where(), [(["duration"], 2.0)])
 

@@ -65,7 +65,7 @@ class Identified:
 
 
 @dataclass(frozen=True)
-class Law:
+class Candidate:
     """A compensator with its settings, plain data with its type; ``reason`` says why it cannot take part."""
 
     name: str
@@ -153,24 +153,24 @@ def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
     return float(np.mean([-(omega @ phase) / (omega @ omega) for phase in phases]))
 
 
-def laws(
+def chosen(
     scenario: Scenario, identified: Identified, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]
-) -> list[Law]:
+) -> list[Candidate]:
     """The compensators ``names``, or rows of ``given`` with such a name, all checked with the scenario.
 
     Of each setting (plain data of the section ``compensator``) the given one counts, else what was identified,
     else that of the scenario's own compensator.
     """
-    return [_law(scenario, identified, name, given.get(name, {})) for name in dict.fromkeys(names)]
+    return [_candidate(scenario, identified, name, given.get(name, {})) for name in dict.fromkeys(names)]
 
 
-def _law(scenario: Scenario, identified: Identified, name: str, given: Mapping[str, Any]) -> Law:
+def _candidate(scenario: Scenario, identified: Identified, name: str, given: Mapping[str, Any]) -> Candidate:
     try:
         settings = _settings(scenario, identified, {"type": name} | dict(given))
         checked_loop(replace(scenario, [(["compensator"], settings)]))
     except ConfigError as error:
-        return Law(name, {}, "; ".join(error.problems))
-    return Law(name, settings)
+        return Candidate(name, {}, "; ".join(error.problems))
+    return Candidate(name, settings)
 
 
 def _settings(scenario: Scenario, identified: Identified, given: Mapping[str, Any]) -> dict[str, Any]:
