@@ -19,7 +19,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.parameters import required_names
 from rths_nodes.core.samples import Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 
 DT, N_AXES, DELAY = 1.0 / 1024.0, 3, 0.0137
 TARGET_US = 25.0
@@ -54,7 +54,7 @@ def built(name: str) -> Any:
     """The compensator with its defaults, and with what it cannot do without."""
     cls = registry.load("compensator", name)
     own = {key: MINIMAL[key] for key in required_names(cls.Params) if key in MINIMAL} | OWN.get(name, {})
-    return cls(build(cls.Params, own, name), DT, N_AXES)
+    return cls(from_data(cls.Params, own, name), DT, N_AXES)
 
 
 def signals(count: int) -> tuple[list[Motion], list[np.ndarray]]:

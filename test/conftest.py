@@ -22,7 +22,7 @@ from hypothesis import settings
 
 from rths_nodes.core import registry
 from rths_nodes.core.samples import FLAG_SLIPPED
-from rths_nodes.core.strict import build, walk_declared
+from rths_nodes.core.validation import from_data, walk_declared
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -96,7 +96,7 @@ def make() -> Callable[..., Any]:
 
     def make(family: str, name: str, *arguments: Any, **data: Any) -> Any:
         cls = registry.load(family, name)
-        return cls(build(cls.Params, data, family), *arguments)
+        return cls(from_data(cls.Params, data, family), *arguments)
 
     return make
 

@@ -19,7 +19,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import Spec, required_names, spec_of
 from rths_nodes.core.samples import Command, Measurement, Motion, Target
-from rths_nodes.core.strict import as_data, build
+from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.laboratory.sensors import Output, Sensors
 from rths_nodes.loop.scenario.axis import Axis
@@ -126,7 +126,7 @@ def data_of(family: str, name: str) -> dict[str, Any]:
 
 
 def params_of(family: str, name: str) -> Any:
-    return build(registry.load(family, name).Params, data_of(family, name), family)
+    return from_data(registry.load(family, name).Params, data_of(family, name), family)
 
 
 def frame(n_dof: int = 1) -> Any:
@@ -296,7 +296,7 @@ def drive_actuator(cls: Any, params: Any) -> Drive:
     light, heavy = "softening_elastomeric", "with_mass"
     name, data = (heavy, held) if params.type_name == "servo_hydraulic_linear" else (light, {})
     specimen = registry.load("specimen", name)
-    actuator = cls(params, DT, specimen(build(specimen.Params, data)))
+    actuator = cls(params, DT, specimen(from_data(specimen.Params, data)))
 
     def drive() -> Iterator[Any]:
         actuator.reset()
@@ -379,7 +379,7 @@ def drive_port(cls: Any, params: Any) -> Drive:
         "limits": {"stroke": 1.0, "velocity": 1.0, "force": 1.0},
         "sensors": {"displacement_noise_rms": 1e-5, "force_noise_rms": 1.0},
     }
-    axes = {name: build(Axis, axis, f"axes.{name}") for name in ("a", "b")}
+    axes = {name: from_data(Axis, axis, f"axes.{name}") for name in ("a", "b")}
     port = cls(params, axes, DT, 1)
     assert port.transport_samples >= 0
 
@@ -469,12 +469,12 @@ def test_it_has_all_that_its_protocol_states(family: str, name: str) -> None:
 @every_component
 def test_data_and_yaml_come_back_to_the_bit(family: str, name: str) -> None:
     built = params_of(family, name)
-    data = as_data(built)
+    data = to_data(built)
     assert data["type"] == name
     del data["type"]
     cls = type(built)
-    assert build(cls, data) == built
-    assert build(cls, parse(dump(data), "x")) == built
+    assert from_data(cls, data) == built
+    assert from_data(cls, parse(dump(data), "x")) == built
     assert dump(parse(dump(data), "x")) == dump(data)
 
 
@@ -491,12 +491,12 @@ def test_a_misspelt_key_and_a_missing_one_are_refused(family: str, name: str) ->
     cls = registry.load(family, name).Params
     known = ", ".join(sorted(attrs.fields_dict(cls))) or "none"
     with pytest.raises(ConfigError, match="unknown key 'misspelt'") as caught:
-        build(cls, data_of(family, name) | {"misspelt": 1.0}, family)
+        from_data(cls, data_of(family, name) | {"misspelt": 1.0}, family)
     assert str(caught.value).endswith(f"known: {known}")
     for key in required_names(cls):
         data = {other: value for other, value in data_of(family, name).items() if other != key}
         with pytest.raises(ConfigError, match=rf"{family}\.{key}: missing"):
-            build(cls, data, family)
+            from_data(cls, data, family)
 
 
 @every_component
@@ -508,11 +508,11 @@ def test_numbers_are_checked(family: str, name: str) -> None:
             continue
         for wrong in (float("nan"), float("inf"), True, "1.0", [1.0]):
             with pytest.raises(ConfigError, match=rf"{family}\.{field.name} = "):
-                build(cls, data_of(family, name) | {field.name: wrong}, family)
+                from_data(cls, data_of(family, name) | {field.name: wrong}, family)
         for bound, step in ((spec.at_least, -1), (spec.more_than, 0), (spec.at_most, 1), (spec.less_than, 0)):
             if bound is not None:
                 with pytest.raises(ConfigError, match=rf"{family}\.{field.name} = .*must be [<>]"):
-                    build(cls, data_of(family, name) | {field.name: bound + step}, family)
+                    from_data(cls, data_of(family, name) | {field.name: bound + step}, family)
 
 
 @pytest.mark.parametrize("family", registry.FAMILIES)

@@ -50,7 +50,7 @@ ROS = {
 }
 EXTERNAL = {
     "core/parameters.py": NUMBERS | {"attrs"},
-    "core/strict.py": {"attrs"},
+    "core/validation.py": {"attrs"},
     "core/parameter_table.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
     "core/mat_files.py": NUMBERS | {"h5py"},

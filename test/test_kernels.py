@@ -24,7 +24,7 @@ from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import Kernel, copied, no_state
 from rths_nodes.core.rig import RigKernel
 from rths_nodes.core.samples import Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.actuators.specimen_path import path_of
 
 from .test_contracts import COMPONENTS, data_of, frame
@@ -79,7 +79,7 @@ def of_integrator(
     if structure is None:
         law = {} if name in BY_MATRICES else {"restoring_force": LAW}
         sdof = registry.load("structure", "sdof")
-        structure = sdof(build(sdof.Params, {"mass": 1e3, "frequency": 3.0, **law}, "structure"))
+        structure = sdof(from_data(sdof.Params, {"mass": 1e3, "frequency": 3.0, **law}, "structure"))
     n, newtons = len(structure.influence), numbers(rng, 1e3, extreme)
     external = np.array([[next(newtons) for _ in range(n)] for _ in range(SAMPLES + 1)])
     if name == "prescribed":
@@ -138,7 +138,7 @@ def component(family: str, data: dict[str, Any]) -> Any:
     """A built one of ``data`` with its type."""
     own = {key: value for key, value in data.items() if key != "type"}
     cls = registry.load(family, data["type"])
-    return cls(build(cls.Params, own, family))
+    return cls(from_data(cls.Params, own, family))
 
 
 def of_ramp(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
@@ -222,7 +222,7 @@ def has_kernel(family: str, name: str) -> bool:
     own = getattr(cls, "kernel_of", None)
     if family not in FAMILIES or own is None or own.__qualname__.startswith(BASES):
         return False
-    return family in NEEDS_MORE or own(build(cls.Params, data_of(family, name), family)) is not None
+    return family in NEEDS_MORE or own(from_data(cls.Params, data_of(family, name), family)) is not None
 
 
 ONE_AXIS = {"displacement": [[1.0]], "velocity": [[0.02]], "acceleration": [[1e-4]], "jerk": [[0.0]]}
@@ -266,7 +266,7 @@ every_kernel = pytest.mark.parametrize(
 
 def made(family: str, name: str, data: dict[str, Any], seed: int, extreme: bool) -> Any:
     cls = registry.load(family, name)
-    params = build(cls.Params, data, family)
+    params = from_data(cls.Params, data, family)
     return FAMILIES[family](cls, params, np.random.default_rng(seed), extreme)
 
 

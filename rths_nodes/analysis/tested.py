@@ -12,7 +12,7 @@ from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.numerical.ground_motions.record import Record
 
@@ -63,7 +63,7 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     if params is None:
         yield "that of the client of the integrator, which is not known here"
         return
-    data = as_data(params)
+    data = to_data(params)
     yield data.get("record") or (Path(str(data["file"])).name if data.get("file") else str(data["type"]))
     motion = registry.build("ground_motion", params, scenario.seed)
     times = scenario.step * np.arange(scenario.steps - scenario.soft_start_steps + 1)

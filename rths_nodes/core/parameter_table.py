@@ -8,7 +8,7 @@ import attrs
 
 from rths_nodes.core.errors import join
 from rths_nodes.core.parameters import spec_of
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 
 ANY = "NAME"
 """In the path of a section: any name."""
@@ -36,7 +36,7 @@ def table(cls: type) -> list[Row]:
         elif isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]
             default = "its defaults" if spec.kind == "section" else "none"
         else:
-            default = "-" if field.default is None else str(as_data(field.default))
+            default = "-" if field.default is None else str(to_data(field.default))
         if spec.default_data is not None:
             default = str(spec.default_data["type"])
         kind = spec.kind if not spec.family else f"section: {spec.family}"

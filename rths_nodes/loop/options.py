@@ -17,7 +17,7 @@ import attrs
 
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import Spec, flag, number, params, spec_of, text, texts
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 
 EMBEDDED, COMPOSED, PROCESSES = HOSTS = ("embedded", "composed", "processes")
 """One process without ROS; all nodes in one process; each node in a process of its own."""
@@ -290,7 +290,7 @@ def run_options(given: Mapping[str, Any], place: str = PYTHON, **fixed: Any) -> 
             option = known[name]
             data[option.field] = os.fspath(value) if isinstance(value, os.PathLike) else value
             _check_choice(name, data[option.field], option.spec.choices)
-    return build(RunOptions, data)
+    return from_data(RunOptions, data)
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

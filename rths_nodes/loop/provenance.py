@@ -19,8 +19,8 @@ from rths_nodes.core.checks import reads_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.programs import ENDINGS, modules_of
 from rths_nodes.core.resources import PACKAGE
-from rths_nodes.core.strict import walk, walk_declared
 from rths_nodes.core.text_files import version_of
+from rths_nodes.core.validation import walk, walk_declared
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.scenario.schema import Scenario
 

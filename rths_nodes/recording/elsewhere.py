@@ -32,8 +32,8 @@ from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
-from rths_nodes.core.strict import as_data, build
 from rths_nodes.core.text_files import read_text, reason
+from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
@@ -234,7 +234,7 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None) -> Elsewhe
         raise ConfigError(f"{columns} cannot be read ({reason(error)})") from None
     table = Table(file)
     try:
-        wanted = build(Columns, data)
+        wanted = from_data(Columns, data)
         histories = _Histories(wanted, table)
         if scenario is None:
             return histories.of(_own(wanted, histories))
@@ -320,7 +320,7 @@ def _own(wanted: Columns, histories: _Histories) -> Scenario:
         raise ConfigError("name: missing: without a scenario the test needs one")
     nobody = {"type": ELSEWHERE}
     axes = {
-        name: {"actuator": nobody, "specimen": nobody, "limits": as_data(each.limits)}
+        name: {"actuator": nobody, "specimen": nobody, "limits": to_data(each.limits)}
         for name, each in wanted.axes.items()
     }
     data = {

@@ -21,7 +21,7 @@ from rths_nodes.core.flat_names import unflatten
 from rths_nodes.core.inputs import replace_files
 from rths_nodes.core.parameters import recorded, spec_of
 from rths_nodes.core.samples import Array
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire.columns import Columns, StreamLayout, layout_of
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.yaml_text import parse
@@ -241,7 +241,7 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
             for name, axis in data["axes"].items()
         }
     try:
-        return build(Scenario, data)
+        return from_data(Scenario, data)
     except ConfigError as error:
         raise error.within(origin) from None
 
@@ -261,7 +261,7 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> Any:
     values = {key: entry for key, entry in data.items() if key != "type"}
     kind = data["type"]
     try:
-        return build(registry.load(family, kind, f"{path}.type").Params, values, path)
+        return from_data(registry.load(family, kind, f"{path}.type").Params, values, path)
     except ConfigError as error:
         reason = "; ".join(error.problems)
         if kind not in registry.names(family):

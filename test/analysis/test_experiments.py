@@ -12,7 +12,7 @@ from rths_nodes.analysis.identification.experiments import Noise, driven
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.files import from_text
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
@@ -41,7 +41,7 @@ def loaded(*overrides: str) -> Scenario:
 
 
 def noise(**data: float) -> Noise:
-    return build(Noise, {"rms": 1e-3, "duration": 2.0, "lower_frequency": 1.0, "upper_frequency": 30.0} | data)
+    return from_data(Noise, {"rms": 1e-3, "duration": 2.0, "lower_frequency": 1.0, "upper_frequency": 30.0} | data)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -11,7 +11,7 @@ import rths_nodes
 from rths_nodes.analysis.identification.from_recording import axis_models, polynomials, simulated, usable
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.recording.run import Run
@@ -40,9 +40,9 @@ def test_the_simulation_of_the_fit_is_the_actuator_itself(parameters: list[float
     cls = registry.load("actuator", "transfer_function")
     specimen = registry.load("specimen", "kelvin_voigt")
     actuator = cls(
-        build(cls.Params, {"numerator": numerator, "denominator": denominator}, "actuator"),
+        from_data(cls.Params, {"numerator": numerator, "denominator": denominator}, "actuator"),
         DT,
-        specimen(build(specimen.Params, {}, "specimen")),
+        specimen(from_data(specimen.Params, {}, "specimen")),
     )
     command = np.cumsum(np.random.default_rng(1).normal(size=500)) * 1e-3
     moved = []

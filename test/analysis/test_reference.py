@@ -11,7 +11,7 @@ import pytest
 
 from rths_nodes.analysis.reference import monolithic
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -52,7 +52,7 @@ def scene(**changes: Any) -> Scenario:
             )
         },
     }
-    return build(Scenario, data | changes)
+    return from_data(Scenario, data | changes)
 
 
 def test_a_linear_structure_in_closed_form() -> None:

@@ -28,7 +28,7 @@ from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import NO_SAFETY, render, write_report
 from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
@@ -85,7 +85,7 @@ def sine(axes: int, noise: float = 0.0) -> Run:
     for number in range(axes):
         data["axes"][f"axis_{number + 1}"] = copy.deepcopy(axis)
         data["axes"][f"axis_{number + 1}"]["actuator"]["alpha"] = 29.0 - 3.0 * number
-    return simulate(build(Scenario, data))
+    return simulate(from_data(Scenario, data))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import in_series, taps
 from rths_nodes.core.samples import Array, Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
@@ -537,7 +537,7 @@ def fitted(values: Array, first: int) -> complex:
 @pytest.mark.parametrize("name", COMPENSATORS)
 def test_a_compensator_answers_a_sine_as_its_response_says(name: str) -> None:
     cls = registry.load("compensator", name)
-    compensator = cls(build(cls.Params, COMPENSATORS[name], name), DT, 1)
+    compensator = cls(from_data(cls.Params, COMPENSATORS[name], name), DT, 1)
     waves = np.exp(1j * OMEGA * DT * np.arange(400))
     commands = []
     for wave in waves:
@@ -555,7 +555,7 @@ def test_an_actuator_answers_a_sine_as_its_response_says(name: str, make: Callab
     if name == "servo_hydraulic_linear":  # moves none without mass
         specimen = make("specimen", "with_mass", mass=30.0)
     cls = registry.load("actuator", name)
-    actuator = cls(build(cls.Params, ACTUATORS[name], name), DT, specimen)
+    actuator = cls(from_data(cls.Params, ACTUATORS[name], name), DT, specimen)
     moved = []
     for k in range(SETTLED + 600):
         actuator.step(1e-6 * math.cos(OMEGA * DT * k))

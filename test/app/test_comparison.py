@@ -17,7 +17,7 @@ from rths_nodes.app.studies import runs
 from rths_nodes.app.studies.comparison import compare, variants
 from rths_nodes.app.studies.runs import Findings
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.files import load, shipped
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -28,7 +28,7 @@ INVERSE = "compensator.type=inverse compensator.alpha=25"
 
 def with_cases(**cases: Any) -> Scenario:
     data = load(PAPER, SHORT).data()
-    return build(Scenario, data | {"cases": cases})
+    return from_data(Scenario, data | {"cases": cases})
 
 
 # Variants

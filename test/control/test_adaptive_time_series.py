@@ -16,7 +16,7 @@ from rths_nodes.control.compensators.window_fit import Fit, empty, fitted, with_
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 
 DT = 1.0 / 1024.0
 FREQUENCY, DAMPING_RATIO = 15.571359045, 0.6415455449
@@ -294,7 +294,7 @@ def test_the_fit_is_that_of_least_squares_over_the_window() -> None:
         "regularization_ratio": 1e-12,
         "trigger_amplitude": 1e-9,
     } | bounds
-    k = constants(build(cls.Params, data, "x"), DT)
+    k = constants(from_data(cls.Params, data, "x"), DT)
     fit, window = k.fit._replace(powers=(1.0, 3.0, 9.0), shares=(18.0, 54.0, 162.0)), empty(k.rows)
     rng = np.random.default_rng(8)
     rows, sent = rng.normal(size=(50, 3)), rng.normal(size=50)

@@ -18,7 +18,7 @@ from scipy.linalg import expm
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 
 DT = 1.0 / 1024.0
 NOISE = 5e-6
@@ -56,18 +56,20 @@ def motion(x: Any, **flags: bool) -> Motion:
 
 def one_stage(n_axes: int = 1, **data: Any) -> Any:
     cls = registry.load("compensator", "discrete_model")
-    return cls(build(cls.Params, data, "compensator"), DT, n_axes)
+    return cls(from_data(cls.Params, data, "compensator"), DT, n_axes)
 
 
 def two_stages(n_axes: int = 1, **data: Any) -> Any:
     cls = registry.load("compensator", "chain")
     stages = {"first": {"type": "discrete_model", **data}, "second": POLYNOMIAL}
-    return cls(build(cls.Params, stages, "compensator"), DT, n_axes)
+    return cls(from_data(cls.Params, stages, "compensator"), DT, n_axes)
 
 
 def polynomial(n_axes: int = 1) -> Any:
     cls = registry.load("compensator", "polynomial")
-    return cls(build(cls.Params, {k: v for k, v in POLYNOMIAL.items() if k != "type"}, "compensator"), DT, n_axes)
+    return cls(
+        from_data(cls.Params, {k: v for k, v in POLYNOMIAL.items() if k != "type"}, "compensator"), DT, n_axes
+    )
 
 
 def noises(n_axes: int) -> Iterator[np.ndarray]:
@@ -398,7 +400,7 @@ def test_wrong_parameters_are_refused(make: Callable[..., Any], data: dict[str, 
 
 def cautions(*, soft: bool = False, structure: bool = True, noise: float = 0.0, **data: Any) -> list[str]:
     test = SimpleNamespace(displacement_noise_rms=(noise,), has_soft_start=soft, has_structure=structure)
-    found: list[str] = build(registry.load("compensator", "discrete_model").Params, data).cautions(test)
+    found: list[str] = from_data(registry.load("compensator", "discrete_model").Params, data).cautions(test)
     return found
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from rths_nodes.control.force_controllers.feed_forward_pi import FeedForwardPi
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.mechanics.axial_load import ColumnGeometry, extension_at, lengths_of
 
 DT, STIFFNESS = 1.0 / 1024.0, 1e9
 
 
 def law(**params: Any) -> FeedForwardPi:
-    return FeedForwardPi(build(FeedForwardPi.Params, {"stiffness": STIFFNESS} | params), DT)
+    return FeedForwardPi(from_data(FeedForwardPi.Params, {"stiffness": STIFFNESS} | params), DT)
 
 
 def held(controller: FeedForwardPi, target: float, stiffness: float, late: int, seconds: float) -> list[float]:
@@ -55,7 +55,7 @@ def test_the_loop_is_unstable_beyond_a_quarter_turn_and_stable_below() -> None:
 
 def test_it_takes_over_where_the_axis_stands() -> None:
     column = {"column_length": 3.0, "actuator_length": 2.0}
-    controller, geometry = law(lead=0.01, column=column), lengths_of(build(ColumnGeometry, column))
+    controller, geometry = law(lead=0.01, column=column), lengths_of(from_data(ColumnGeometry, column))
     drift, step, place, force = 0.012, 1e-5, 3.3e-4, 250e3
     controller.begin(place, force, drift, drift - step)
     ahead = 0.01 / DT

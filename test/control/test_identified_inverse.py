@@ -14,7 +14,7 @@ from rths_nodes.control.compensators.identified_inverse import IdentifiedInverse
 from rths_nodes.control.compensators.single_inverse import State
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.discretisation import transition
@@ -177,7 +177,7 @@ def test_a_coefficient_stays_within_its_deviations(make: Make) -> None:
     state = dict(zip(following.state_names, following.state(), strict=True))
     assert state["c0[0]"] == pytest.approx(1.3 * 0.99 * (1.0 - 3.0 * 0.02))
     assert state["prior_distance[0]"] == pytest.approx(3.0)
-    params = build(IdentifiedInverse.Params, {"inverse": dict(zip(NAMES, ONE.tolist(), strict=True))})
+    params = from_data(IdentifiedInverse.Params, {"inverse": dict(zip(NAMES, ONE.tolist(), strict=True))})
     (remark,) = params.remarks({"axes.north.prior_distance": 3.0, "axes.south.prior_distance": 2.9})
     assert remark.startswith("axes.north: a coefficient has come to the end of its range, 3 standard deviations")
 
@@ -320,7 +320,7 @@ def test_the_text_in_floats_is_that_in_arrays(make: Make, decimation: int, lead:
         "decimation": decimation,
         "lead": lead,
     }
-    k = coupled_inverse.constants_of(*constants_in_arrays(build(IdentifiedInverse.Params, data), DT))
+    k = coupled_inverse.constants_of(*constants_in_arrays(from_data(IdentifiedInverse.Params, data), DT))
     state = coupled_inverse.rest(k)
     generator = np.random.default_rng(7)
     for sample, motion in enumerate(waves(1, 1500)):

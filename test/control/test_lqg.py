@@ -16,7 +16,7 @@ from rths_nodes.control.compensators.lqg import (
     step,
 )
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.mechanics.discretisation import transition
 from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward
 from rths_nodes.mechanics.models.inverse import StateSpace, diagonal, state_space
@@ -30,7 +30,9 @@ LAG = np.array([1.0, 0.02, 0.0, 0.0]).reshape(4, 1, 1)
 
 
 def controller(inverse: np.ndarray, coupled: bool = True, lead: float = 0.0, **data: Any) -> DeviationController:
-    return deviation_controller(state_space(inverse), build(FeedbackParams, data), coupled, DT, lead, "feedback")
+    return deviation_controller(
+        state_space(inverse), from_data(FeedbackParams, data), coupled, DT, lead, "feedback"
+    )
 
 
 @pytest.mark.parametrize("q", [0.5, 14.0])

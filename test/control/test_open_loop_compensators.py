@@ -14,7 +14,7 @@ from doubts import doubts
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion, Target
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import replace
 
@@ -172,7 +172,7 @@ def seen(ramp: str, behind: bool = False) -> Any:
 
 
 def params(name: str, **data: Any) -> Any:
-    return build(registry.load("compensator", name).Params, {"delay": DELAY} | data, "compensator")
+    return from_data(registry.load("compensator", name).Params, {"delay": DELAY} | data, "compensator")
 
 
 @pytest.mark.parametrize(

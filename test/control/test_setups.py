@@ -15,7 +15,7 @@ from rths_nodes.analysis.reference import monolithic
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -305,7 +305,7 @@ def scene(**changes: Any) -> Scenario:
             for name, stiffness, damping in zip(("north", "south"), STIFFNESSES, (3e4, 8e4), strict=True)
         },
     }
-    return build(Scenario, data | changes)
+    return from_data(Scenario, data | changes)
 
 
 def run(changed: Scenario) -> tuple[Outcome, Run]:
@@ -436,7 +436,7 @@ def test_three_unequal_actuators_each_follow_their_story() -> None:
     alone = loaded.data()["compensator"]["second"]
     assert alone["type"] == "polynomial"
     (learned, found), (plain, _) = (
-        run(build(Scenario, loaded.data() | change)) for change in ({}, {"compensator": alone})
+        run(from_data(Scenario, loaded.data() | change)) for change in ({}, {"compensator": alone})
     )
     assert learned.state is plain.state is State.FINISHED
     delays = [row["delay_s"] for row in plain.metrics["axes"].values()]

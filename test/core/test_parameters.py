@@ -21,7 +21,7 @@ from rths_nodes.core.parameters import (
     text,
     vector,
 )
-from rths_nodes.core.strict import as_data, build
+from rths_nodes.core.validation import from_data, to_data
 
 
 @params
@@ -51,7 +51,7 @@ GOOD: dict[str, Any] = {"length": 1.5, "many": {"x": {}}}
 
 
 def test_defaults_fill_in_what_is_left_out() -> None:
-    built = build(Everything, GOOD)
+    built = from_data(Everything, GOOD)
     assert (built.length, built.count, built.kind, built.on, built.limit) == (1.5, 3, "a", False, None)
     assert (built.inner.gain, built.many["x"].gain) == (2.0, 2.0)
     assert type(built.ramp).type_name == "linear"
@@ -69,7 +69,7 @@ def test_defaults_fill_in_what_is_left_out() -> None:
     ],
 )
 def test_values_are_widened(key: str, value: Any, seen: Any) -> None:
-    found = getattr(build(Everything, GOOD | {key: value}), key)
+    found = getattr(from_data(Everything, GOOD | {key: value}), key)
     assert found == seen
     assert type(found) is type(seen)
 
@@ -128,26 +128,26 @@ WRONG: list[tuple[str, Any, str]] = [
 )
 def test_a_wrong_value_is_refused(key: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        build(Everything, GOOD | {key: value}, "top")
+        from_data(Everything, GOOD | {key: value}, "top")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_value_is_named_with_its_meaning_and_unit() -> None:
     with pytest.raises(ConfigError, match=r"^top\.length: missing \(length \[m\]\)$"):
-        build(Everything, {"many": {"x": {}}}, "top")
+        from_data(Everything, {"many": {"x": {}}}, "top")
 
 
 def test_built_parameters_are_frozen() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        build(Everything, GOOD).length = 2.0
+        from_data(Everything, GOOD).length = 2.0
 
 
 def test_data_and_back() -> None:
-    built = build(Everything, GOOD | {"rows": [[1.0, 2.0]], "limit": 0.1 + 0.2})
-    data = as_data(built)
+    built = from_data(Everything, GOOD | {"rows": [[1.0, 2.0]], "limit": 0.1 + 0.2})
+    data = to_data(built)
     assert data["ramp"] == {"type": "linear"}
-    assert build(Everything, data) == built
+    assert from_data(Everything, data) == built
 
 
 def test_the_table_shows_what_is_known() -> None:
@@ -168,7 +168,7 @@ def test_all_that_is_wrong_is_told_at_once_one_problem_a_line() -> None:
         "many": {"x": {"gain": 9.0}, "y": {"gain": -1.0}},
     }
     with pytest.raises(ConfigError) as refused:
-        build(Everything, data)
+        from_data(Everything, data)
     places = [problem.partition(":")[0].partition(" ")[0] for problem in refused.value.problems]
     assert places == ["lenght", "length", "count", "ramp.type", "many.x.gain", "many.y.gain"]
     assert str(refused.value).splitlines() == list(refused.value.problems)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rths_nodes.core.strict import as_data, build
+from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rehearsal import slower
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
@@ -55,8 +55,8 @@ def on_healthy_rig(plain: Scenario, resolution: float) -> Scenario:
     """``plain`` on a rig with its limits, whose displacement sensors have steps of ``resolution`` m."""
     axes = {name: _axis(axis, resolution) for name, axis in plain.axes.items()}
     port = {"type": "simulator", "transport_samples": 1, "hydraulics": "high", "interlock": "closed"}
-    rig = build(RigFile, {"version": 1, "name": "healthy", "port": port, "axes": axes})
-    return build(Scenario, on_rig(plain.data(), rig))
+    rig = from_data(RigFile, {"version": 1, "name": "healthy", "port": port, "axes": axes})
+    return from_data(Scenario, on_rig(plain.data(), rig))
 
 
 def _axis(axis: Axis, resolution: float) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _axis(axis: Axis, resolution: float) -> dict[str, Any]:
         "displacement": channel | {"resolution": step, "noise_rms": noise},
         "command": channel,
         "force": {"unit": "N", "range": 1.2 * limits.force, "noise_rms": weight},
-        "limits": as_data(limits),
+        "limits": to_data(limits),
         "elastic_limit": limits.stroke,
         "small_move": {"displacement": move, "velocity": 4.0 * move, "force": 0.5 * limits.force},
         "unloading": {
@@ -78,5 +78,5 @@ def _axis(axis: Axis, resolution: float) -> dict[str, Any]:
             "velocity": min(5e-3, limits.velocity),
             "carries_gravity": by_force,
         },
-        "force_control": as_data(axis.force_control) if by_force else None,
+        "force_control": to_data(axis.force_control) if by_force else None,
     }

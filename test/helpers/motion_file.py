@@ -9,7 +9,7 @@ import pytest
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 
 Content = str | bytes
 
@@ -19,7 +19,7 @@ def make(folder: Path, content: Content, **data: Any) -> Any:
     path = folder / "record.txt"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     cls = registry.load("ground_motion", "record")
-    return cls(build(cls.Params, {"file": str(path), **data}, "ground_motion"), 1)
+    return cls(from_data(cls.Params, {"file": str(path), **data}, "ground_motion"), 1)
 
 
 def refusal(folder: Path, content: Content, **data: Any) -> str:

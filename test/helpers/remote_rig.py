@@ -12,7 +12,7 @@ import numpy as np
 from generic_client import GenericClient, free_port
 
 from rths_nodes.core import registry
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -44,7 +44,7 @@ def server(more: dict[str, Any] | None = None, n: int = 1, dt: float = 0.01) -> 
     cls = registry.load("integrator", "remote")
     port = free_port()
     given = {"port": port, "experimental_stiffness": np.eye(n).tolist(), "connect_within": 1.0} | (more or {})
-    return cls(build(cls.Params, given, "integrator"), None, np.zeros((100, n)), dt), port
+    return cls(from_data(cls.Params, given, "integrator"), None, np.zeros((100, n)), dt), port
 
 
 def welcome(remote: Any) -> None:

@@ -12,7 +12,7 @@ from scipy import signal
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 
 DT = 1.0 / 1024.0
 FREE = {"stiffness": 0.0, "damping": 0.0}
@@ -287,7 +287,7 @@ def test_a_transfer_function_settles_at_its_dc_gain(
     plant = actuator("transfer_function", **data)
     assert plant.dc_gain == gain
     assert follow(plant, np.full(4096, 0.01))[-1] == pytest.approx(0.01 * gain, rel=1e-9)
-    cautions = build(registry.load("actuator", "transfer_function").Params, data).cautions(None)
+    cautions = from_data(registry.load("actuator", "transfer_function").Params, data).cautions(None)
     assert cautions == (
         [] if gain == 1.0 else ["numerator[-1] / denominator[-1] = 0.8: it settles at that times its command"]
     )
@@ -320,7 +320,7 @@ def test_a_ramp_reaches_the_velocity_of_its_command_even_with_feedthrough(actuat
 )
 def test_refuses_what_is_no_actuator(data: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=rf"^actuator\.(?:.*){words}"):
-        build(registry.load("actuator", "transfer_function").Params, data, "actuator")
+        from_data(registry.load("actuator", "transfer_function").Params, data, "actuator")
 
 
 def test_refuses_dynamics_that_cannot_be_solved(actuator: Callable[..., Any]) -> None:

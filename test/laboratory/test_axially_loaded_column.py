@@ -11,7 +11,7 @@ import pytest
 from rths_nodes.control.setups.upright_load import UprightLoad
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.rigs.axially_loaded_column import AxiallyLoadedColumn
 
 DT, STIFFNESS, LATERAL = 1.0 / 1024.0, 1e9, 1e6
@@ -26,7 +26,7 @@ DATA = {
 
 
 def column(**changes: Any) -> AxiallyLoadedColumn:
-    return AxiallyLoadedColumn(build(AxiallyLoadedColumn.Params, DATA | changes), DT, 2)
+    return AxiallyLoadedColumn(from_data(AxiallyLoadedColumn.Params, DATA | changes), DT, 2)
 
 
 def at(rig: AxiallyLoadedColumn, drift: float, extension: float) -> tuple[float, float]:
@@ -68,7 +68,7 @@ def test_on_a_closed_way_the_actuators_do_no_work(length: float | None) -> None:
 
 
 def test_the_setup_takes_the_push_of_the_inclined_actuator_out() -> None:
-    setup = UprightLoad(build(UprightLoad.Params, {"actuator_length": 2.0}), 1, 1)
+    setup = UprightLoad(from_data(UprightLoad.Params, {"actuator_length": 2.0}), 1, 1)
     rig, drift = column(actuator_length=2.0), 0.020
     force = np.array(at(rig, drift, 0.7e-3))
     upright = LATERAL * drift - force[1] * drift / 3.0
@@ -88,6 +88,6 @@ def test_a_column_that_crushes_keeps_what_it_still_bears() -> None:
 
 def test_what_makes_no_column_is_refused() -> None:
     with pytest.raises(ConfigError, match="3 axes: must be 2"):
-        AxiallyLoadedColumn(build(AxiallyLoadedColumn.Params, DATA), DT, 3)
+        AxiallyLoadedColumn(from_data(AxiallyLoadedColumn.Params, DATA), DT, 3)
     with pytest.raises(ConfigError, match=r"crushed_force = 2 N: must be <= crushing_force = 1 N"):
-        build(AxiallyLoadedColumn.Params, DATA | {"crushing_force": 1.0, "crushed_force": 2.0}, "rig")
+        from_data(AxiallyLoadedColumn.Params, DATA | {"crushing_force": 1.0, "crushed_force": 2.0}, "rig")

@@ -10,7 +10,7 @@ import pytest
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SATURATED, Command, Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.calibration import Calibration, Channel, RigAxis, channels_of, si_names
 from rths_nodes.laboratory.ports.around import calibrated
 
@@ -22,7 +22,7 @@ def axis(number: int, **changes: Any) -> SimpleNamespace:
         "command": {"unit": "mm", "range": 100.0, "scale": 20.0},
     }
     data = {"name": f"axis_{number}", "number": number} | channels | changes
-    return SimpleNamespace(rig_axis=build(RigAxis, data))
+    return SimpleNamespace(rig_axis=from_data(RigAxis, data))
 
 
 class Bench:
@@ -43,7 +43,7 @@ class Bench:
         return None
 
 
-PRESSURE = {"pressure": build(Channel, {"unit": "bar", "range": 350.0, "scale": 35.0})}
+PRESSURE = {"pressure": from_data(Channel, {"unit": "bar", "range": 350.0, "scale": 35.0})}
 AXES = {"first": axis(1), "second": axis(0, force={"unit": "N", "range": 1e3})}
 
 
@@ -116,7 +116,7 @@ def test_a_channel_must_be_one_of_the_port_and_in_its_unit() -> None:
         ConfigError, match=r"rig_file.auxiliary.oil: unknown channel 'oil'; known: pressure, switch"
     ):
         channels_of(Bench.auxiliary_names, {"oil": PRESSURE["pressure"]})
-    volts = {"pressure": build(Channel, {"unit": "V", "range": 10.0})}
+    volts = {"pressure": from_data(Channel, {"unit": "V", "range": 10.0})}
     with pytest.raises(ConfigError, match=r"auxiliary.pressure.unit = 'V': the port has it in bar"):
         channels_of(Bench.auxiliary_names, volts)
     assert si_names(("a [V]",), (None,)) == ("a [V]",)

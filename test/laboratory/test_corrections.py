@@ -11,7 +11,7 @@ import pytest
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter, ForceCorrections, low_pass, shown_forces
 
 DT = 1.0 / 1024.0
@@ -25,8 +25,8 @@ RUB = {"friction": FRICTION, "smoothing_velocity": 1e-3}
 def corrections(simulated: bool = False, low: dict[str, Any] | None = None, **keys: Any) -> ForceCorrections:
     """Of two axes, of which the second has them."""
     rig = SimpleNamespace(
-        corrections=build(Corrections, keys) if keys else None,
-        feedback_filter=None if low is None else build(FeedbackFilter, low),
+        corrections=from_data(Corrections, keys) if keys else None,
+        feedback_filter=None if low is None else from_data(FeedbackFilter, low),
     )
     none = SimpleNamespace(corrections=None, feedback_filter=None)
     axes = {"a": SimpleNamespace(rig_axis=none), "b": SimpleNamespace(rig_axis=rig)}
@@ -74,7 +74,7 @@ def test_smoothed_friction_is_the_hyperbolic_tangent_of_the_measured_velocity() 
 
 def test_filter_comes_behind_the_corrections_and_starts_at_rest() -> None:
     low = {"order": 2, "cutoff": 40.0, "delay": 5.6e-3}
-    found, plain = corrections(low=low, **FIXTURE), build(FeedbackFilter, low).built(DT)
+    found, plain = corrections(low=low, **FIXTURE), from_data(FeedbackFilter, low).built(DT)
     plain.start(K * 0.01 * math.sin(1.0))
     for k in range(300):
         x = 0.01 * math.sin(OMEGA * k * DT + 1.0)
@@ -113,11 +113,11 @@ def test_shown_forces_are_found_by_name() -> None:
 )
 def test_half_a_correction_is_refused(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        build(Corrections, keys, "at")
+        from_data(Corrections, keys, "at")
 
 
 def test_a_fixture_without_an_acceleration_is_refused() -> None:
-    found = build(Corrections, FIXTURE)
+    found = from_data(Corrections, FIXTURE)
     with pytest.raises(ConfigError, match=r"the rig has no channel of acceleration .* channels: pressure"):
         found.check_channels({"pressure": "Pa"}, "at")
     with pytest.raises(ConfigError, match=r"at.acceleration: unknown .*'accelerometer'.* known: other"):
@@ -137,7 +137,7 @@ def test_a_fixture_without_an_acceleration_is_refused() -> None:
 def test_a_declared_delay_must_be_that_of_the_filter(delay: float, accepted: bool) -> None:
     """sqrt(2) / omega_c of second order."""
     own = math.sqrt(2.0) / (2.0 * math.pi * 20.0)
-    found = build(FeedbackFilter, {"order": 2, "cutoff": 20.0, "delay": delay * own})
+    found = from_data(FeedbackFilter, {"order": 2, "cutoff": 20.0, "delay": delay * own})
     if accepted:
         found.check_rate(1.0 / DT, "at")
         return
@@ -147,7 +147,7 @@ def test_a_declared_delay_must_be_that_of_the_filter(delay: float, accepted: boo
 
 def test_a_cutoff_beyond_half_the_rate_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"at.cutoff = 600 Hz: must be < 512 Hz, half the servo_rate"):
-        build(FeedbackFilter, {"order": 2, "cutoff": 600.0, "delay": 1.0}).check_rate(1.0 / DT, "at")
+        from_data(FeedbackFilter, {"order": 2, "cutoff": 600.0, "delay": 1.0}).check_rate(1.0 / DT, "at")
 
 
 def test_an_axis_without_a_rig_has_no_filter() -> None:

@@ -12,7 +12,7 @@ from scipy.signal import TransferFunction, lsim, zpk2tf
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.rigs.coupled_transfer_functions import (
     CondensedFrame,
     CoupledTransferFunctions,
@@ -46,7 +46,7 @@ def rig_with(make: Make, **changes: Any) -> Any:
 
 
 def test_its_responses_are_those_of_the_zeros_poles_and_gains() -> None:
-    params = build(CoupledTransferFunctions.Params, RIG)
+    params = from_data(CoupledTransferFunctions.Params, RIG)
     system, inputs, outputs = state_space(params)
     pair = 80.0 * np.array([complex(-0.6, 0.8), complex(-0.6, -0.8)])
     for f in (0.0, 1.0, 7.0, 60.0):
@@ -79,8 +79,8 @@ def test_its_motion_is_that_of_another_solver(make: Make) -> None:
 def test_its_forces_are_the_specimens_by_virtual_work(make: Make) -> None:
     """Of the motion of the node, from differences of the axes' displacement: no formula of the rig."""
     rig = rig_with(make)
-    coupler = ArrayCoupler(build(CoupledTransferFunctions.Params, RIG).coupler, 2, 2, "x")
-    mass, damping, stiffness = build(CondensedFrame, FRAME).condensed()
+    coupler = ArrayCoupler(from_data(CoupledTransferFunctions.Params, RIG).coupler, 2, 2, "x")
+    mass, damping, stiffness = from_data(CondensedFrame, FRAME).condensed()
     poses, forces = [], []
     for k in range(3000):
         phase = HZ * np.array([1.0, 1.7]) * DT * k
@@ -96,7 +96,7 @@ def test_its_forces_are_the_specimens_by_virtual_work(make: Make) -> None:
 
 def test_a_condensed_frame_is_the_whole_one_while_it_moves_slowly() -> None:
     """Behind the driven degrees of freedom the others move freely: exact at rest, of second order in frequency."""
-    frame = build(CondensedFrame, FRAME)
+    frame = from_data(CondensedFrame, FRAME)
     mass, damping, stiffness = frame.condensed()
     m, c, k = (np.array(getattr(frame, name)) for name in ("mass", "damping", "stiffness"))
     errors = []
@@ -113,7 +113,7 @@ def test_a_condensed_frame_is_the_whole_one_while_it_moves_slowly() -> None:
 def test_the_coupler_of_long_actuators_moves_as_in_the_benchmark() -> None:
     """x + d (cos(theta + alpha) - cos alpha), Condori Uribe et al. 2023; rates by differences."""
     data = COUPLER | {"kinematics": "long"}
-    coupler = ArrayCoupler(build(CoupledTransferFunctions.Params, RIG | {"coupler": data}).coupler, 2, 2, "x")
+    coupler = ArrayCoupler(from_data(CoupledTransferFunctions.Params, RIG | {"coupler": data}).coupler, 2, 2, "x")
     d, alpha = np.hypot(0.27, 0.13), np.arctan2([-0.13, 0.13], 0.27)
 
     def moved(t: float) -> np.ndarray:

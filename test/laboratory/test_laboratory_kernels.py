@@ -11,7 +11,7 @@ import pytest
 
 from rths_nodes.core import registry
 from rths_nodes.core.kernels import Kernel, no_state
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.corrections import filtering, unfiltered
 from rths_nodes.laboratory.sensing import SensorPair
 from rths_nodes.laboratory.sensors import Sensors, converted
@@ -42,7 +42,7 @@ extremes = pytest.mark.parametrize("extreme", [False, True], ids=["random", "ext
 def params_of(family: str, data: dict[str, Any]) -> tuple[Any, Any]:
     """Class and parameters."""
     cls = registry.load(family, data["type"])
-    return cls, build(cls.Params, {key: value for key, value in data.items() if key != "type"}, family)
+    return cls, from_data(cls.Params, {key: value for key, value in data.items() if key != "type"}, family)
 
 
 def clean(step: Callable[..., Any]) -> None:
@@ -146,7 +146,7 @@ def test_couplers(points: dict[str, Any], kinematics: str, extreme: bool) -> Non
     """All of a motion to the axes and back, now and then out of reach."""
     pytest.importorskip("numba")
     n = len(points["anchors"])
-    coupler = Coupler(build(Geometry, points | {"kinematics": kinematics}, "x"), n, n, "x")
+    coupler = Coupler(from_data(Geometry, points | {"kinematics": kinematics}, "x"), n, n, "x")
     axes, forces, axis_forces, _, motion_of = coupler.kernel
 
     def there_and_back(k: Any, s: Any, x: Any, v: Any, a: Any, pushed: Any) -> Any:
@@ -184,7 +184,7 @@ SENSORS = {
 @extremes
 def test_sensors(name: str, extreme: bool) -> None:
     pytest.importorskip("numba")
-    params, rng = build(Sensors, SENSORS[name]), np.random.default_rng(8)
+    params, rng = from_data(Sensors, SENSORS[name]), np.random.default_rng(8)
     kernel = SensorPair.kernel_of(params)
     noise = rng.standard_normal((400, 2)).tolist()
     rows = [

@@ -17,7 +17,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 
 REHEARSAL = Path(__file__).parents[2] / "doc" / "opensees" / "rehearsal.yaml"
@@ -163,7 +163,7 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
             "actuators": {f"axis_{index}": {"type": "pure_delay"} for index in range(n)},
         }
         cls = registry.load("rig", "opensees")
-        made.append(cls(build(cls.Params, given | more, "rig"), dt, n))
+        made.append(cls(from_data(cls.Params, given | more, "rig"), dt, n))
         made[-1].open()
         return made[-1]
 

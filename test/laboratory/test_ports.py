@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.samples import FLAG_SATURATED, FLAG_SLIPPED, Command
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.axis import Axis
 
 DT = 1.0 / 1024.0
@@ -21,7 +21,7 @@ def axis(**data: Any) -> Axis:
         "specimen": {"type": "kelvin_voigt", "stiffness": 10.0, "damping": 0.0},
         "limits": {"stroke": 1.0, "velocity": 1.0, "force": 1.0},
     }
-    return build(Axis, rig | data, "axes.a")
+    return from_data(Axis, rig | data, "axes.a")
 
 
 @pytest.fixture

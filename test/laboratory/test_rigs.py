@@ -14,7 +14,7 @@ from scipy.integrate import solve_ivp
 from rths_nodes.analysis.reference.coupled import IdealResponse, ideal_response, measured_names
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.rigs.linear_with_specimen import substeps_of
 from rths_nodes.mechanics.models.coupled_rig import coupled_model, feedforward, state_space
 from rths_nodes.mechanics.structure import combined
@@ -335,7 +335,7 @@ def test_a_damper_that_yields_at_once_does_not_diverge(rig: Make) -> None:
 def test_a_damper_that_the_limits_let_move_too_fast_is_refused() -> None:
     cls = registry.load("rig", "coupled_servo_hydraulic")
     data = {"mass": MASS.tolist(), "damping": DAMPING.tolist(), "stiffness": STIFFNESS.tolist()}
-    built = build(cls.Params, data | {"damper": MAGNETORHEOLOGICAL}, "rig")
+    built = from_data(cls.Params, data | {"damper": MAGNETORHEOLOGICAL}, "rig")
     built.fits(SimpleNamespace(dt=DT, axes=("a", "b", "c"), velocity_limits=(0.3, 0.3, 0.3)))
     with pytest.raises(ConfigError, match=r"damper \(magnetorheological_damper\): at 9 m/s, the velocity limit"):
         built.fits(SimpleNamespace(dt=DT, axes=("a", "b", "c"), velocity_limits=(9.0, 0.3, 0.3)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.sensing import SensorPair
 from rths_nodes.laboratory.sensors import Output, Sensors, converted
 
@@ -16,7 +16,7 @@ DT = 1.0 / 1024.0
 
 
 def pair(seed: int = 1, axis: str = "story_1", **data: float) -> SensorPair:
-    return SensorPair(build(Sensors, data), seed, axis, DT)
+    return SensorPair(from_data(Sensors, data), seed, axis, DT)
 
 
 def readings(sensors: SensorPair, count: int, displacement: float = 0.0, force: float = 0.0) -> np.ndarray:
@@ -95,7 +95,7 @@ def test_the_delay_takes_the_noise_along() -> None:
 
 
 def test_the_converter_of_the_command_rounds_and_saturates() -> None:
-    output = build(Output, {"resolution": 1e-3, "range": 0.0105})
+    output = from_data(Output, {"resolution": 1e-3, "range": 0.0105})
     assert [converted(value, *output.converter) for value in (0.00049, 0.0026, -0.0026, 0.02, -1.0)] == [
         0.0,
         pytest.approx(0.003),
@@ -103,7 +103,7 @@ def test_the_converter_of_the_command_rounds_and_saturates() -> None:
         0.0105,
         -0.0105,
     ]
-    assert converted(0.123456789, *build(Output, {}).converter) == 0.123456789
+    assert converted(0.123456789, *from_data(Output, {}).converter) == 0.123456789
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from rths_nodes.core.samples import (
     Command,
     Measurement,
 )
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.scenario import files
@@ -50,11 +50,11 @@ def axis(**data: Any) -> Axis:
         "specimen": SPRING,
         "limits": {"stroke": 1.0, "velocity": 1.0, "force": 1e6},
     }
-    return build(Axis, rig | data, "axes.a")
+    return from_data(Axis, rig | data, "axes.a")
 
 
 def rig(axes: dict[str, Axis] | None = None, **data: Any) -> Simulator:
-    port = Simulator(build(Simulator.Params, data, "port"), axes or {"a": axis()}, DT, 1)
+    port = Simulator(from_data(Simulator.Params, data, "port"), axes or {"a": axis()}, DT, 1)
     port.open()
     return port
 
@@ -383,7 +383,7 @@ class Bare:
 
 class Telling(Bare):
     hydraulics = HYDRAULICS_LOW
-    build = "3f"
+    from_data = "3f"
 
     @property
     def active_command(self) -> list[float]:

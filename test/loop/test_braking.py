@@ -7,7 +7,7 @@ import pytest
 
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Command, Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop
@@ -19,7 +19,7 @@ def limits(*rows: tuple[float, float, float]) -> dict[str, Limits]:
     """Axes with these strokes (m), velocities (m/s) and decelerations (m/s^2)."""
     keys = ("stroke", "velocity", "deceleration")
     return {
-        f"axis_{number}": build(Limits, {"force": 1e3, **dict(zip(keys, row, strict=True))})
+        f"axis_{number}": from_data(Limits, {"force": 1e3, **dict(zip(keys, row, strict=True))})
         for number, row in enumerate(rows)
     }
 

@@ -12,7 +12,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion, Target
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -373,7 +373,7 @@ def test_the_start_is_bridged_by_standing_still() -> None:
 @pytest.mark.parametrize("pair", [("max_bridge", -0.01), ("max_bridge", 1.1), ("rejoin_samples", 0)])
 def test_parameters_have_bounds(pair: tuple[str, float]) -> None:
     with pytest.raises(ConfigError, match=f"bridge.{pair[0]} = .*must be >= "):
-        build(BridgeParams, dict([pair]), "bridge")
+        from_data(BridgeParams, dict([pair]), "bridge")
 
 
 def test_no_bridge_at_all() -> None:
@@ -388,7 +388,7 @@ def test_no_bridge_at_all() -> None:
 @pytest.mark.parametrize("velocity", [0.05, 0.4, 0.76])
 def test_the_excess_travel_is_that_of_the_worst_case(velocity: float) -> None:
     """Full speed, all that may be bridged, then the safe stop."""
-    limits = build(Limits, {"stroke": 0.25, "velocity": velocity, "force": 1e6})
+    limits = from_data(Limits, {"stroke": 0.25, "velocity": velocity, "force": 1e6})
     dt = 1e-4
     stop, last = SafeStop({"a": limits}, dt), np.array([velocity * 0.010])
     stop.begin(last - velocity * dt, last)
@@ -438,7 +438,7 @@ def test_check_tells_the_longer_way_of_axes_that_stop_together(capsys: pytest.Ca
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_auxiliary_values_are_checked(value: float) -> None:
-    limits = {"a": build(Limits, {"stroke": 0.1, "velocity": 1.0, "force": 1e6})}
+    limits = {"a": from_data(Limits, {"stroke": 0.1, "velocity": 1.0, "force": 1e6})}
     check = LimitCheck(limits, DT, ["damper_voltage [V]"], ["damper_force [N]"])
     zero, bad = np.zeros(1), np.array([value])
     assert check.command(Command(1, zero, zero, bad), zero) == (

@@ -21,7 +21,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ComponentError, ConfigError
 from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Outcome, checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
@@ -195,7 +195,7 @@ def test_a_kernel_of_another_package_can_be_compiled() -> None:
     pytest.importorskip("numba")
     from rths_nodes.app.compiling.kernels import compiled
 
-    params = build(forms()[1].Params, {"delay": 0.02})  # type: ignore[attr-defined]
+    params = from_data(forms()[1].Params, {"delay": 0.02})  # type: ignore[attr-defined]
     kernel = forms()[1].kernel_of(params)  # type: ignore[attr-defined]
     k = kernel.constants(params, 0.001)
     given = (1.0, 0.5, 0.0, 0.0, 0.0, False, False)
@@ -206,8 +206,8 @@ def test_a_chain_with_a_stage_that_has_no_kernel_has_none(register: Register) ->
     register("compensator", mine())
     chain = registry.load("compensator", "chain")
     both = {"first": {"type": "none"}, "second": {"type": "mine"}}
-    assert chain.kernel_of(build(chain.Params, both, "compensator")) is None
-    assert chain.kernel_of(build(chain.Params, both | {"second": {"type": "none"}}, "compensator")) is not None
+    assert chain.kernel_of(from_data(chain.Params, both, "compensator")) is None
+    assert chain.kernel_of(from_data(chain.Params, both | {"second": {"type": "none"}}, "compensator")) is not None
 
 
 def test_a_setup_of_another_package_gets_what_its_base_class_has(register: Register) -> None:
@@ -232,7 +232,7 @@ def test_a_setup_of_another_package_gets_what_its_base_class_has(register: Regis
 
     register("setup", Mine)
     kind = registry.load("setup", "upright_load")
-    given = build(kind.Params, {"actuator_length": 1.0, "setup": {"type": "mine"}}, "setup")
+    given = from_data(kind.Params, {"actuator_length": 1.0, "setup": {"type": "mine"}}, "setup")
     assert kind.kernel_of(given) is None
     setup = ScaledSetup(registry.build("setup", given, 1, 1), [4.0], [8.0])
     x = np.array([0.5])

@@ -9,7 +9,7 @@ import pytest
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, MODE_HELD, Command, Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -103,7 +103,7 @@ class Watch:
 
 
 def run(**changes: Any) -> tuple[Any, Watch]:
-    scenario = build(Scenario, data(**changes))
+    scenario = from_data(Scenario, data(**changes))
     watch = Watch()
     return Loop(Assembly(scenario)).run([watch]), watch
 
@@ -311,7 +311,7 @@ def test_a_load_cell_that_goes_wrong_leads_the_axis_by_its_largest_correction_at
 
 @pytest.mark.parametrize(("largest", "refused"), [(0.2e-3, True), (10e-6, False)])
 def test_a_real_rig_corrects_a_force_by_no_more_than_its_force_error(largest: float, refused: bool) -> None:
-    scenario = build(Scenario, data(axes__load__force_control__largest_correction=largest))
+    scenario = from_data(Scenario, data(axes__load__force_control__largest_correction=largest))
     object.__setattr__(scenario.axes["drift"].limits, "tracking_error", 0.02)
     judgement.refuse(scenario, simulated=True)
     if refused:

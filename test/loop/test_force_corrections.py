@@ -20,7 +20,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Command, Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.ports.around import calibrated, force_corrected
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.levels import LevelWatch
@@ -113,7 +113,7 @@ def test_behind_a_real_port_the_force_of_the_specimen_comes_in_si(tmp_path: Path
 
 def test_limits_judge_what_the_load_cell_shows() -> None:
     levels = {"force": {"maximum": 900.0, "action": "hold"}}
-    limits = {"a": build(Limits, {"stroke": 1.0, "velocity": 1.0, "force": 1000.0, "levels": levels})}
+    limits = {"a": from_data(Limits, {"stroke": 1.0, "velocity": 1.0, "force": 1000.0, "levels": levels})}
     names = ("pressure [Pa]", "uncorrected_force_a [N]")
     check, watch = LimitCheck(limits, DT, (), names), LevelWatch.of(limits, DT, names)
     assert watch is not None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.heartbeat import BEATS, Heartbeat, HeartbeatParams
 
 SECOND = 1_000_000_000
@@ -15,7 +15,7 @@ LOOK = 4_000_000
 
 
 def params(**data: Any) -> HeartbeatParams:
-    return build(HeartbeatParams, data, "heartbeat")
+    return from_data(HeartbeatParams, data, "heartbeat")
 
 
 def listen(heartbeat: Heartbeat, begin: int, end: int, heard: str = "") -> list[tuple[float, str, str]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.samples import FLAG_SOFT_START, Target
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.delay import CHUNK, delay_notes, delay_samples
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
 from rths_nodes.loop.supervision.index_limits import SPAN
@@ -198,7 +198,7 @@ def test_an_ideal_lag_of_a_spring_feeds_in_its_stiffness_times_the_indicator() -
 @pytest.fixture
 def monitor() -> Callable[..., Monitor]:
     def monitor(elastic: float = 1.0, **data: float) -> Monitor:
-        return Monitor(build(MonitorParams, data, "monitor"), ("a",), 1, DT, elastic)
+        return Monitor(from_data(MonitorParams, data, "monitor"), ("a",), 1, DT, elastic)
 
     return monitor
 

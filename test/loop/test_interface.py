@@ -12,7 +12,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text
@@ -130,9 +130,9 @@ def test_a_model_that_does_not_fit_into_a_target_needs_an_interface() -> None:
     masses, stiffnesses = [1000.0] * 65, [1e8] * 65
     data = scenario("").data()
     data["structure"] |= {"masses": masses, "stiffnesses": stiffnesses, "experimental_stiffnesses": None}
-    large = build(Scenario, data)
+    large = from_data(Scenario, data)
     with pytest.raises(ConfigError, match=r"interface: missing: the structure has 65 degrees .* 64; name"):
         _ = Assembly(large).names
-    fits = build(Scenario, data | {"interface": ["floor_1"]})
+    fits = from_data(Scenario, data | {"interface": ["floor_1"]})
     loop = Loop(Assembly(fits))
     assert len(loop.substructure.first().displacement) == 1

@@ -19,7 +19,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import ACTIONS, QUANTITIES, Limits
 from rths_nodes.core.samples import Command, Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.index_limits import SPAN
@@ -35,7 +35,7 @@ LEVELS = "axes.axis_1.limits.levels"
 
 def watch(**levels: Any) -> LevelWatch:
     """Of two axes, of which the second has the levels."""
-    limits = {"a": build(Limits, BASE), "b": build(Limits, BASE | {"levels": levels})}
+    limits = {"a": from_data(Limits, BASE), "b": from_data(Limits, BASE | {"levels": levels})}
     found = LevelWatch.of(limits, DT)
     assert found is not None
     return found
@@ -75,7 +75,7 @@ def test_each_quantity_is_what_its_name_says(quantity: str) -> None:
 @pytest.mark.parametrize(("quantity", "unit"), [("displacement_disagreement", "m"), ("force_disagreement", "N")])
 def test_a_second_sensor_may_not_disagree(quantity: str, unit: str) -> None:
     level = {"channel": "second", "minimum": -1e-3, "maximum": 1e-3}
-    limits = {"a": build(Limits, BASE), "b": build(Limits, BASE | {"levels": {quantity: level}})}
+    limits = {"a": from_data(Limits, BASE), "b": from_data(Limits, BASE | {"levels": {quantity: level}})}
     levels = LevelWatch.of(limits, DT, ("first [V]", f"second [{unit}]"))
     assert levels is not None
     for difference, agrees in ((0.9e-3, True), (-0.9e-3, True), (1.1e-3, False), (-1.1e-3, False)):
@@ -174,7 +174,7 @@ REFUSED = [
 @pytest.mark.parametrize(("levels", "words"), REFUSED)
 def test_levels_that_make_no_sense_are_refused(levels: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        build(Limits, BASE | {"levels": levels}, "limits")
+        from_data(Limits, BASE | {"levels": levels}, "limits")
 
 
 def test_a_port_without_a_heartbeat_is_told() -> None:
@@ -221,7 +221,7 @@ def test_the_rate_of_the_indicator_over_the_amplitude_knows_the_phase_alone(ampl
     f, phi, dt = 2.0, 0.2, 1.0 / (64 * SPAN)
     rate = math.pi * f * math.sin(phi)
     for factor, breaks in ((0.97, True), (1.03, False)):
-        limits = build(
+        limits = from_data(
             MonitorParams,
             {"tracking_indicator_rate_over_amplitude": factor * rate, "smallest_amplitude": amplitude},
         )
@@ -235,4 +235,4 @@ def test_the_rate_of_the_indicator_over_the_amplitude_knows_the_phase_alone(ampl
 
 def test_a_limit_over_the_amplitude_says_from_which_on() -> None:
     with pytest.raises(ConfigError, match=r"monitor.smallest_amplitude: missing"):
-        build(MonitorParams, {"tracking_indicator_rate_over_amplitude": 1.0}, "monitor")
+        from_data(MonitorParams, {"tracking_indicator_rate_over_amplitude": 1.0}, "monitor")

@@ -18,7 +18,7 @@ from rths_nodes.core.samples import (
     Command,
     Measurement,
 )
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.faults.embedded import FaultyLoop
@@ -45,7 +45,7 @@ LIMITS = {
 
 
 def history(rate: float = 1e5, **data: Any) -> LoadHistory:
-    return LoadHistory(build(Load, data), rate, DT)
+    return LoadHistory(from_data(Load, data), rate, DT)
 
 
 def command(sample: int, target: float, load: float, modes: bytes = BY_FORCE) -> Command:
@@ -89,7 +89,7 @@ def test_a_table_is_joined_at_the_force_rate_and_kept_beyond_its_end() -> None:
 )
 def test_a_target_that_is_none_is_refused(data: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        build(Load, data, "load")
+        from_data(Load, data, "load")
 
 
 # -- limits
@@ -245,7 +245,7 @@ def test_force_axes_stand_behind_the_others() -> None:
     data = files.load(NAME).data()
     data["axes"] = {name: data["axes"][name] for name in ("load", "drift")}
     with pytest.raises(ConfigError, match="those whose mode is force must stand behind drift"):
-        build(Scenario, data)
+        from_data(Scenario, data)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from rths_nodes.core.control import Compensator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Command, Measurement, Motion, Target
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.faults import kinds
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.scenario import files
@@ -31,8 +31,8 @@ BRAKING = 10.0
 LONGEST = 10
 """Samples in 10 ms at 1024 Hz."""
 
-LIMITS = {"a": build(Limits, {"stroke": 0.1, "velocity": 0.76, "force": 1e6, "deceleration": BRAKING})}
-PARAMS = build(BridgeParams, {"when_late": "pause", "max_pause": 0.5})
+LIMITS = {"a": from_data(Limits, {"stroke": 0.1, "velocity": 0.76, "force": 1e6, "deceleration": BRAKING})}
+PARAMS = from_data(BridgeParams, {"when_late": "pause", "max_pause": 0.5})
 GENTLE = "axes.axis_1.limits.deceleration=10"
 SINE = files.load("predefined_sine", ["duration=1", "compensator.type=none", "bridge.when_late=pause", GENTLE])
 

@@ -11,7 +11,7 @@ import pytest
 import rths_nodes
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files, rehearsal
 from rths_nodes.loop.scenario.assembly import Assembly
 
@@ -168,7 +168,7 @@ SPECIMENS = {
 def test_a_specimen_that_depends_on_the_rate_is_found(name: str) -> None:
     defaults: dict[str, Any] = {"maxwell_damper": {"series_stiffness": 1e7, "damping": 1e5}}
     cls = registry.load("specimen", name)
-    differs = rehearsal.rate_dependence(build(cls.Params, defaults.get(name, {})), 0.01, 10)
+    differs = rehearsal.rate_dependence(from_data(cls.Params, defaults.get(name, {})), 0.01, 10)
     assert (differs > rehearsal.SAME_FORCE) is SPECIMENS[name]
 
 

@@ -14,7 +14,7 @@ import yaml
 import rths_nodes
 from rths_nodes.analysis.identification.experiments import Noise, driven
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
@@ -241,7 +241,7 @@ def test_a_specimen_to_half_scale_gives_the_response_of_the_whole_one(rig: Rig) 
     np.testing.assert_allclose(4.0 * half.force, full.force, rtol=1e-9, atol=1e-6)
     assert half.metrics["hsem_percent"] == pytest.approx(full.metrics["hsem_percent"], rel=1e-6)
     on = files.load(name, rig=rig({**serves, "similitude": {"length": 2.0}}))
-    alone = driven(on, 0, build(Noise, {"duration": 1.0}))
+    alone = driven(on, 0, from_data(Noise, {"duration": 1.0}))
     assert (on.scaled, alone.scaled) == (True, False)  # an identification moves the specimen in its own scale
     with pytest.raises(ConfigError, match="semi_active: its numbers would have to be"):
         files.load(name, ["semi_active={type: passive}"], rig=rig({**serves, "similitude": {"length": 2.0}}))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Command, Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire.layout import constants
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop
@@ -24,7 +24,7 @@ LIMITS = {"stroke": 0.25, "velocity": 0.76, "force": 1.7e6}
 
 
 def limits(**data: float) -> dict[str, Limits]:
-    return {"a": build(Limits, LIMITS | data), "b": build(Limits, LIMITS)}
+    return {"a": from_data(Limits, LIMITS | data), "b": from_data(Limits, LIMITS)}
 
 
 def command(a: float, b: float = 0.0) -> Command:
@@ -95,7 +95,7 @@ def test_the_tracking_error_is_not_limited_if_left_out() -> None:
 @pytest.mark.parametrize("name", ["stroke", "velocity", "force"])
 def test_a_limit_cannot_be_switched_off(name: str) -> None:
     with pytest.raises(ConfigError, match=f"limits.{name} = 1e\\+12 .*: must be > 0 and <= "):
-        build(Limits, LIMITS | {name: 1e12}, "limits")
+        from_data(Limits, LIMITS | {name: 1e12}, "limits")
 
 
 # Safe stop

@@ -15,18 +15,18 @@ from rths_nodes.analysis.report.tables import limits as limits_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import WHOLE, Limits, WholeLevels
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Command, Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_notes, level_numbers
 
 DT = 1e-3
-LIMITS = {"a": build(Limits, {"stroke": 1.0, "velocity": 1.0, "force": 1.0})}
+LIMITS = {"a": from_data(Limits, {"stroke": 1.0, "velocity": 1.0, "force": 1.0})}
 
 
 def watch(simulated: bool = True, **levels: Any) -> LevelWatch | None:
-    whole = build(WholeLevels, levels).given(simulated, 1.0 / DT)
+    whole = from_data(WholeLevels, levels).given(simulated, 1.0 / DT)
     return LevelWatch.of(LIMITS, DT, whole=whole)
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.mechanics.axial_load import (
     ColumnGeometry,
     directions_at,
@@ -59,4 +59,4 @@ def test_beyond_the_reach_nothing_is_a_number() -> None:
 
 def test_lengths_are_positive() -> None:
     with pytest.raises(ConfigError, match=r"column_length = 0 m: must be > 0"):
-        build(ColumnGeometry, {"column_length": 0.0})
+        from_data(ColumnGeometry, {"column_length": 0.0})

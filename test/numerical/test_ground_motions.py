@@ -18,7 +18,7 @@ from doubts import doubts
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.numerical.ground_motions import readers, record
 from rths_nodes.numerical.ground_motions.record import energy_above
@@ -31,7 +31,7 @@ Write = Callable[[str], str]
 def make(kind: str, **data: Any) -> Any:
     """A ground motion, built as the scenario builds it."""
     cls = registry.load("ground_motion", kind)
-    return cls(build(cls.Params, data, "ground_motion"), 1)
+    return cls(from_data(cls.Params, data, "ground_motion"), 1)
 
 
 def refusal(kind: str, **data: Any) -> str:
@@ -410,7 +410,7 @@ NOISE = {"rms": 0.5, "lower_frequency": 1.0, "upper_frequency": 8.0, "duration":
 
 def noise(seed: int) -> Any:
     cls = registry.load("ground_motion", "band_limited_noise")
-    return cls(build(cls.Params, NOISE, "ground_motion"), seed)
+    return cls(from_data(cls.Params, NOISE, "ground_motion"), seed)
 
 
 def test_noise_has_its_rms_and_nothing_outside_its_band() -> None:
@@ -454,7 +454,7 @@ def test_refuses_a_band_without_lines_or_with_too_many() -> None:
 
 @finite
 def test_warns_of_a_short_test_and_of_long_steps(name: str) -> None:
-    params = build(registry.load("ground_motion", name).Params, FINITE[name])
+    params = from_data(registry.load("ground_motion", name).Params, FINITE[name])
     assert params.cautions(SimpleNamespace(duration=5.0, step=0.01)) == []
     (cut,) = params.cautions(SimpleNamespace(duration=3.0, step=0.01))
     assert cut == "lasts 4 s, the test ends after 3 s"
@@ -465,7 +465,7 @@ def test_warns_of_a_short_test_and_of_long_steps(name: str) -> None:
 @finite
 def test_they_serve_as_a_prescribed_displacement(name: str) -> None:
     cls, data = registry.load("integrator", "prescribed"), {"type": name, **FINITE[name], **ROUND[name]}
-    solver = cls(build(cls.Params, {"displacement": data}), None, np.zeros((101, 2)), 0.05)
+    solver = cls(from_data(cls.Params, {"displacement": data}), None, np.zeros((101, 2)), 0.05)
     for _ in range(31):
         solver.step(np.zeros(2))
     assert np.all(solver.displacement != 0.0)

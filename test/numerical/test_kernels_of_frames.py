@@ -10,7 +10,7 @@ import pytest
 
 from rths_nodes.core import registry
 from rths_nodes.core.kernels import Kernel, copied
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.numerical.observation import energies
 from rths_nodes.numerical.vectors import SEVERAL
 
@@ -30,7 +30,7 @@ def long(names: Any) -> list[Any]:
 
 def of_frame(make: Make, name: str, **more: Any) -> tuple[Kernel, Any, Any]:
     cls = registry.load("integrator", name)
-    params = build(cls.Params, data_of("integrator", name), "integrator")
+    params = from_data(cls.Params, data_of("integrator", name), "integrator")
     return of_integrator(
         cls, params, np.random.default_rng(5), True, make("structure", "shear_frame", **FRAME, **more)
     )

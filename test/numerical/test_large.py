@@ -18,7 +18,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.mechanics.sparse import Inverse, NotDefinite, dense, is_sparse, lowest_modes, product
 from rths_nodes.numerical.structures.matrices import Matrices
 
@@ -42,7 +42,7 @@ def structure(storage: str, rows: tuple[Any, Any], **more: Any) -> Matrices:
         "damping": {"type": "rayleigh", "ratios": [0.03, 0.03]},
         "storage": storage,
     }
-    return Matrices(build(Matrices.Params, data | more, "structure"))
+    return Matrices(from_data(Matrices.Params, data | more, "structure"))
 
 
 def test_a_factor_in_a_band_solves_whatever_the_order() -> None:
@@ -86,7 +86,7 @@ def test_integrators_on_sparse_matrices_equal_those_on_dense_ones(name: str, con
     for storage in ("dense", "sparse"):
         model = structure(storage, (mass, stiffness), **under_test)
         assert is_sparse(model.mass) == (storage == "sparse")
-        params = build(registry.load("integrator", name).Params, {}, "integrator")
+        params = from_data(registry.load("integrator", name).Params, {}, "integrator")
         solver = registry.build("integrator", params, model, external, DT)
         rows = []
         for _ in range(300):
@@ -106,7 +106,7 @@ def test_rotations_without_mass_are_stepped_sparse_as_dense() -> None:
     for storage in ("dense", "sparse"):
         model = structure(storage, (mass, stiffness))
         external = np.outer(np.sin(np.arange(201) * DT * 20.0), model.mass @ np.ones(18))
-        params = build(registry.load("integrator", "newmark").Params, {}, "integrator")
+        params = from_data(registry.load("integrator", "newmark").Params, {}, "integrator")
         solver = registry.build("integrator", params, model, external, DT)
         for _ in range(200):
             solver.step(np.zeros(18))
@@ -119,7 +119,7 @@ def test_the_stability_limit_is_the_same(name: str) -> None:
     limits = []
     for storage in ("dense", "sparse"):
         model = structure(storage, chain(12), experimental_at=[1], experimental_stiffness=[[5e5]])
-        params = build(registry.load("integrator", name).Params, {}, "integrator")
+        params = from_data(registry.load("integrator", name).Params, {}, "integrator")
         with pytest.raises(ConfigError, match="must be <") as refused:
             registry.build("integrator", params, model, np.zeros((3, 12)), 1.0)
         limits.append(float(str(refused.value).split("must be < ")[1].split()[0]))
@@ -130,7 +130,7 @@ def test_growth_through_the_part_under_test_is_refused_by_newmark() -> None:
     undamped = {"type": "rayleigh", "ratios": [0.0, 0.0]}
     under_test = {"experimental_at": [1], "experimental_stiffness": [[9e5]]}
     model = structure("sparse", chain(80), damping=undamped, **under_test)
-    params = build(registry.load("integrator", "newmark").Params, {}, "integrator")
+    params = from_data(registry.load("integrator", "newmark").Params, {}, "integrator")
     with pytest.raises(ConfigError, match=r"integrator newmark: step .* must be <"):
         registry.build("integrator", params, model, np.zeros((3, 80)), 0.05)
 
@@ -138,7 +138,7 @@ def test_growth_through_the_part_under_test_is_refused_by_newmark() -> None:
 @pytest.mark.parametrize("name", ["exact", "runge_kutta"])
 def test_integrators_with_full_step_matrices_refuse_with_the_reason(name: str) -> None:
     model = structure("sparse", chain(12))
-    params = build(registry.load("integrator", name).Params, {}, "integrator")
+    params = from_data(registry.load("integrator", name).Params, {}, "integrator")
     with pytest.raises(
         ConfigError, match=r"its step matrices are full.* give reduction, or take another: .*newmark"
     ):
@@ -216,7 +216,7 @@ def test_files_of_all_kinds_are_read_and_kept_sparse(tmp_path: Path, kind: str) 
         "stiffness": written(tmp_path, stiffness.toarray(), kind),
         "damping": {"type": "rayleigh"},
     }
-    model = Matrices(build(Matrices.Params, data, "structure"))
+    model = Matrices(from_data(Matrices.Params, data, "structure"))
     assert is_sparse(model.stiffness)
     np.testing.assert_allclose(dense(model.stiffness), stiffness.toarray(), rtol=1e-15)
 
@@ -232,9 +232,9 @@ def test_units_and_directions_are_named(tmp_path: Path) -> None:
         np.savez(tmp_path / f"{name}.npz", in_units)
         files[name] = str(tmp_path / f"{name}.npz")
     units = {"force_unit": "kN", "length_unit": "mm", "damping": {"type": "rayleigh"}}
-    by_node = Matrices(build(Matrices.Params, files | units | {"node": ["x", "z", "ry"]}, "structure"))
+    by_node = Matrices(from_data(Matrices.Params, files | units | {"node": ["x", "z", "ry"]}, "structure"))
     numbers = (1 + np.flatnonzero(turned)).astype(float).tolist()
-    by_number = Matrices(build(Matrices.Params, files | units | {"rotations": numbers}, "structure"))
+    by_number = Matrices(from_data(Matrices.Params, files | units | {"rotations": numbers}, "structure"))
     for model in (by_node, by_number):
         np.testing.assert_allclose(dense(model.mass), mass, rtol=1e-12, atol=1e-9)
         np.testing.assert_allclose(dense(model.stiffness), stiffness, rtol=1e-12, atol=1e-3)

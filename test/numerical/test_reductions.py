@@ -15,7 +15,7 @@ from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
@@ -41,11 +41,11 @@ def frame(storage: str = "dense", ground_load: str = "whole") -> Matrices:
         "ground_load": ground_load,
         "storage": storage,
     }
-    return Matrices(build(Matrices.Params, data, "structure"))
+    return Matrices(from_data(Matrices.Params, data, "structure"))
 
 
 def by(kind: str, modes: int, model: Matrices) -> Any:
-    params = build(registry.load("reduction", kind).Params, {"modes": modes}, "reduction")
+    params = from_data(registry.load("reduction", kind).Params, {"modes": modes}, "reduction")
     return reduced(registry.build("reduction", params), model, PLACES)
 
 

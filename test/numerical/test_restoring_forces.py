@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.numerical.structures.restoring_forces.bouc_wen import BoucWen
 
 YIELD = 0.010
@@ -135,13 +135,13 @@ def test_a_loop_of_ideal_plasticity_takes_the_energy_of_its_closed_form(make: Ca
 def test_a_sharper_bend_than_any_is_refused() -> None:
     data = {"stiffness": 1.0, "yield_displacement": 1.0, "exponent": 101.0}
     with pytest.raises(ConfigError, match=r"force\.exponent = 101: must be >= 1 and <= 100"):
-        build(BoucWen.Params, data, "force")
+        from_data(BoucWen.Params, data, "force")
 
 
 def test_a_shape_that_never_yields_is_refused() -> None:
     data = {"stiffness": 1.0, "yield_displacement": 1.0, "beta": 0.0, "gamma": 0.0}
     with pytest.raises(ConfigError, match=r"force\.beta \+ gamma = 0: must be > 0"):
-        build(BoucWen.Params, data, "force")
+        from_data(BoucWen.Params, data, "force")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_shape_that_never_unloads_is_refused(family: str, name: str) -> None:
     cls = registry.load(family, name).Params
     data = {"stiffness": 1.0, "yield_displacement": 1.0} if name == "bouc_wen" else {}
     with pytest.raises(ConfigError, match=r"force\.gamma = 0.*: must be >= .*, or it never unloads"):
-        build(cls, data | {"beta": 1.0, "gamma": 0.0}, "force")
+        from_data(cls, data | {"beta": 1.0, "gamma": 0.0}, "force")
 
 
 SHAPES: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ from rths_nodes.core import yaml_text
 from rths_nodes.core.control import Compensator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, Measurement, Motion
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -27,7 +27,7 @@ SOFT = ("soft_start.amplitude=0.002", "soft_start.rise_time=0.2", "soft_start.du
 
 
 def soft_start(**data: Any) -> SoftStart:
-    return build(SoftStart, {"amplitude": 0.001} | data, "soft_start")
+    return from_data(SoftStart, {"amplitude": 0.001} | data, "soft_start")
 
 
 def test_it_is_a_sine_whose_amplitude_rises_stays_and_falls() -> None:

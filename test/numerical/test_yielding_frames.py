@@ -13,7 +13,7 @@ import pytest
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.laws import trial_force
@@ -160,12 +160,12 @@ def test_a_story_that_falls_over_once_it_yields_is_told(name: str) -> None:
             "gravity_loads": [share * 0.05 * STIFFNESSES[0] * HEIGHTS[0], 0.0, 0.0],
             "story_heights": HEIGHTS,
         }
-        told = build(cls, data, "structure").cautions(None)
+        told = from_data(cls, data, "structure").cautions(None)
         assert [words.partition(":")[0] for words in told] == ["story_1"] * falls
         # the rig's share is the rig's
         data["experimental_gravity_loads"] = data["gravity_loads"]
         data["restoring_forces"] = laws("bilinear", (0,))
-        assert build(cls, data, "structure").cautions(None) == []
+        assert from_data(cls, data, "structure").cautions(None) == []
 
 
 def test_a_load_that_topples_a_story_is_refused(frame: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Command, Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.procedure.motions import BoundedRamp, GuidedMotion, accelerations
 from rths_nodes.procedure.quasi_static import QuasiStatic, Script
@@ -53,7 +53,7 @@ def test_what_is_no_place_or_no_bound_is_refused():
 
 def limited(stroke: float) -> dict[str, Limits]:
     keys = {"stroke": stroke, "velocity": 0.5, "force": 1e3, "deceleration": 5.0}
-    return {name: build(Limits, keys) for name in ("a", "b")}
+    return {name: from_data(Limits, keys) for name in ("a", "b")}
 
 
 def test_a_ramp_to_the_end_of_the_stroke_is_within_the_limits_on_its_whole_way():

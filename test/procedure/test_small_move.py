@@ -11,7 +11,7 @@ import pytest
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
@@ -62,7 +62,7 @@ def scenario(axes: dict[str, dict[str, Any]], rig: dict[str, Any] | None = None,
         "port": {"type": "simulator", "transport_samples": 1},
         "axes": {name: known | (rig or {}) for name in axes},
     }
-    return build(Scenario, on_rig(what | more, build(RigFile, file)))
+    return from_data(Scenario, on_rig(what | more, from_data(RigFile, file)))
 
 
 def connected(scenario: Scenario, unloaded: bool = True) -> tuple[RigDrive, Offsets]:
@@ -270,8 +270,8 @@ def coupled(changes: list[str] | None = None) -> Scenario:
     }
     plain = files.load("marths_2023", changes or []).data()
     rig = {"version": 1, "name": "frame", "port": {"type": "simulator", "transport_samples": 1}}
-    file = build(RigFile, rig | {"axes": dict.fromkeys(plain["axes"], known)})
-    return build(Scenario, on_rig(plain, file))
+    file = from_data(RigFile, rig | {"axes": dict.fromkeys(plain["axes"], known)})
+    return from_data(Scenario, on_rig(plain, file))
 
 
 @pytest.mark.parametrize(

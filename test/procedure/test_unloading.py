@@ -11,7 +11,7 @@ import pytest
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command, Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
@@ -70,7 +70,7 @@ def scenario(
         "port": {"type": "simulator", "transport_samples": 1},
         "axes": {name: known | {"unloading": usual | bounds.get(name, {})} for name in axes},
     }
-    return build(Scenario, on_rig(what, build(RigFile, file)))
+    return from_data(Scenario, on_rig(what, from_data(RigFile, file)))
 
 
 class Rig:
@@ -229,7 +229,7 @@ def test_nothing_moves_without_bounds() -> None:
     assert axis.rig_axis is not None
     data = test.data()
     data["axes"]["a"]["rig_axis"]["unloading"] = None
-    rig = Rig(build(Scenario, data))
+    rig = Rig(from_data(Scenario, data))
     with pytest.raises(
         ConfigError, match=r"axes.a: nobody has bounded .* axes.a.unloading of the rig file is missing"
     ):
@@ -297,7 +297,11 @@ def test_axes_of_one_specimen_are_unloaded_together(noise: float) -> None:
         "unloading": {"travel": 0.02, "velocity": 0.01},
     }
     file = {"version": 1, "name": "frame", "port": {"type": "simulator", "transport_samples": 1}}
-    rig = Rig(build(Scenario, on_rig(plain, build(RigFile, file | {"axes": dict.fromkeys(plain["axes"], known)}))))
+    rig = Rig(
+        from_data(
+            Scenario, on_rig(plain, from_data(RigFile, file | {"axes": dict.fromkeys(plain["axes"], known)}))
+        )
+    )
     rig.load(6e-3, 4e-3)
     before = np.abs(rig.true_force())
     assert before.max() > 0.05 * 60e3

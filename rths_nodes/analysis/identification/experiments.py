@@ -11,7 +11,7 @@ import numpy as np
 from rths_nodes.core import channels, registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.force_axes import refuse_loads
 from rths_nodes.loop.scenario.overrides import replace
@@ -165,7 +165,7 @@ def _switching(scenario: Scenario) -> dict[str, Any] | None:
     """The controller of the rig's auxiliary inputs; that of the test where it is none that we know."""
     inputs = Assembly(scenario).port.auxiliary_inputs
     if inputs != (channels.DAMPER_VOLTAGE,):
-        return as_data(scenario.semi_active) if inputs else None
+        return to_data(scenario.semi_active) if inputs else None
     known = registry.load("semi_active", "random_switching").Params
     voltage = getattr(scenario.semi_active, "voltage", 0.0) or known().voltage
     return {"type": "random_switching", "voltage": voltage}

@@ -15,7 +15,7 @@ from rths_nodes.analysis.report.procedure import moment
 from rths_nodes.analysis.units import MM, MS, early_or_late, grouped, number, quantity, rounded
 from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.parameter_table import table
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.titles import axis_names
 from rths_nodes.recording.run import Run
 
@@ -97,7 +97,7 @@ def _excitation(of: Evaluation) -> str:
         return "not known here: there is no input energy, and no HSEM in percent"
     if prescribed and moving is None:
         return "that of the client, which is not known here: there is no input energy, and no HSEM in percent"
-    data = as_data(moving) or {}
+    data = to_data(moving) or {}
     if data.get("type") == "record":
         words = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]
     else:

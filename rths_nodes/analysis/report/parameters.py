@@ -11,7 +11,7 @@ from rths_nodes.analysis.units import exact
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import Spec, declared, is_params
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
@@ -101,4 +101,4 @@ def _inside(built: Any, path: str = "") -> Iterator[Parameter]:
 
 def _plain(name: str, value: Any, spec: Spec) -> Parameter:
     unit = "" if spec.unit == "1" else spec.unit.replace("^2", "²")
-    return Parameter(name, exact(as_data(value)), unit if value is not None else "", spec.doc)
+    return Parameter(name, exact(to_data(value)), unit if value is not None else "", spec.doc)

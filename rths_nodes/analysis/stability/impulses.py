@@ -23,7 +23,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import spans_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Target
-from rths_nodes.core.strict import walk
+from rths_nodes.core.validation import walk
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.scenario.assembly import Assembly

@@ -17,7 +17,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.protocols import StepMatrices, Structure
 from rths_nodes.core.samples import Array, Motion
-from rths_nodes.core.strict import walk
+from rths_nodes.core.validation import walk
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario

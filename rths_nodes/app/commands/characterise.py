@@ -18,7 +18,7 @@ from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import characterisation, identification, run_time
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -155,7 +155,7 @@ def _planned(options: argparse.Namespace, scenario: Scenario) -> list[characteri
     more = {"cycles": options.cycles, "voltage": options.voltage}
     given = {key: value for key, value in more.items() if value is not None}
     each = [
-        build(Cycles, {"amplitude": amplitude, "frequency": frequency} | given)
+        from_data(Cycles, {"amplitude": amplitude, "frequency": frequency} | given)
         for amplitude in _numbers("--amplitudes", options.amplitudes)
         for frequency in _numbers("--frequencies", options.frequencies)
     ]

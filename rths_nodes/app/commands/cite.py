@@ -11,7 +11,7 @@ from rths_nodes.app.commands import arguments
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.resources import resource
-from rths_nodes.core.strict import walk_declared
+from rths_nodes.core.validation import walk_declared
 from rths_nodes.core.version import __version__
 
 PUBLICATIONS = "references.bib"

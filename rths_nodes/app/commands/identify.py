@@ -27,7 +27,7 @@ from rths_nodes.app.studies import identification, run_time
 from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED
 from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models.file import LoadingModel, save
 
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_tests(parser: argparse.ArgumentParser) -> None:
     """Arguments of the tests, whose defaults depend on what they are for."""
-    defaults = build(Noise, {})
+    defaults = from_data(Noise, {})
     parser.add_argument(
         "--rms",
         type=float,
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    scenario, defaults = arguments.scenario(options), build(Noise, {})
+    scenario, defaults = arguments.scenario(options), from_data(Noise, {})
     if options.fit_up_to is not None:
         raise ConfigError(f"--fit-up-to {options.fit_up_to:g}: is for --for {IDENTIFIED_INVERSE}")
     out, figure = Path(options.out), terminal.figure_path(options.report)
@@ -134,7 +134,7 @@ def _run(options: argparse.Namespace) -> int:
         experiments = identification.read(options.recordings, scenario)
         names = ", ".join(options.recordings)
     else:
-        noise = build(
+        noise = from_data(
             Noise,
             {
                 "rms": rms,

@@ -15,8 +15,8 @@ from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import as_data
 from rths_nodes.core.text_files import write_columns
+from rths_nodes.core.validation import to_data
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
     given = files.load_settings(options.settings) if options.settings else {}
     scored = _scored(options, loaded)
     # refused before the rig is driven; the range of an inner number is known where its compensator is
-    own = candidates.Candidate(type(loaded.compensator).type_name, as_data(loaded.compensator))
+    own = candidates.Candidate(type(loaded.compensator).type_name, to_data(loaded.compensator))
     known = tuple(index for index in scored.indices if not index.endswith(runs.RANGE))
     scoreboard.design(loaded, [own], replace(scored, indices=known))
     names = _names(options.laws) or [*registry.names(FAMILY), *given]

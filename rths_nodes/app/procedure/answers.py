@@ -16,8 +16,8 @@ from typing import Any
 
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import declared, flag, integer, mapping, number, params, text, texts
-from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.procedure.records import RUNGS
 
@@ -125,7 +125,7 @@ def read(path: str | os.PathLike[str]) -> Answers:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path}: must be a mapping of answers, and not empty")
     try:
-        return build(Answers, _given(data))
+        return from_data(Answers, _given(data))
     except ConfigError as error:
         raise error.within(str(path)) from None
 

@@ -14,7 +14,7 @@ from typing import Any
 from rths_nodes.app.procedure.answers import Answers, difference_bound
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import number_in
 
 NAMED_BY = 6
@@ -99,7 +99,7 @@ class Dialogue:
 
     @staticmethod
     def _checked(key: str, typed: str) -> Any:
-        return getattr(build(Answers, {key: number_in(typed)}), key)
+        return getattr(from_data(Answers, {key: number_in(typed)}), key)
 
     def agreed(self, key: str, question: str) -> bool:
         """A question to which the answer is yes or no; from the file where ``key`` stands there."""

@@ -25,7 +25,7 @@ from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared, required_names
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
@@ -177,7 +177,7 @@ def _settings(scenario: Scenario, identified: Identified, given: Mapping[str, An
     name = given["type"]
     built = registry.load("compensator", name)
     known, needed = declared(built.Params), set(required_names(built.Params))
-    own = dict(as_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
+    own = dict(to_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
     offered = _offered(identified, name, getattr(built, "transport_in_lead", False))
     taken = {key: value for key, value in offered.items() if key in known and value}
     if own:  # what it has left out, it has in another way

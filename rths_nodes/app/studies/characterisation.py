@@ -19,7 +19,7 @@ from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycle
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import Progress
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import as_data, build
+from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.laboratory.corrections import low_pass
@@ -83,10 +83,10 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
             raise ConfigError(*history.notes)
         if on is not None:
             _check_rig(recording, history.scenario, on)
-        motion = as_data(history.scenario.integrator).get("displacement") or {}
+        motion = to_data(history.scenario.integrator).get("displacement") or {}
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(f"{recording}: is no cyclic test, as rths characterise --record writes it")
-        cycles = build(
+        cycles = from_data(
             Cycles,
             {
                 "amplitude": motion["amplitude"],
@@ -163,11 +163,11 @@ def section(
         place = scenario.axes[axis].rig_axis
         assert place is not None
         sections[place.name] = {"characterised": origin | _section_of(axis, tests, alike[axis])}
-    file = as_data(files.load_rig(rig))
+    file = to_data(files.load_rig(rig))
     for name, section in sections.items():
         file["axes"][name] |= section
     try:
-        build(RigFile, file)
+        from_data(RigFile, file)
     except ConfigError as error:
         raise error.within(f"{rig} with what was found") from None
     head = "# Of rths characterise: put each `characterised` under its axis in the rig file.\n"

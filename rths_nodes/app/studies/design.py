@@ -24,8 +24,8 @@ from rths_nodes.app.studies.runs import known_indices, shown_indices, to_json
 from rths_nodes.core.distributions import KINDS, distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import flag, integer, mapping, params, text, texts
-from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.embedded import checked_loop
@@ -201,7 +201,7 @@ def load(path: str | os.PathLike[str]) -> Design:
             raise
         raise ConfigError(f"study {str(path)!r}: cannot be read ({error})") from None
     try:
-        return Design(build(StudyFile, data), Path(path).parent)
+        return Design(from_data(StudyFile, data), Path(path).parent)
     except ConfigError as error:
         raise error.within(str(path)) from None
 

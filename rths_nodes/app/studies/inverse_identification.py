@@ -17,7 +17,7 @@ from rths_nodes.analysis.identification.frequency_responses import Experiment
 from rths_nodes.analysis.identification.periodic import Fit, Lines
 from rths_nodes.analysis.published_indices import axes_of, reference_displacement
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models import inverse
@@ -79,7 +79,7 @@ def noise(rms: float, band: tuple[float, float], duration: float | None) -> Nois
         raise ConfigError(
             f"--duration {whole_periods:g}: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
         )
-    return build(
+    return from_data(
         Noise,
         {
             "rms": rms,

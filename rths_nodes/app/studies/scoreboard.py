@@ -29,7 +29,7 @@ from rths_nodes.app.studies.ensembles import plants
 from rths_nodes.app.studies.journal import Journal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.overrides import replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -70,7 +70,7 @@ def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, Any]) -> di
     settings = dict(law.settings)
     built = replace(scenario, [(["compensator"], settings)]).compensator
     if "lead" in declared(type(built)) and block:
-        settings["lead"] = as_data(scenario)["force_lead"] if block["force_lead"] is None else 0.0
+        settings["lead"] = to_data(scenario)["force_lead"] if block["force_lead"] is None else 0.0
     return {"compensator": settings} | dict(block)
 
 
@@ -120,7 +120,7 @@ def tuned(
 def _with(scenario: Scenario, law: Candidate, values: Mapping[str, Any]) -> Candidate:
     pairs: list[tuple[list[str], Any]] = [(["compensator"], dict(law.settings))]
     best = replace(replace(scenario, pairs), [(key.split("."), value) for key, value in values.items()])
-    return Candidate(law.name, as_data(best.compensator))
+    return Candidate(law.name, to_data(best.compensator))
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import declared, matrix, number, params, path, section, text, texts, vector
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
 
 INPUTS = ("target", "velocity", "acceleration", "error", "measured", "force")
@@ -126,7 +126,7 @@ def law_of(params: Any, path: str = "compensator") -> tuple[Law, str]:
     if not isinstance(given, Mapping) or not given:
         raise ConfigError(f"{place}: {file} has none of {', '.join(known)}")
     try:
-        return build(Law, given), f"{place}: {file}"
+        return from_data(Law, given), f"{place}: {file}"
     except ConfigError as error:
         raise error.within(f"{place}: {file}") from None
 

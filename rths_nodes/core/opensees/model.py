@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 
 Rows = Sequence[Sequence[float]]
 
@@ -65,7 +65,7 @@ def check_files(model: str, files: Sequence[str]) -> None:
 
 def commands_of(analysis: Any) -> dict[str, list[Any]]:
     """The words of each command in the section ``analysis``: text, or numbers where they are such."""
-    lines = as_data(analysis).items()
+    lines = to_data(analysis).items()
     return {name: [_number(word) for word in line.split()] for name, line in lines if line is not None}
 
 

@@ -30,7 +30,7 @@ from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameter_table import table
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import number_in
 
 if TYPE_CHECKING:
@@ -290,6 +290,6 @@ def parse(words: str) -> Any:
     pairs = zip(fields.items(), given, strict=False)
     try:
         data = {name: word.strip() if kind == "text" else number_in(word) for (name, kind), word in pairs}
-        return build(cls, data)
+        return from_data(cls, data)
     except ConfigError as error:
         raise ConfigError(f"fault {words!r}: {error}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rths_nodes.core.errors import ConfigError, show, unknown
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -53,4 +53,4 @@ def alone(scenario: Scenario, axis: str) -> Scenario:
     check_layout(scenario)
     if axis not in scenario.axes:
         raise unknown("namespace", "axis", axis, scenario.axes)
-    return replace(scenario, [(["axes"], {axis: as_data(scenario.axes[axis])})])
+    return replace(scenario, [(["axes"], {axis: to_data(scenario.axes[axis])})])

@@ -8,10 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.core import inputs, registry
+from rths_nodes.core import inputs, registry, validation
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.resources import resource
-from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario import judgement
@@ -79,7 +78,7 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
     path = locate(rig, RIG)
     data = _data(_text(path, RIG), str(path), path.parent, RigFile)
     try:
-        return build(RigFile, data)
+        return validation.from_data(RigFile, data)
     except ConfigError as error:
         raise error.within(str(path)) from None
 
@@ -101,7 +100,7 @@ def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
 
 def _on(scenario: Scenario, rig: RigFile) -> Scenario:
-    return build(Scenario, on_rig(scenario.data(), rig))
+    return validation.from_data(Scenario, on_rig(scenario.data(), rig))
 
 
 def _text(path: Path, kind: str) -> str:
@@ -128,7 +127,7 @@ def from_data(
 ) -> Scenario:
     """As :func:`from_text` of plain data, as a Scenario gives it."""
     try:
-        scenario = build(Scenario, data if rig is None else on_rig(data, rig))
+        scenario = validation.from_data(Scenario, data if rig is None else on_rig(data, rig))
     except ConfigError as error:
         raise error.within(origin) from None
     return with_absolute_cases(scenario, folder or Path())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rths_nodes.core.inputs import FOLDER, named_files, replace_files
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.schema import Scenario
 
 
@@ -22,4 +22,4 @@ def kept(scenario: Scenario, folder: Path) -> Scenario:
     """
     data, place = scenario.data(), folder.absolute() / FOLDER
     replace_files(Scenario, data, lambda named: named.copy(place))
-    return build(Scenario, data)
+    return from_data(Scenario, data)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rths_nodes.core.checks import spans_of
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import walk
 from rths_nodes.core.text_files import size_of
+from rths_nodes.core.validation import walk
 from rths_nodes.loop.scenario.schema import Scenario
 
 MOST = 4 << 30

@@ -11,7 +11,7 @@ from typing import Any
 
 from rths_nodes.core import inputs
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.schema import Case, Scenario
 
@@ -33,7 +33,7 @@ def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
 
 def replace(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]]) -> Scenario:
     """As :func:`override`, from keys and values: ``(["structure", "mass"], 5e5)``."""
-    return build(Scenario, _changed(scenario, pairs, Path()))
+    return from_data(Scenario, _changed(scenario, pairs, Path()))
 
 
 def _changed(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]], folder: Path) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def with_absolute_cases(scenario: Scenario, folder: Path) -> Scenario:
     data = scenario.data()
     for name, changes in sets.items():
         data["cases"][name]["set"] = changes
-    return build(Scenario, data)
+    return from_data(Scenario, data)
 
 
 def _absolute(scenario: Scenario, case: Case, folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.core.strict import as_data, build
+from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.laboratory.sensors import Output, SecondSensor, Sensors
 from rths_nodes.loop.scenario.overrides import replace
@@ -58,14 +58,14 @@ def simulated(scenario: Scenario) -> Scenario:
             if not any(levels.values()):
                 axis["limits"]["levels"] = None
     try:
-        return build(Scenario, data)
+        return from_data(Scenario, data)
     except ConfigError as error:
         words = "needs simulated actuators and specimens: give them in the scenario, or leave its rungs out"
         raise ConfigError(*(f"rehearsal on a simulator: {problem}" for problem in error.problems), words) from None
 
 
 def _right(true: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: as_data(getattr(true, name)) for name in names}
+    return {name: to_data(getattr(true, name)) for name in names}
 
 
 def slower(scenario: Scenario, ratio: int) -> Scenario:

@@ -24,7 +24,7 @@ from rths_nodes.core.parameters import (
     text,
     texts,
 )
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_corrections
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
@@ -149,13 +149,13 @@ def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
         )
     chosen, places = rig.axis_of(axes), list(rig.axes)
     merged = dict(data) | {
-        "port": as_data(rig.port),
+        "port": to_data(rig.port),
         "rig_file": {
             "name": rig.name,
             "description": rig.description,
             "unattended": rig.unattended,
             "servo_rate": rig.servo_rate,
-            "auxiliary": as_data(rig.auxiliary),
+            "auxiliary": to_data(rig.auxiliary),
         },
         "axes": {
             name: _on_axis(entry, rig.axes[chosen[name]], chosen[name], places.index(chosen[name]))
@@ -163,9 +163,9 @@ def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
         },
     }
     if rig.bridge is not None:
-        merged["bridge"] = as_data(rig.bridge)
+        merged["bridge"] = to_data(rig.bridge)
     if rig.levels is not None:
-        merged["levels"] = as_data(rig.levels)
+        merged["levels"] = to_data(rig.levels)
     if rig.monitor is not None and isinstance(before := merged.get("monitor") or {}, Mapping):
         merged["monitor"] = dict(before) | _given(rig.monitor)
     return merged
@@ -193,8 +193,8 @@ def refuse_wider(rig: str, given: Mapping[str, Limits], changed: Mapping[str, Li
 
 def _given(built: Any) -> dict[str, Any]:
     """Return the values of a section that differ from its defaults."""
-    usual = as_data(type(built)())
-    return {key: value for key, value in as_data(built).items() if value != usual[key]}
+    usual = to_data(type(built)())
+    return {key: value for key, value in to_data(built).items() if value != usual[key]}
 
 
 def _on_axis(entry: Any, axis: RigFileAxis, name: str, place: int) -> Any:
@@ -202,14 +202,14 @@ def _on_axis(entry: Any, axis: RigFileAxis, name: str, place: int) -> Any:
     if not isinstance(entry, Mapping) and entry is not None:
         return entry
     merged = dict(entry or {})
-    merged["limits"] = as_data(axis.limits)
+    merged["limits"] = to_data(axis.limits)
     if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # an axis that can do both is moved
         merged["limits"] |= dict.fromkeys(OF_FORCE)
     else:
-        merged["force_control"] = None if axis.force_control is None else as_data(axis.force_control)
-    merged["rig_axis"] = as_data(axis.axis(name, place))
+        merged["force_control"] = None if axis.force_control is None else to_data(axis.force_control)
+    merged["rig_axis"] = to_data(axis.axis(name, place))
     if axis.actuator is not None:
-        merged["actuator"] = as_data(axis.actuator)
+        merged["actuator"] = to_data(axis.actuator)
     for key, values in (("sensors", _sensors(axis)), ("output", _converter(axis.command))):
         if isinstance(before := merged.get(key) or {}, Mapping):
             merged[key] = dict(before) | values

@@ -23,7 +23,7 @@ from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.core.strict import as_data, walk, walk_declared
+from rths_nodes.core.validation import to_data, walk, walk_declared
 from rths_nodes.laboratory.calibration import Similitude, check_corrections
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.force_axes import AxesByMode, check_force_axes
@@ -333,7 +333,7 @@ class Scenario(AxesByMode):
 
     def data(self) -> dict[str, Any]:
         """Plain data, complete with defaults: what is recorded and handed to the nodes."""
-        complete: dict[str, Any] = as_data(self)
+        complete: dict[str, Any] = to_data(self)
         return complete
 
     def shared_hash(self, run_id: str = "") -> str:

@@ -19,8 +19,8 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.parameters import integer, matrix, number, params, section, text
 from rths_nodes.core.samples import Array
-from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.mechanics.models import inverse as inverse_model
 from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS, StateSpace
@@ -150,7 +150,7 @@ def load(
             raise ConfigError(
                 f"{named[0].place} = {show(named[0].path)}: must be rows of numbers, not another file"
             )
-        content = build(Content, {key: value for key, value in data.items() if key != "axes"})
+        content = from_data(Content, {key: value for key, value in data.items() if key != "axes"})
     except ConfigError as error:
         raise error.within(origin) from None
     if axes is not None and names != tuple(axes):

@@ -21,7 +21,7 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.readback import FarEnd
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.ports.udp_ear import HeardState, UdpEar
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.schema import Scenario
@@ -163,7 +163,7 @@ def drive_until_killed(pipe: Any, data: dict[str, Any], realtime: bool, home: Ar
     In lockstep time stands still without commands: there it waits for its end.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    scenario = build(Scenario, data)
+    scenario = from_data(Scenario, data)
     bench = Bench(scenario, realtime, None, home=home)  # type: ignore[arg-type]  # nobody is asked here
     with real_time(realtime):
         rig = _session(bench, pipe)

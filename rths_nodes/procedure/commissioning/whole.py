@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError, PortError, Problems
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
@@ -64,7 +64,7 @@ def scenario_of(rig: RigFile) -> Scenario:
         "compensator": {"type": "none"},
         "axes": {name: dict(SIMULATED) for name in rig.axes},
     }
-    scenario = build(Scenario, on_rig(data, rig))
+    scenario = from_data(Scenario, on_rig(data, rig))
     judgement.refuse(scenario)
     return scenario
 

@@ -19,7 +19,7 @@ from rclpy.parameter import Parameter
 
 from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import Spec, spec_of
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
@@ -128,4 +128,4 @@ def _rows(built: Any, path: str) -> Iterator[Row]:
         if spec.kind in ("component", "components", "section", "sections"):
             yield from _rows(value, name)
         elif spec.kind not in ("matrix", "mapping"):  # of which ROS 2 has no parameters
-            yield Row(name, as_data(value), spec.doc, spec)
+            yield Row(name, to_data(value), spec.doc, spec)

@@ -17,7 +17,7 @@ from rclpy.parameter import Parameter
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.strict import as_data
+from rths_nodes.core.validation import to_data
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import BEST_EFFORT, LOCKSTEP, NODE, SOCKETS, check_clock, options
 from rths_nodes.loop.scenario import files
@@ -176,7 +176,7 @@ class NodeSettings:
     def facts(self) -> dict[str, Any]:
         """Fields of NodeStatus: scenario sections that this node uses, how long the test is, and the hash."""
         both = (*self.owned, *READ.get(self.place.role, ()))
-        sections = {name: as_data(parameters.section(self.scenario, name)) for name in both}
+        sections = {name: to_data(parameters.section(self.scenario, name)) for name in both}
         sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}
         return {
             "node": self.place.peer,

@@ -10,7 +10,7 @@ import yaml
 from rths_nodes.app.procedure import answers
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 
 WHOLE = {
     "operator": "A. Tester",
@@ -40,7 +40,7 @@ def test_a_whole_set_of_answers_leaves_nothing_to_ask(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", WHOLE)
 def test_each_answer_that_is_left_out_is_named(key: str) -> None:
-    found = answers.missing(build(Answers, {name: value for name, value in WHOLE.items() if name != key}))
+    found = answers.missing(from_data(Answers, {name: value for name, value in WHOLE.items() if name != key}))
     assert [words.split(":")[0] for words in found] == [key]
 
 
@@ -53,7 +53,7 @@ def test_only_what_the_planned_rungs_need_is_asked() -> None:
 
 def test_a_rung_that_may_not_be_armed_and_one_without_a_bound_are_named() -> None:
     partly = WHOLE | {"arm": ["d"], "largest_difference": {"b": 0.0, "c": 0.0, "d": 0.0, "e": 1.0, "f": 1.0}}
-    found = answers.missing(build(Answers, partly))
+    found = answers.missing(from_data(Answers, partly))
     assert found[0] == "arm: e, f, g: planned, and not to be armed"
     assert found[1].startswith("largest_difference.g: ")
 
@@ -98,6 +98,6 @@ def test_a_file_that_is_not_there_is_refused() -> None:
 
 def test_the_template_is_a_file_of_answers_with_nothing_answered(tmp_path: Path) -> None:
     found = answers.read(written(tmp_path, answers.template()))
-    assert found == build(Answers, {"rungs": list("abcdefg")})
+    assert found == from_data(Answers, {"rungs": list("abcdefg")})
     assert len(answers.missing(found)) == len(WHOLE)
     assert "level" not in answers.template(["a", "b"])

@@ -10,7 +10,7 @@ import pytest
 
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 
 
 def dialogue(typed: list[str] | None = None, **answers: Any) -> tuple[Dialogue, list[str], list[Any]]:
@@ -23,7 +23,7 @@ def dialogue(typed: list[str] | None = None, **answers: Any) -> tuple[Dialogue, 
         questions.append(question)
         return next(lines)
 
-    return Dialogue(build(Answers, answers), None if typed is None else ask, said.append), questions, said
+    return Dialogue(from_data(Answers, answers), None if typed is None else ask, said.append), questions, said
 
 
 def test_what_stands_in_the_file_is_not_asked() -> None:
@@ -92,7 +92,7 @@ def test_a_closed_terminal_interrupts() -> None:
     def ask(question: str) -> str:
         raise EOFError
 
-    found = Dialogue(build(Answers, {}), ask, print)
+    found = Dialogue(from_data(Answers, {}), ask, print)
     with pytest.raises(Interrupted, match="the terminal is closed"):
         found.line("?")
     assert not found.asking

@@ -16,7 +16,7 @@ from rths_nodes.app.procedure.console import Console
 from rths_nodes.app.procedure.dialogue import Dialogue
 from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 from rths_nodes.procedure.records import ProcedureRecord, RungRecord, SpecimenRecord, verdict
@@ -131,7 +131,7 @@ def test_a_console_asks_whether_it_counts_and_a_file_of_answers_ends_there(runne
     said: list[str] = []
     for typed, leads, counts in (("y", True, True), ("n", True, False), (None, False, False)):
         ask = None if typed is None else (lambda question, typed=typed: said.append(question) or typed)
-        console = Console(runner, Dialogue(build(Answers, {}), ask, said.append), progress, leads)
+        console = Console(runner, Dialogue(from_data(Answers, {}), ask, said.append), progress, leads)
         runner.record.rungs[:] = [climbed("f")]
         assert console._counts(runner.record.rungs[0]) is counts
         assert runner.climbed == (["f"] if counts else [])

@@ -10,7 +10,7 @@ import pytest
 import rths_nodes
 from rths_nodes.app.studies.ensembles import plant, plants
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -19,7 +19,9 @@ SCATTER = {ACTUATOR: {"normal": [29.0, 3.0]}, SPECIMEN: {"relative_uniform": 0.1
 
 
 def scattered(scatter: dict[str, Any] = SCATTER, *overrides: str) -> Scenario:
-    return build(Scenario, load("chen_ricles_2010", ["duration=0.2", *overrides]).data() | {"scatter": scatter})
+    return from_data(
+        Scenario, load("chen_ricles_2010", ["duration=0.2", *overrides]).data() | {"scatter": scatter}
+    )
 
 
 def test_a_plant_is_known_by_number_and_seed() -> None:

@@ -26,7 +26,7 @@ from rths_nodes.app.studies.engine import Where
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.strict import build
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario import files
@@ -257,7 +257,7 @@ def test_cases_that_name_a_compensator_are_published_rows_and_no_cases() -> None
         "soft": {"set": {"structure.mass": 6e5}},
         "paper": {"set": {"compensator.alpha_es": 29}, "published": {"J2": 1}},
     }
-    scenario = build(Scenario, load(PAPER).data() | {"cases": cases})
+    scenario = from_data(Scenario, load(PAPER).data() | {"cases": cases})
     assert scoreboard.cases(scenario) == ["soft"]
     assert [(row.case, row.values) for row in scoreboard.published(scenario)] == [("paper", {"J2": 1})]
 
@@ -282,7 +282,7 @@ def test_the_benchmark_has_its_own_indices_four_cases_two_blocks_and_published_r
 @pytest.mark.long
 def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
     scatter = {"axes.story_1.actuator.alpha": {"normal": [29.0, 2.0]}}
-    scenario = build(Scenario, load(PAPER, ["duration=0.25"]).data() | {"scatter": scatter})
+    scenario = from_data(Scenario, load(PAPER, ["duration=0.25"]).data() | {"scatter": scatter})
     seen: list[Scenario] = []
 
     class Search(scoreboard.tuning.Search):

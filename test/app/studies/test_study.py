@@ -24,8 +24,8 @@ from rths_nodes.app.studies.design import Design, StudyFile
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.journal import NAME, Journal
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import write_columns
+from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario import files
 
@@ -45,7 +45,7 @@ HERE = Where()
 
 
 def designed(**changes: Any) -> Design:
-    return Design(build(StudyFile, SMALL | changes), Path())
+    return Design(from_data(StudyFile, SMALL | changes), Path())
 
 
 def done(of: Design, folder: Path, where: Where = HERE) -> study.StudyTable:

@@ -12,7 +12,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.checks import cautions_of
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import walk
+from rths_nodes.core.validation import walk
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
 from rths_nodes.mechanics.sparse import is_sparse
 

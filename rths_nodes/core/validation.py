@@ -119,12 +119,12 @@ def _component(spec: Spec, value: Any, path: str) -> Any:
     if "type" not in value:
         raise ConfigError(f"{path}.type: missing; known: {', '.join(known)}")
     cls = registry.load(spec.family, value["type"], join(path, "type"))
-    return build(cls.Params, {key: entry for key, entry in value.items() if key != "type"}, path)
+    return from_data(cls.Params, {key: entry for key, entry in value.items() if key != "type"}, path)
 
 
 def _section(spec: Spec, value: Any, path: str) -> Any:
     assert spec.cls is not None
-    return value if isinstance(value, spec.cls) else build(spec.cls, {} if value is None else value, path)
+    return value if isinstance(value, spec.cls) else from_data(spec.cls, {} if value is None else value, path)
 
 
 def _sections(spec: Spec, value: Any, path: str) -> dict[str, Any]:
@@ -182,7 +182,7 @@ _CHECKS: dict[str, Callable[[Spec, Any, str], Any]] = {
 }
 
 
-def build(cls: type[T], data: Any, path: str = "") -> T:
+def from_data(cls: type[T], data: Any, path: str = "") -> T:
     """Check ``data`` (a mapping as YAML gives it) strictly and build ``cls`` from it.
 
     Raises one ConfigError for all unknown and missing keys, wrong types, values out of bounds, nan and inf. A
@@ -215,16 +215,16 @@ def _checked(spec: Spec, value: Any, path: str) -> Any:
     return None if absent else _CHECKS[spec.kind](spec, value, path)
 
 
-def as_data(built: Any) -> Any:
+def to_data(built: Any) -> Any:
     """The inverse of :func:`build`: plain mappings, lists and numbers, complete with defaults and types."""
     if attrs.has(type(built)):
         kind = getattr(type(built), "type_name", None)
         head = {"type": kind} if kind else {}
-        return head | {field.name: as_data(getattr(built, field.name)) for field in attrs.fields(type(built))}
+        return head | {field.name: to_data(getattr(built, field.name)) for field in attrs.fields(type(built))}
     if isinstance(built, Mapping):
-        return {name: as_data(entry) for name, entry in built.items()}
+        return {name: to_data(entry) for name, entry in built.items()}
     if isinstance(built, tuple):
-        return [as_data(entry) for entry in built]
+        return [to_data(entry) for entry in built]
     return built
 
 
