@@ -50,6 +50,8 @@ class Topic:
     recorded: bool = True
     apart: bool = False
     """True for what only nodes on different machines say to each other."""
+    best_effort: bool = False
+    """True for what is published whether anybody gets it or not."""
 
     @property
     def message(self) -> str:
@@ -104,6 +106,9 @@ TOPICS: dict[str, Topic] = {
         _clock("clock_answer", (*LOOP[:2], MONITOR, RECORDER, AXIS), (ACTUATOR,)),
         # For rqt_plot, PlotJuggler, Foxglove and robot tools, at the rate of sync_status.
         Topic("joint_states", "sensor_msgs/msg/JointState", (MONITOR,), (), recorded=False),
+        # For who looks on: curves in columns of 10 ms, and what they are called.
+        Topic("live", _own("Live"), (MONITOR,), (), depth=20, recorded=False, best_effort=True),
+        Topic("live_curves", _own("LiveCurves"), (MONITOR,), (), latched=True, recorded=False),
     )
 }
 

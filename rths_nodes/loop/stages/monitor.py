@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SOFT_START, FLAG_TRIPPED, Command, Measurement, Target
+from rths_nodes.core.samples import (
+    FLAG_BRIDGED,
+    FLAG_SOFT_START,
+    FLAG_TRIPPED,
+    MODE_FORCE,
+    Command,
+    Measurement,
+    Target,
+)
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import load
+from rths_nodes.loop.supervision.live import LiveColumns
 from rths_nodes.loop.supervision.load_tracking import LoadTracking
 from rths_nodes.loop.supervision.monitor import Monitor
 
@@ -39,6 +49,8 @@ class MonitorStage:
         self._aim = self._aim_before = [0.0] * len(scenario.axes)
         """The targets of the last two Commands."""
         self._loads = LoadTracking(scenario.force_axes, len(axes)) if scenario.force_axes else None
+        self.live: LiveColumns | None = None
+        """Curves for who looks on, of every sample from now on; None: nobody does."""
 
     @classmethod
     def of(cls, assembly: Assembly, spread: bool = False) -> MonitorStage:
@@ -89,6 +101,8 @@ class MonitorStage:
             self.monitor.prepare(sample, target, moved, force)
         else:
             self.monitor.step(sample, target, moved, force)
+        if self.live is not None:
+            self._draw(measured, command)
 
     def work(self) -> None:
         """Feed the monitor with every sample that has become complete."""
@@ -109,6 +123,7 @@ class MonitorStage:
             if self._known < min(self._last_driven // self.substeps + 1, self._steps) * self.substeps:
                 return False
             self.monitor.skip(sample)
+            self._draw(measured, None)
             return True
         if sample or self._known < 0:
             return False
@@ -118,7 +133,25 @@ class MonitorStage:
         )
         feed = self.monitor.prepare if self._prepares else self.monitor.step
         feed(sample, target, moved, force)
+        self._draw(measured, None)
         return True
+
+    def _draw(self, measured: Measurement, command: Command | None) -> None:
+        """Put a sample on the live curves; without a ``command`` target and command are what was applied."""
+        live = self.live
+        if live is None:
+            return
+        moved, force = measured.displacement.tolist(), measured.force.tolist()
+        target = given = measured.command.tolist()
+        if command is not None:
+            target, given = command.target.tolist(), command.command.tolist()
+        aimed, n, indicator = moved, len(self.monitor.names), self.monitor.tracking.indicator
+        if len(moved) > n:  # the last axes are controlled by force, once their mode says so
+            modes = command.control_mode if command is not None else b""
+            loaded = [len(modes) > i and modes[i] == MODE_FORCE for i in range(n, len(moved))]
+            aimed = moved[:n] + [each if on else math.nan for each, on in zip(force[n:], loaded, strict=True)]
+            indicator = indicator + [math.nan] * (len(moved) - n)
+        live.add(measured.sample, target, given, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
         """The Command of this sample, where a later one with ``flags`` tells that it was lost.

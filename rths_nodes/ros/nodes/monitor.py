@@ -12,14 +12,16 @@ from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.supervision.live import LiveColumns
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.ros.names import MONITOR
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
+from rths_nodes.ros.nodes.live_curves import LiveCurves
 from rths_nodes.ros.nodes.observers import ProgressReports
 
 STATUS_RATE = 20.0
-"""SyncStatus and joint_states per second of test."""
+"""SyncStatus, joint_states and live curves per second of test."""
 
 QUIET_NS = 1_500_000_000
 """Time that the monitor waits, after the test, for what is missing; the actuator waits for its judgement a little
@@ -44,6 +46,8 @@ class MonitorNode(RthsNode):
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
         self._quiet_from = 0
         self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
+        self.stage.live = LiveColumns(len(scenario.axes), scenario.servo_rate)
+        self._curves = LiveCurves(self.shared, scenario, self.stage.live)
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy, judged = False, self.measurements.handed_over
@@ -115,6 +119,7 @@ class MonitorNode(RthsNode):
         if sample // self._status_every != self._status_of // self._status_every:
             self._status_of = sample
             self.topics.tell("sync_status", self.stage.monitor.status())
+            self._curves.tell_if_due()
 
     def _allowed(self) -> int:
         """Return the sample the monitor has reached, before a breach: the rig must not run past where it trips."""
@@ -139,6 +144,7 @@ class MonitorNode(RthsNode):
                 self.phase.end(ExitCode.FAILED, self._guard.tripped)
                 return
         elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
+            self._curves.tell(rest=True)
             self.shutdown.report()
             self._progress.tell(self.stage.sample, done=True)
         self.shutdown.leave(self.handshake.hear_state)

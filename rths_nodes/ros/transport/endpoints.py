@@ -200,11 +200,12 @@ def open_inbox(
 def quality(
     topic: names.Topic, best_effort: bool = False, history: HistoryPolicy = HistoryPolicy.KEEP_LAST
 ) -> QoSProfile:
-    """The QoS of a publisher of ``topic``; only streams may be best effort."""
+    """The QoS of a publisher of ``topic``; of what must arrive only streams may be ``best_effort``."""
+    lossy = topic.best_effort or (best_effort and topic.stream)
     return QoSProfile(
         history=history,
         depth=topic.kept,
-        reliability=ReliabilityPolicy.BEST_EFFORT if best_effort and topic.stream else ReliabilityPolicy.RELIABLE,
+        reliability=ReliabilityPolicy.BEST_EFFORT if lossy else ReliabilityPolicy.RELIABLE,
         durability=DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE,
     )
 

@@ -1,0 +1,72 @@
+"""The topics ``live`` and ``live_curves``: curves of a test for whoever looks on, and what they are called."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.wire.layout import stamp_of
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.live import OF_AXIS, LiveColumns, curve_names, units
+from rths_nodes.msg import Live
+from rths_nodes.msg import LiveCurves as CurvesMessage
+from rths_nodes.ros.nodes.context import NodeContext
+
+INTERVAL_NS = 50_000_000
+"""Shortest time between two messages."""
+
+
+class LiveCurves:
+    """Publishes the ``columns`` of a test of ``scenario`` for the node of ``context``, and first their names."""
+
+    def __init__(self, context: NodeContext, scenario: Scenario, columns: LiveColumns) -> None:
+        self._topics, self._clock, self._columns = context.topics, context.clock, columns
+        self._scenario, self._named, self._due = scenario, False, 0
+
+    def tell_if_due(self) -> None:
+        """Publish what is complete, at most 20 times a second."""
+        now = self._clock.monotonic_ns()
+        if now >= self._due:
+            self._due = now + INTERVAL_NS
+            self.tell()
+
+    def tell(self, rest: bool = False) -> None:
+        """Publish what is complete; with the ``rest`` all there is."""
+        self._tell_names()
+        first, values = self._columns.take(rest)
+        if len(values):
+            told = Live(first=first, column=self._columns.samples_per_column)
+            told.values = array("f", values.ravel())
+            self._publish("live", told)
+
+    def _tell_names(self) -> None:
+        """Once: who comes later gets them from the middleware."""
+        if self._named:
+            return
+        self._named = True
+        told = CurvesMessage(servo_rate=self._scenario.servo_rate)
+        axes = {name: axis.limits for name, axis in self._scenario.axes.items()}
+        told.names = curve_names(list(axes))
+        told.units = [units(each.of_force)[i] for i in range(len(OF_AXIS)) for each in axes.values()]
+        for curve, limit, bound in _limits(axes):
+            told.limited.append(told.names.index(curve))
+            told.limits = [*told.limits, limit]
+            told.low.append(-bound)
+            told.high.append(bound)
+        self._publish("live_curves", told)
+
+    def _publish(self, topic: str, told: Live | CurvesMessage) -> None:
+        told.header.stamp.sec, told.header.stamp.nanosec = stamp_of(self._clock.time_ns())
+        told.header.frame_id = self._topics.run.frame_id
+        self._topics.outlets[topic].publisher.publish(told)
+
+
+def _limits(axes: dict[str, Limits]) -> Iterator[tuple[str, str, float]]:
+    """Curve, name and bound of each limit that one curve can show; rates and levels are not among them."""
+    for name, limits in axes.items():
+        yield f"{name}/measured", "stroke", limits.stroke
+        yield f"{name}/force", "force", limits.force
+        for kind in ("tracking_error", "force_error"):  # an axis has one of both
+            if (bound := getattr(limits, kind)) is not None:
+                yield f"{name}/error", kind, bound
