@@ -63,6 +63,8 @@ EXTERNAL = {
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
     "app/compiling/": NUMBERS | {"numba", "llvmlite"},
+    "app/page/": {"aiohttp"},
+    "app/commands/page.py": {"aiohttp"},
     "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow"},
     "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,
@@ -114,7 +116,7 @@ LAYERS = {
     "app": (
         ("streams", "compiling"),
         ("node", "hosts"),
-        ("doctor", "emulation", "procedure", "studies"),
+        ("doctor", "emulation", "page", "procedure", "studies"),
         ("commands",),
         ("cli",),
     ),

@@ -1,0 +1,86 @@
+"""``rths page``: the page of a test in the browser, of whatever runs in a namespace."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from contextlib import suppress
+from typing import Any
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.interrupts import orderly_stop
+from rths_nodes.loop.options import NAMESPACE
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.ros import environment
+
+LOOPBACK, PORT = "127.0.0.1", 8085
+NICE = 19
+"""A page may wait: the loop may not."""
+LOOK_S = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--namespace", default=NAMESPACE, help="of the rig that is looked at; default: %(default)s"
+    )
+    parser.add_argument("--port", type=int, default=PORT, help="TCP port, 0: any; default: %(default)s")
+    parser.add_argument(
+        "--address",
+        default=LOOPBACK,
+        help="address at which the page is served; default: %(default)s, for this machine alone (from elsewhere: "
+        "ssh -L). At any other address whoever reaches it sees the test",
+    )
+    parser.add_argument(
+        "--stop-from-anywhere", action="store_true", help="who looks on from another machine may stop the rig, too"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C."""
+    try:
+        from rths_nodes.app.page.server import PageServer
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "aiohttp":
+            raise
+        raise ConfigError(
+            "page: aiohttp is not installed: apt install python3-aiohttp, or pip install 'rths_nodes[page]'"
+        ) from None
+    environment.check()
+    from rths_nodes.ros.hosting.onlooker import Onlooker
+
+    with suppress(OSError):
+        os.nice(NICE)
+    onlooker = Onlooker(options.namespace, f"page_{os.getpid()}")
+    try:
+        server = PageServer(onlooker, options.address, options.stop_from_anywhere)
+        with orderly_stop() as interrupted:
+            onlooker.start()
+            asyncio.run(_serve(server, options, interrupted))
+    finally:
+        onlooker.close()
+    return ExitCode.FINISHED
+
+
+async def _serve(server: Any, options: argparse.Namespace, interrupted: Any) -> None:
+    from aiohttp import web
+
+    runner = web.AppRunner(server.application(), access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, options.address, options.port, shutdown_timeout=0.5)
+        try:
+            await site.start()
+        except (OSError, OverflowError) as error:
+            where = f"{options.address}:{options.port}"
+            raise ConfigError(f"page: cannot be served at {where}: {error}") from None
+        port = runner.addresses[0][1]
+        shown = f"[{options.address}]" if ":" in options.address else options.address
+        print(
+            f"the page of /{options.namespace.strip('/')} is at http://{shown}:{port}/ (Ctrl-C ends it)",
+            flush=True,
+        )
+        while not interrupted():
+            await asyncio.sleep(LOOK_S)
+    finally:
+        await runner.cleanup()

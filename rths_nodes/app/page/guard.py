@@ -1,0 +1,87 @@
+"""Rights of whoever asks the page's server, by address, host, origin and rate: plain functions of a request."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+
+MARK = "X-Rths-Page"
+"""Header of every POST: a page of another origin cannot send it without being asked first, which is refused."""
+PER_SECOND = 100
+"""Requests that are answered in a second; others are dropped."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""Headers of every answer: nothing from elsewhere, in no frame of others."""
+
+
+def is_loopback(address: str) -> bool:
+    """True for an address of this machine alone."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def host_of(given: str) -> str:
+    """The host in a header ``Host``, or behind the ``//`` of an origin, without its port."""
+    name = given.rpartition("//")[2]
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.partition(":")[0]
+
+
+def why_not(headers: Mapping[str, str], remote: str, own: str, open_to_others: bool) -> str:
+    """Why somebody at the address ``remote`` may not stop the rig, in words; empty where he may.
+
+    ``own`` is the address at which the server listens. Who comes from another machine may look alone, unless
+    stops are ``open_to_others``.
+    """
+    if headers.get(MARK) != "1":
+        return f"the header {MARK} is missing: it was not the page that asked"
+    if not known_host(headers.get("Host", ""), own):
+        return "this server has another name: the request was made for another page"
+    origin = headers.get("Origin", "")
+    if origin and origin.rpartition("//")[2] != headers.get("Host", ""):
+        return "a page of another origin asks"
+    if not is_loopback(remote) and not open_to_others:
+        return "from another machine everybody may look, and nobody may stop (--stop-from-anywhere)"
+    return ""
+
+
+def known_host(given: str, own: str) -> bool:
+    """True where ``Host`` names this server by its address, and not a name that somebody has made point here."""
+    host = host_of(given)
+    if host == "localhost" or host == own:
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or own in ("0.0.0.0", "::")
+
+
+class Rate:
+    """At most ``PER_SECOND`` requests a second of each address."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._asked: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=PER_SECOND))
+
+    def admits(self, remote: str) -> bool:
+        """Return whether the next request of ``remote`` is answered."""
+        now, asked = self._clock(), self._asked[remote]
+        if len(asked) == PER_SECOND and now - asked[0] < 1.0:
+            return False
+        asked.append(now)
+        if len(self._asked) > PER_SECOND:  # addresses of which nothing was heard for a second
+            for each in [name for name, times in self._asked.items() if now - times[-1] > 1.0]:
+                del self._asked[each]
+        return True

@@ -1,0 +1,165 @@
+"""The page's server: files, the situation as JSON, columns of the live curves over a WebSocket, and the stop.
+
+    GET  /           the page
+    GET  /situation  what the onlooker knows, as JSON
+    GET  /live       a WebSocket: the situation as text, ten times a second; columns as bytes
+    POST /stop       {"kind": "stop" or "emergency_stop"}: answered once the rig has confirmed it
+
+It knows no test: the onlooker does. A watcher who is slow, or too many of them, cost the rig nothing: this is a
+process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from contextlib import suppress
+from importlib.resources import files
+from typing import Any, Protocol
+
+from aiohttp import WSMsgType, web
+
+from rths_nodes.app.page import guard
+from rths_nodes.core.errors import ConfigError
+
+INTERVAL_S = 0.1
+"""Between two messages to a watcher."""
+SLOW_S = 5.0
+"""A watcher who does not take a message for this time is hung up."""
+MOST_WATCHERS = 200
+LARGEST_BODY = 4096
+FILES = {
+    "/": ("index.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+    "/uPlot.iife.min.js": ("uPlot.iife.min.js", "text/javascript"),
+    "/uPlot.min.css": ("uPlot.min.css", "text/css"),
+}
+HEAD = struct.Struct("<II")
+"""Before the values of columns: their first sample, and samples in a column."""
+KINDS = ("stop", "emergency_stop")
+
+
+class Watched(Protocol):
+    """The onlooker, as the server needs it."""
+
+    def situation(self) -> dict[str, Any]: ...
+
+    def since(self, number: int) -> tuple[dict[str, Any], int, list[tuple[int, int, bytes]]]: ...
+
+    def stop(self, kind: str, reason: str) -> str: ...
+
+
+class PageServer:
+    """Serves what ``watched`` knows at ``address``.
+
+    ``stop_from_anywhere``: who looks on from another machine may stop, too.
+    """
+
+    def __init__(self, watched: Watched, address: str, stop_from_anywhere: bool = False) -> None:
+        self._watched, self._address, self._open = watched, address, stop_from_anywhere
+        self._rate, self._watchers = guard.Rate(), 0
+        self._files = {
+            path: ((files(__package__) / "static" / name).read_bytes(), kind)
+            for path, (name, kind) in FILES.items()
+        }
+
+    def application(self) -> web.Application:
+        """The application, to be run."""
+
+        @web.middleware  # type: ignore[untyped-decorator]
+        async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
+            return await self._guarded(request, handler)
+
+        made = web.Application(client_max_size=LARGEST_BODY, middlewares=[guarded])
+        for path in FILES:
+            made.router.add_get(path, self._file)
+        made.router.add_get("/situation", self._situation)
+        made.router.add_get("/live", self._live)
+        made.router.add_post("/stop", self._stop)
+        return made
+
+    async def _guarded(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """Headers of every answer; what comes too often, or by another name of this server, is refused."""
+        if not self._rate.admits(request.remote or ""):
+            return _refused(429, "too many requests")
+        if not guard.known_host(request.headers.get("Host", ""), self._address):
+            return _refused(403, "this server has another name")
+        try:
+            answer: web.StreamResponse = await handler(request)
+        except web.HTTPException as refused:
+            answer = _refused(refused.status, refused.reason)
+        if not answer.prepared:
+            answer.headers.update(guard.HEADERS)
+        return answer
+
+    async def _file(self, request: web.Request) -> web.Response:
+        body, kind = self._files[request.path]
+        return web.Response(body=body, content_type=kind, charset="utf-8")
+
+    async def _situation(self, request: web.Request) -> web.Response:
+        return web.json_response(self._watched.situation() | self._rights(request))
+
+    def _rights(self, request: web.Request) -> dict[str, bool]:
+        return {"may_stop": guard.is_loopback(request.remote or "") or self._open}
+
+    async def _live(self, request: web.Request) -> web.StreamResponse:
+        origin = request.headers.get("Origin", "")
+        if origin and origin.rpartition("//")[2] != request.headers.get("Host", ""):
+            return _refused(403, "a page of another origin asks")
+        if self._watchers >= MOST_WATCHERS:
+            return _refused(503, "too many watchers")
+        socket = web.WebSocketResponse(max_msg_size=LARGEST_BODY, heartbeat=20.0)
+        await socket.prepare(request)
+        self._watchers += 1
+        listening = asyncio.ensure_future(_until_closed(socket))
+        try:
+            number = -1
+            while not socket.closed and not listening.done():
+                told, number, columns = self._watched.since(number)
+                words = json.dumps(told | self._rights(request))
+                await asyncio.wait_for(_send(socket, words, columns), SLOW_S)
+                await asyncio.sleep(INTERVAL_S)
+        except (TimeoutError, ConnectionError, RuntimeError):
+            pass  # it has left, or is too slow
+        finally:
+            self._watchers -= 1
+            listening.cancel()
+            with suppress(Exception):
+                await socket.close()
+        return socket
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        if why := guard.why_not(request.headers, request.remote or "", self._address, self._open):
+            return web.json_response({"confirmed": False, "why": why}, status=403)
+        try:
+            given = await request.json()
+            kind = given["kind"]
+        except (ValueError, KeyError, TypeError, UnicodeDecodeError):
+            return web.json_response({"confirmed": False, "why": "no JSON with a kind"}, status=400)
+        if kind not in KINDS:
+            return web.json_response({"confirmed": False, "why": f"kind: one of {', '.join(KINDS)}"}, status=400)
+        loop = asyncio.get_running_loop()
+        try:
+            words = await loop.run_in_executor(None, self._watched.stop, kind, f"page at {request.remote}")
+        except ConfigError as error:
+            return web.json_response({"confirmed": False, "why": str(error)}, status=503)
+        return web.json_response({"confirmed": True, "words": words})
+
+
+def _refused(status: int, why: str) -> web.Response:
+    return web.json_response({"error": why}, status=status, headers=guard.HEADERS)
+
+
+async def _until_closed(socket: web.WebSocketResponse) -> None:
+    """Take what a watcher sends, which means nothing, until it leaves."""
+    async for message in socket:
+        if message.type in (WSMsgType.CLOSE, WSMsgType.ERROR):
+            return
+
+
+async def _send(socket: web.WebSocketResponse, told: str, columns: list[tuple[int, int, bytes]]) -> None:
+    await socket.send_str(told)
+    for first, samples, values in columns:
+        await socket.send_bytes(HEAD.pack(first, samples) + values)

@@ -1,0 +1,320 @@
+"use strict";
+// The page of a test: what the server tells over a WebSocket, drawn. It decides nothing, and adds nothing.
+
+const OLD_S = 0.5;             // what was heard longer ago is grey
+const UNCONFIRMED_MS = 300;    // a stop that is not confirmed by then is told
+const WARN = 0.8;              // share of a limit from which its bar warns
+const MOST_POINTS = 1500;      // columns that a plot shows; more are put together, with their extremes
+const PER_CURVE = 4, FIRST = 0, LOWEST = 1, HIGHEST = 2, LAST = 3;
+const STOP_KEYS = { F8: "stop", F9: "emergency_stop" };
+const MOVES = ["RUNNING", "STOPPING", "CHECKING", "POSITIONING", "RESUMING", "UNLOADING", "ARMED"];
+const BAD = ["TRIPPED"];
+
+const $ = (name) => document.getElementById(name);
+const text = (name, words) => { if ($(name).textContent !== words) $(name).textContent = words; };
+
+let told = {}, curves = null, run = "", paused = false, seconds = 60, axis = "";
+let starts = [], per = 1, columns = [];   // first sample of each column, and its numbers, four of each curve
+
+// -- what comes -------------------------------------------------------------------------------------
+
+let socket = null, heard = 0;
+
+function connect() {
+  socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`);
+  socket.binaryType = "arraybuffer";
+  socket.onopen = () => { starts = []; columns = []; };   // everything that is kept comes again
+  socket.onmessage = (message) => typeof message.data === "string" ? situation(JSON.parse(message.data)) : more(message.data);
+  socket.onclose = () => setTimeout(connect, 1000);
+}
+
+function situation(now) {
+  told = now;
+  heard = performance.now();
+  const its = now.curves;
+  if (its && its.run !== run) {
+    run = its.run;
+    curves = its;
+    starts = [];
+    columns = [];
+    axes();
+  }
+  show();
+}
+
+function more(data) {
+  if (!curves) return;
+  const head = new DataView(data);
+  const first = head.getUint32(0, true), width = PER_CURVE * curves.names.length, values = new Float32Array(data, 8);
+  per = head.getUint32(4, true);
+  for (let k = 0; k * width < values.length; k++) {
+    const start = first + k * per;
+    if (starts.length && start <= starts[starts.length - 1]) continue;
+    starts.push(start);
+    columns.push(values.subarray(k * width, (k + 1) * width));
+  }
+}
+
+// -- head -------------------------------------------------------------------------------------------
+
+const clock = (s) => `${Math.floor(s / 60)}:${(s % 60).toFixed(1).padStart(4, "0")}`;
+
+function show() {
+  const leads = told.procedure && !told.procedure.over ? told.procedure : told.run || told.procedure;
+  const name = leads ? leads.state : "NOT SEEN";
+  text("state", name);
+  $("state").className = "state " + (MOVES.includes(name) ? "moves" : BAD.includes(name) ? "bad" : name === "FINISHED" ? "good" : "");
+  text("scenario", leads ? leads.scenario : `nothing is heard of /${told.namespace || ""}`);
+  text("reason", leads ? leads.reason : "");
+  document.title = leads ? `${name}: ${leads.scenario}` : "rths: no test yet";
+  const simulated = told.port === "simulator";
+  text("real", told.port ? (simulated ? "SIMULATED" : `RIG BEHIND THE PORT ${told.port.toUpperCase()}`) : "NO RIG SEEN");
+  $("real").className = "real" + (told.port ? (simulated ? " simulated" : " rig") : "");
+  const its = told.run;
+  if (its && its.servo_rate) {
+    const sample = its.over ? its.sample : starts.length ? starts[starts.length - 1] + per : 0;
+    text("time", `${clock(sample / its.servo_rate)} of ${clock(its.samples / its.servo_rate)}`);
+    text("left", its.over ? "" : `${clock(Math.max(0, its.samples - sample) / its.servo_rate)} to go`);
+    $("progress").style.width = `${Math.min(100, 100 * sample / Math.max(1, its.samples))}%`;
+  }
+  for (const button of [$("stop"), $("trip")]) button.disabled = !told.may_stop;
+  if (!told.may_stop) answer("from this machine you may look, and not stop", "");
+  limits();
+  nodes();
+  events();
+}
+
+function age() {
+  const lost = !socket || socket.readyState !== WebSocket.OPEN || performance.now() - heard > 2000;
+  $("lost").hidden = !lost || !heard;
+  const since = told.age == null ? null : told.age + (performance.now() - heard) / 1000;
+  const over = told.run && told.run.over && !(told.procedure && !told.procedure.over);
+  document.body.classList.toggle("old", lost || since == null || (since > OLD_S && !over));
+  text("age", since == null ? "nothing heard yet" : over ? "the test is over" : since > OLD_S ? `last heard ${since.toFixed(1)} s ago` : "live");
+  $("focus").hidden = document.hasFocus();
+}
+
+// -- the stop ---------------------------------------------------------------------------------------
+
+function answer(words, kind) {
+  text("answer", words);
+  $("answer").className = `answer ${kind}`;
+}
+
+async function stop(kind) {
+  if (told.may_stop === false) return;
+  answer("asked ...", "");
+  const late = setTimeout(() => answer("NOT CONFIRMED: use the hardware", "not"), UNCONFIRMED_MS);
+  try {
+    const given = await fetch("/stop", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-Rths-Page": "1" },
+      body: JSON.stringify({ kind }),
+    });
+    const found = await given.json();
+    clearTimeout(late);
+    if (found.confirmed) answer(`confirmed: ${found.words}`, "yes");
+    else answer(`NOT CONFIRMED: use the hardware (${found.why || found.error})`, "not");
+  } catch {
+    clearTimeout(late);
+    answer("NOT CONFIRMED: use the hardware (no answer)", "not");
+  }
+}
+
+// at once, and by no key that presses what has the focus
+$("stop").addEventListener("pointerdown", (event) => { event.preventDefault(); stop("stop"); });
+$("trip").addEventListener("pointerdown", (event) => { event.preventDefault(); stop("emergency_stop"); });
+window.addEventListener("keydown", (event) => {
+  if (!(event.key in STOP_KEYS)) return;
+  event.preventDefault();
+  if (!event.repeat) stop(STOP_KEYS[event.key]);
+}, true);
+
+// -- limits, nodes, events --------------------------------------------------------------------------
+
+const SCALE = { m: [1e3, "mm"], N: [1e-3, "kN"], "m^2": [1e6, "mm²"] };
+const digits = (value) => String(Number(value.toPrecision(3)));
+const scale = (unit) => SCALE[unit] || [1, unit];
+
+function limits() {
+  if (!curves || !columns.length) return;
+  const last = columns.slice(-Math.max(1, Math.round(curves.servo_rate / per)));   // the last second
+  const rows = curves.limits.map((limit) => {
+    const at = PER_CURVE * limit.curve;
+    let share = 0;
+    for (const column of last) {
+      const low = column[at + LOWEST], high = column[at + HIGHEST];
+      if (!(low > high)) share = Math.max(share, high / limit.high, low / limit.low);
+    }
+    return { name: `${curves.names[limit.curve].split("/")[0]}: ${limit.name.replace("_", " ")}`, share, limit };
+  });
+  rows.sort((one, other) => other.share - one.share);
+  const place = $("limits");
+  while (place.children.length !== rows.length || (place.firstChild && place.firstChild.tagName === "P")) {
+    place.replaceChildren(...rows.map(() => {
+      const row = document.createElement("div");
+      row.className = "limit";
+      row.innerHTML = '<div class="name"><span></span><span></span></div><div class="track"><div></div></div>';
+      return row;
+    }));
+  }
+  rows.forEach((row, i) => {
+    const [factor, unit] = scale(curves.units[row.limit.curve]);
+    const [names, track] = place.children[i].children;
+    names.children[0].textContent = row.name;
+    names.children[1].textContent = `${(100 * row.share).toFixed(0)} % of ${digits(row.limit.high * factor)} ${unit}`;
+    track.className = "track" + (row.share >= 1 ? " bad" : row.share >= WARN ? " warn" : "");
+    track.firstChild.style.width = `${Math.min(100, 100 * row.share)}%`;
+  });
+}
+
+function nodes() {
+  const rows = Object.entries(told.nodes || {}).sort();
+  const words = rows.map(([name, each]) => [name, each.level, each.words || ["ok", "warning", "error", "stale"][each.level]]);
+  const key = JSON.stringify(words);
+  if ($("nodes").dataset.key === key) return;
+  $("nodes").dataset.key = key;
+  $("nodes").replaceChildren(...words.map(([name, level, said]) => {
+    const row = document.createElement("tr"), left = row.insertCell(), right = row.insertCell();
+    left.textContent = name;
+    right.textContent = said;
+    right.className = `level${level}`;
+    return row;
+  }));
+}
+
+function events() {
+  const key = JSON.stringify(told.events || []);
+  if ($("events").dataset.key === key) return;
+  $("events").dataset.key = key;
+  $("events").replaceChildren(...(told.events || []).slice().reverse().map((each) => {
+    const row = document.createElement("li"), when = document.createElement("time");
+    when.textContent = new Date(1000 * each.time).toLocaleTimeString();
+    row.append(when, `${each.what}: ${each.words}${each.sample ? ` (sample ${each.sample})` : ""}`);
+    return row;
+  }));
+}
+
+// -- curves -----------------------------------------------------------------------------------------
+
+function axes() {
+  const names = [...new Set(curves.names.map((name) => name.split("/")[0]))];
+  if (!names.includes(axis)) axis = names[0];
+  $("axis").replaceChildren(...names.map((name) => new Option(name, name, false, name === axis)));
+}
+
+const LINES = { target: "#c77700", measured: "#1f5fa8", error: "#a3152a", tracking_indicator: "#1d6b3c" };
+const plots = {};
+
+function plot(place, names) {
+  const box = $(place);
+  const options = {
+    width: box.clientWidth,
+    height: box.clientHeight - 30,
+    legend: { live: false },
+    scales: { x: { time: false } },
+    axes: [{ label: "s", labelSize: 18, size: 34 }, { size: 56 }],
+    series: [{}, ...names.map((name) => ({ label: name.replace("_", " "), stroke: LINES[name], width: 1.5, dash: name === "target" ? [6, 4] : [], points: { show: false } }))],
+  };
+  plots[place] = { names, chart: new uPlot(options, [[], ...names.map(() => [])], box), zoomed: false };
+  plots[place].chart.hooks.setSelect = [() => { plots[place].zoomed = true; }];
+  box.addEventListener("dblclick", () => { plots[place].zoomed = false; });
+}
+
+function shown() {
+  const columnsShown = seconds ? Math.round(seconds * curves.servo_rate / per) : columns.length;
+  const from = Math.max(0, columns.length - columnsShown);
+  const step = Math.max(1, Math.ceil((columns.length - from) / MOST_POINTS));
+  return { from, step };
+}
+
+function points(name, from, step) {
+  const at = PER_CURVE * curves.names.indexOf(name), found = [], [factor] = scale(curves.units[curves.names.indexOf(name)]);
+  for (let k = from; k < columns.length; k += step) {
+    let low = Infinity, high = -Infinity;
+    const end = Math.min(columns.length, k + step);
+    for (let j = k; j < end; j++) {
+      low = Math.min(low, columns[j][at + LOWEST]);
+      high = Math.max(high, columns[j][at + HIGHEST]);
+    }
+    for (const value of [columns[k][at + FIRST], low, high, columns[end - 1][at + LAST]]) {
+      found.push(Number.isFinite(value) ? value * factor : null);
+    }
+  }
+  return found;
+}
+
+function times(from, step) {
+  const found = [], dt = 1 / curves.servo_rate;
+  for (let k = from; k < columns.length; k += step) {
+    const end = starts[Math.min(columns.length, k + step) - 1] + per - 1;
+    for (let i = 0; i < 4; i++) found.push((starts[k] + (end - starts[k]) * i / 3) * dt);
+  }
+  return found;
+}
+
+function draw() {
+  if (paused || !curves || !columns.length) return;
+  const { from, step } = shown(), x = times(from, step);
+  for (const { names, chart, zoomed } of Object.values(plots)) {
+    chart.setData([x, ...names.map((name) => points(`${axis}/${name}`, from, step))], !zoomed);
+    if (zoomed) chart.redraw();
+  }
+  text("error_unit", scale(curves.units[curves.names.indexOf(`${axis}/error`)])[1]);
+  loop(from);
+}
+
+function loop(from) {
+  const canvas = $("loop"), ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+  if (canvas.width !== width * ratio) { canvas.width = width * ratio; canvas.height = height * ratio; }
+  const pen = canvas.getContext("2d"), at = (name) => PER_CURVE * curves.names.indexOf(`${axis}/${name}`) + LAST;
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.clearRect(0, 0, width, height);
+  const xs = [], ys = [];
+  for (let k = from; k < columns.length; k++) {
+    xs.push(1e3 * columns[k][at("measured")]);
+    ys.push(1e-3 * columns[k][at("force")]);
+  }
+  const reach = (values) => Math.max(1e-9, ...values.map(Math.abs).filter(Number.isFinite));
+  const wide = reach(xs.length > 60000 ? xs.slice(-60000) : xs), tall = reach(ys.length > 60000 ? ys.slice(-60000) : ys);
+  const px = (x) => width / 2 + x / wide * (width / 2 - 48), py = (y) => height / 2 - y / tall * (height / 2 - 22);
+  pen.strokeStyle = "#d5dae1";
+  pen.beginPath();
+  pen.moveTo(px(-wide), py(0)); pen.lineTo(px(wide), py(0)); pen.moveTo(px(0), py(-tall)); pen.lineTo(px(0), py(tall));
+  pen.stroke();
+  pen.fillStyle = "#5d6875";
+  pen.font = "12px system-ui, sans-serif";
+  pen.fillText(`${digits(wide)} mm`, width - 62, py(0) + 16);
+  pen.fillText(`${digits(tall)} kN`, px(0) + 6, 14);
+  pen.strokeStyle = LINES.measured;
+  pen.lineWidth = 1.2;
+  pen.beginPath();
+  xs.forEach((x, i) => i ? pen.lineTo(px(x), py(ys[i])) : pen.moveTo(px(x), py(ys[i])));
+  pen.stroke();
+}
+
+// -- controls ---------------------------------------------------------------------------------------
+
+$("axis").addEventListener("change", (event) => { axis = event.target.value; });
+$("pause").addEventListener("click", (event) => {
+  paused = !paused;
+  event.target.textContent = paused ? "Go on" : "Pause";
+  event.target.classList.toggle("on", paused);
+});
+$("windows").addEventListener("click", (event) => {
+  if (!event.target.dataset.window) return;
+  seconds = Number(event.target.dataset.window);
+  for (const each of $("windows").children) each.classList.toggle("on", each === event.target);
+});
+window.addEventListener("resize", () => {
+  for (const [place, { chart }] of Object.entries(plots)) {
+    chart.setSize({ width: $(place).clientWidth, height: $(place).clientHeight - 30 });
+  }
+});
+
+plot("displacement", ["measured", "target"]);
+plot("error", ["error"]);
+plot("tracking", ["tracking_indicator"]);
+connect();
+setInterval(age, 200);
+setInterval(draw, 200);

@@ -1,0 +1,283 @@
+"""An onlooker of a rig: a node that hears how a test goes, and may ask the rig to stop; no peer of any test.
+
+It hears what is published anyway, so that no node of a test knows or waits for it. Everything may be called from
+any thread. What it knows is plain data: a page, a camera or a script makes of it what it likes.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import rclpy
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import HistoryPolicy
+from std_srvs.srv import Trigger
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire.acts import Request
+from rths_nodes.core.yaml_text import parse
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.msg import Live, LiveCurves, Measurement, NodeStatus, SyncStatus, TestState, Trip
+from rths_nodes.ros.names import ACTUATOR, DIAGNOSTICS, OPERATOR, OPERATOR_TOPICS, TEST_STATE, TOPICS
+from rths_nodes.ros.transport import middleware
+from rths_nodes.ros.transport.endpoints import message_class, quality
+from rths_nodes.srv import Act
+
+MOST_COLUMNS = 60_000
+"""Columns that are kept: ten minutes of 10 ms."""
+MOST_EVENTS = 200
+STOP_S = 2.0
+"""The answer to a stop is waited for this time."""
+THREADS = 3
+"""One for what is heard, others for stops that wait for their answers."""
+STOP, TRIP = "stop", "emergency_stop"
+"""Services of the actuator node."""
+OVER = (State.FINISHED, State.HELD, State.TRIPPED)
+
+
+class Onlooker:
+    """Hears the rig in ``namespace`` from start to close; ``name`` is that of its node.
+
+    Raises ConfigError where ROS 2 does not start.
+    """
+
+    def __init__(self, namespace: str, name: str) -> None:
+        self.namespace = namespace.strip("/")
+        self._context = middleware.started()
+        with middleware.in_words():
+            self._node: Any = Node(
+                name,
+                namespace=self.namespace,
+                context=self._context,
+                use_global_arguments=False,
+                enable_rosout=False,
+                start_parameter_services=False,
+            )
+        self._executor: Any = MultiThreadedExecutor(THREADS, context=self._context)
+        self._executor.add_node(self._node)
+        self._lock = threading.Lock()
+        self._told: dict[str, Any] = {}
+        self._run = ""
+        self.columns: deque[tuple[int, int, bytes]] = deque(maxlen=MOST_COLUMNS)
+        """First sample, samples in a column, and the values of columns that came together, as float32."""
+        self._gone = 0
+        """Number of entries of ``columns`` that are no longer kept."""
+        self.events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
+        self._seen = 0.0
+        self._hear()
+        group = ReentrantCallbackGroup()
+        self._stops = {
+            kind: self._node.create_client(Trigger, f"{ACTUATOR}/{kind}", callback_group=group)
+            for kind in (STOP, TRIP)
+        }
+        self._acts = self._node.create_client(Act, f"{OPERATOR}/act", callback_group=group)
+        self._spinning = threading.Thread(target=self._spin, name="onlooker", daemon=True)
+
+    def _hear(self) -> None:
+        heard: dict[str, Callable[[Any], None]] = {
+            "live": self._live,
+            "live_curves": self._curves,
+            TEST_STATE: self._test_state,
+            "node_status": self._node_status,
+            "sync_status": self._sync_status,
+            "trip": self._trip,
+        }
+        topics = {name: TOPICS[name] for name in heard}
+        heard |= {"procedure_state": self._procedure_state, "rig_state": self._rig_state}
+        topics |= OPERATOR_TOPICS
+        heard["diagnostics"], topics["diagnostics"] = self._diagnostics, DIAGNOSTICS
+        for name, topic in topics.items():
+            kind = message_class(topic.type)
+            every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # of a latched one each node has its own
+            self._node.create_subscription(kind, topic.name, self._locked(heard[name]), every)
+
+    def _locked(self, hear: Callable[[Any], None]) -> Callable[[Any], None]:
+        def heard(message: Any) -> None:
+            with self._lock:
+                self._seen = time.monotonic()
+                hear(message)
+
+        return heard
+
+    def start(self) -> None:
+        """From now on everything is heard."""
+        self._spinning.start()
+
+    def close(self) -> None:
+        """Leave; may be called again."""
+        if not self._context.ok():
+            return
+        self._executor.shutdown()
+        if self._spinning.is_alive():
+            self._spinning.join()
+        self._node.destroy_node()
+        rclpy.shutdown(context=self._context)
+
+    def _spin(self) -> None:
+        while self._context.ok():
+            try:
+                self._executor.spin()
+                return
+            except ExternalShutdownException:
+                return
+            except Exception as error:  # a message that cannot be read is nobody's end
+                self._node.get_logger().warning(f"message dropped: {type(error).__name__}: {error}")
+
+    # -- what it knows ------------------------------------------------------------------------------------
+
+    def situation(self) -> dict[str, Any]:
+        """Return the situation as plain data: state, scenario, sample, limits, nodes, and the age of it, s."""
+        return self.since(-1)[0]
+
+    def since(self, number: int) -> tuple[dict[str, Any], int, list[tuple[int, int, bytes]]]:
+        """Return the situation, the number to ask with the next time, and columns that came behind ``number``.
+
+        All of them belong to the same run; of another ``number`` than the last one all that are kept come.
+        """
+        with self._lock:
+            age = time.monotonic() - self._seen if self._seen else None
+            told = self._told | {"namespace": self.namespace, "age": age, "events": list(self.events)}
+            end = self._gone + len(self.columns)
+            first = number if self._gone <= number <= end else self._gone
+            return told, end, list(self.columns)[first - self._gone :]
+
+    # -- what it may do -----------------------------------------------------------------------------------
+
+    def stop(self, kind: str, reason: str) -> str:
+        """Stop a run (``kind`` of ``STOP``, ``TRIP``), or what a procedure moves; what was answered, in words.
+
+        Raises ConfigError where nobody has confirmed it in time: the rig may move on.
+        """
+        asked = []
+        if self._stops[kind].service_is_ready():
+            asked.append(self._stops[kind].call_async(Trigger.Request()))
+        if self._acts.service_is_ready():
+            request = asdict(Request("stop", ("reason",), (reason,)))
+            fields = request | {"names": list(request["names"]), "values": list(request["values"])}
+            asked.append(self._acts.call_async(Act.Request(**fields)))
+        end = time.monotonic() + STOP_S
+        while asked and time.monotonic() < end:
+            done = [each.result() for each in asked if each.done()]
+            if words := [_answer(each) for each in done if _done(each)]:
+                with self._lock:
+                    self._event("stop", f"{reason}: {words[0]}")
+                return words[0]
+            if len(done) == len(asked):
+                break
+            time.sleep(1e-3)
+        refused = [_answer(each.result()) for each in asked if each.done()]
+        nobody = "nobody has answered" if asked else "no node is there that could stop the rig"
+        why = "; ".join(refused) or nobody
+        with self._lock:
+            self._event("stop", f"{reason}: not confirmed: {why}")
+        raise ConfigError(why)
+
+    def _event(self, what: str, words: str, sample: int | None = None) -> None:
+        self.events.append({"time": time.time(), "what": what, "words": words, "sample": sample})
+
+    # -- what it hears ------------------------------------------------------------------------------------
+
+    def _live(self, told: Live) -> None:
+        if told.header.frame_id == self._run:
+            if len(self.columns) == self.columns.maxlen:
+                self._gone += 1
+            self.columns.append((told.first, told.column, told.values.tobytes()))
+
+    def _curves(self, told: LiveCurves) -> None:
+        self._run = told.header.frame_id
+        self._gone += len(self.columns) + 1
+        self.columns.clear()
+        limits = zip(told.limited, told.limits, told.low, told.high, strict=True)
+        self._told["curves"] = {
+            "run": self._run,
+            "servo_rate": told.servo_rate,
+            "names": list(told.names),
+            "units": list(told.units),
+            "limits": [dict(zip(("curve", "name", "low", "high"), each, strict=True)) for each in limits],
+        }
+
+    def _test_state(self, told: TestState) -> None:
+        self._state("run", told)
+
+    def _procedure_state(self, told: TestState) -> None:
+        self._state("procedure", told)
+
+    def _state(self, what: str, told: TestState) -> None:
+        state = State(told.state).name
+        before = self._told.get(what, {})
+        self._told[what] = {
+            "state": state,
+            "over": told.state in OVER,
+            "reason": told.reason,
+            "sample": told.sample,
+            "samples": told.samples,
+            "scenario": told.scenario,
+            "hash": told.scenario_hash,
+            "run_id": told.run_id,
+            "servo_rate": told.servo_rate,
+            "axes": list(told.axis_names),
+            "heard": time.time(),
+        }
+        if (before.get("state"), before.get("reason")) != (state, told.reason):
+            self._event(what, f"{state}{f': {told.reason}' if told.reason else ''}", told.sample)
+
+    def _node_status(self, told: NodeStatus) -> None:
+        if told.node == ACTUATOR and told.parameters:
+            sections = parse(told.parameters, "node_status")
+            port = sections.get("port") if isinstance(sections, Mapping) else None
+            if isinstance(port, Mapping):
+                self._told["port"] = str(port.get("type", ""))
+
+    def _sync_status(self, told: SyncStatus) -> None:
+        self._told["sync"] = {
+            "sample": told.sample,
+            "control_error": _numbers(told.control_error),
+            "max_control_error": _numbers(told.max_control_error),
+            "energy_error_percent": _numbers([told.energy_error_percent])[0],
+        }
+
+    def _trip(self, told: Trip) -> None:
+        self._event("trip", f"{told.source}: {told.reason}", told.sample)
+
+    def _rig_state(self, told: Measurement) -> None:
+        self._told["rig"] = {
+            "displacement": _numbers(told.displacement),
+            "force": _numbers(told.force),
+            "command": _numbers(told.command),
+        }
+
+    def _diagnostics(self, told: Any) -> None:
+        nodes = self._told.setdefault("nodes", {})
+        for status in told.status:
+            rig, _, node = status.name.rpartition("/")
+            if rig.strip("/") == self.namespace:
+                values = {each.key: each.value for each in status.values}
+                nodes[node] = {"level": _number(status.level), "words": status.message, "values": values}
+
+
+def _number(level: Any) -> int:
+    return level[0] if isinstance(level, bytes) else int(level)
+
+
+def _numbers(given: Iterable[float]) -> list[float | None]:
+    """Numbers as JSON has them: None for what is none."""
+    return [each if math.isfinite(each) else None for each in given]
+
+
+def _done(answer: Any) -> bool:
+    return bool(answer.success if hasattr(answer, "success") else answer.done)
+
+
+def _answer(answer: Any) -> str:
+    """Words of an answer: of the actuator node, or of the procedure."""
+    if hasattr(answer, "success"):
+        return str(answer.message) or ("stopped" if answer.success else "refused")
+    return str(answer.result or answer.reason or "stopped")

@@ -1,0 +1,155 @@
+"""The page of a test: a real server beside a real test, looked at, stopped, attacked, and led in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlparse
+
+import numpy as np
+import pytest
+from page_of_test import CHROMIUM, MARK, RTHS, Browser, get, page, post, test_beside, until
+
+from rths_nodes.recording.reading import read_run
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+aiohttp = pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(240)]
+
+STOP = json.dumps({"kind": "stop"}).encode()
+
+
+async def columns(address: str, seconds: float) -> tuple[dict[str, object], dict[int, np.ndarray]]:
+    """The situation, and columns by their first sample, that a watcher gets within ``seconds``."""
+    told: dict[str, object] = {}
+    found: dict[int, np.ndarray] = {}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{address}live".replace("http", "ws"), max_msg_size=0) as live,
+    ):
+        end = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < end:
+            message = await live.receive(timeout=20.0)
+            if message.type is aiohttp.WSMsgType.TEXT:
+                told = json.loads(message.data)
+                continue
+            first, samples = np.frombuffer(message.data[:8], "<u4").tolist()
+            values = np.frombuffer(message.data[8:], "<f4").reshape(-1, len(told["curves"]["names"]), 4)  # type: ignore[index]
+            found |= {first + number * samples: each for number, each in enumerate(values)}
+    return told, found
+
+
+def test_a_watcher_sees_what_is_recorded_and_may_stop(tmp_path: Path) -> None:
+    with page() as address, test_beside(tmp_path / "run", "--set", "duration=40") as running:
+        told = until(address, "RUNNING")
+        assert told["port"] == "simulator"
+        assert told["run"]["scenario"] == "chen_ricles_2010"
+        seen, found = asyncio.run(columns(address, 2.0))
+        status, answer = post(address, STOP)
+        assert (status, answer["confirmed"]) == (200, True)
+        told = until(address, "HELD")
+        assert told["run"]["reason"].endswith("stop service")
+        assert any(each["what"] == "stop" for each in told["events"])
+        running.communicate(timeout=60.0)
+    run = read_run(tmp_path / "run")
+    assert run.outcome == "held"
+    assert len(found) > 50
+    names = seen["curves"]["names"]  # type: ignore[index]
+    for name, values in (("target", run.target), ("measured", run.displacement), ("force", run.force)):
+        curve = names.index(f"story_1/{name}")
+        for first, column in found.items():
+            part = values[first : first + 10, 0].astype(np.float32)
+            if len(part) == 10:
+                np.testing.assert_array_equal(column[curve], [part[0], part.min(), part.max(), part[-1]])
+
+
+def test_a_stop_that_nobody_can_do_is_not_confirmed() -> None:
+    with page() as address:
+        assert get(address)["age"] is None
+        status, answer = post(address, STOP)
+        assert status == 503
+        assert answer == {"confirmed": False, "why": "no node is there that could stop the rig"}
+
+
+def test_strangers_get_no_stop_and_no_traceback(tmp_path: Path) -> None:
+    with page() as address, test_beside(tmp_path / "run", "--set", "duration=40"):
+        until(address, "RUNNING")
+        own = address.rstrip("/")
+        for data, headers, status in (
+            (STOP, {}, 403),
+            (STOP, MARK | {"Origin": "http://evil.example"}, 403),
+            (STOP, MARK | {"Host": "evil.example"}, 403),
+            (STOP, MARK | {"Origin": own, "Host": "evil.example"}, 403),
+            (b"{", MARK, 400),
+            (b"[]", MARK, 400),
+            (b'"\xff"', MARK, 400),
+            (b'{"kind": "reboot"}', MARK, 400),
+            (b"x" * 1_000_000, MARK, 413),
+        ):
+            found, answer = post(address, data, headers)
+            assert found == status, (data[:40], headers, answer)
+            assert not answer.get("confirmed")
+        place = urlparse(address)
+        with socket.create_connection((place.hostname or "", place.port or 0)) as slow:
+            slow.sendall(b"POST /stop HTTP/1.1\r\nHost: x")  # and never goes on
+            assert get(address)["run"]["state"] == "RUNNING"
+        found = [post(address, STOP, {})[0] for _ in range(300)]
+        assert 429 in found, "a flood is dropped"
+
+
+def test_a_page_of_another_origin_sees_nothing(tmp_path: Path) -> None:
+    async def ask(address: str) -> int:
+        async with aiohttp.ClientSession() as session:
+            try:
+                async with session.ws_connect(f"{address}live", headers={"Origin": "http://evil.example"}):
+                    return 101
+            except aiohttp.WSServerHandshakeError as refused:
+                return refused.status
+
+    with page() as address:
+        assert asyncio.run(ask(address)) == 403
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+def test_in_a_browser_the_key_stops_the_rig_also_while_something_else_has_the_focus(tmp_path: Path) -> None:
+    async def lead(address: str) -> tuple[str, list[str]]:
+        async with Browser(address, tmp_path / "browser") as browser:
+            await browser.until('document.getElementById("state")?.textContent === "RUNNING"')
+            await browser.until("columns.length > 100")
+            await browser.until('document.querySelectorAll("#limits .limit").length === 2')
+            assert await browser.value('document.getElementById("real").textContent') == "SIMULATED"
+            await browser.value('document.getElementById("axis").focus()')
+            for key in (" ", "Enter"):  # which press what has the focus
+                await browser.press(key)
+            assert await browser.value('document.getElementById("state").textContent') == "RUNNING"
+            await browser.press("F8")
+            await browser.until('document.getElementById("answer").textContent.startsWith("confirmed")')
+            await browser.until('document.getElementById("state").textContent === "HELD"')
+            return await browser.value('document.getElementById("reason").textContent'), browser.complaints
+
+    with page() as address, test_beside(tmp_path / "run", "--set", "duration=60") as running:
+        reason, complaints = asyncio.run(lead(address))
+        running.communicate(timeout=60.0)
+    assert reason.endswith("stop service")
+    assert complaints == []
+    assert read_run(tmp_path / "run").outcome == "held"
+
+
+def test_what_cannot_be_served_is_refused_in_a_line() -> None:
+    with page() as address:
+        taken = urlparse(address).port
+        done = subprocess.run([*RTHS, "page", "--port", str(taken)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"rths: page: cannot be served at 127.0.0.1:{taken}: ")
+    assert done.stderr.count("\n") == 1
+    without = (
+        "import sys; sys.modules['aiohttp'] = None; from rths_nodes.app.cli import main; sys.exit(main(['page']))"
+    )
+    done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "aiohttp is not installed: apt install python3-aiohttp" in done.stderr

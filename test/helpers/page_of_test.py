@@ -1,0 +1,170 @@
+"""A page and a test beside it, as real processes, and a browser that is led by its debugging protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+RTHS = (sys.executable, "-m", "rths_nodes.app.cli")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+MARK = {"X-Rths-Page": "1", "Content-Type": "application/json"}
+
+
+@contextmanager
+def page(*words: str) -> Iterator[str]:
+    """``rths page`` at any port; its address."""
+    serving = subprocess.Popen([*RTHS, "page", "--port", "0", *words], stdout=subprocess.PIPE, text=True)
+    try:
+        assert serving.stdout is not None
+        line = serving.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, line
+        yield found[0]
+    finally:
+        serving.send_signal(signal.SIGINT)
+        assert serving.wait(30.0) == 0
+
+
+@contextmanager
+def test_beside(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """``rths run`` in real time, composed, recorded into ``folder``."""
+    running = subprocess.Popen(
+        [
+            *RTHS,
+            "run",
+            "chen_ricles_2010",
+            "--host",
+            "composed",
+            "--pace",
+            "realtime",
+            "--record",
+            str(folder),
+            *words,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60.0)
+
+
+test_beside.__test__ = False  # type: ignore[attr-defined]
+
+
+def get(address: str) -> dict[str, Any]:
+    """The situation that the page tells."""
+    with urllib.request.urlopen(f"{address}situation", timeout=10.0) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def post(address: str, data: bytes, headers: dict[str, str] = MARK) -> tuple[int, dict[str, Any]]:
+    """Status and answer of a POST /stop."""
+    request = urllib.request.Request(f"{address}stop", data, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10.0) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, json.loads(refused.read() or b"{}")
+
+
+def until(address: str, state: str, patience: float = 60.0) -> dict[str, Any]:
+    """The situation, once the run is in ``state`` and its curves have come."""
+    end = time.monotonic() + patience
+    while True:
+        told = get(address)
+        if told.get("run", {}).get("state") == state and "curves" in told:
+            return told
+        assert time.monotonic() < end, told
+        time.sleep(0.05)
+
+
+class Browser:
+    """Chromium without a window, at the page ``address``; used within ``async with``."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        self._address, self._folder, self._number = address, folder, 0
+        self.complaints: list[str] = []
+
+    async def __aenter__(self) -> Browser:
+        import aiohttp
+
+        assert CHROMIUM is not None
+        words = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0")
+        self._process = subprocess.Popen(
+            [CHROMIUM, *words, f"--user-data-dir={self._folder}", "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        place = self._folder / "DevToolsActivePort"
+        while not (place.is_file() and place.read_text().count("\n")):
+            await asyncio.sleep(0.1)
+        port = place.read_text().split()[0]
+        self._session = aiohttp.ClientSession()
+        while True:
+            async with self._session.get(f"http://127.0.0.1:{port}/json") as answer:
+                pages = [each for each in await answer.json() if each["type"] == "page"]
+            if pages:
+                break
+            await asyncio.sleep(0.1)
+        self._socket = await self._session.ws_connect(pages[0]["webSocketDebuggerUrl"], max_msg_size=0)
+        await self.call("Log.enable")
+        await self.call("Runtime.enable")
+        await self.call("Page.enable")
+        await self.call("Page.navigate", url=self._address)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with suppress(Exception):
+            await self._session.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(30.0)
+
+    async def call(self, method: str, **params: Any) -> Any:
+        """Result of a ``method`` of the debugging protocol."""
+        self._number += 1
+        await self._socket.send_json({"id": self._number, "method": method, "params": params})
+        while True:
+            told = await self._socket.receive_json(timeout=60.0)
+            if told.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown"):
+                self.complaints.append(json.dumps(told["params"]))
+            if told.get("id") == self._number:
+                return told.get("result", told)
+
+    async def value(self, expression: str) -> Any:
+        """Value of an expression in the page."""
+        found = await self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        return found["result"].get("value")
+
+    async def until(self, expression: str, patience: float = 30.0) -> None:
+        """Wait until an expression in the page is true."""
+        end = time.monotonic() + patience
+        while not await self.value(expression):
+            assert time.monotonic() < end, expression
+            await asyncio.sleep(0.05)
+
+    async def press(self, key: str) -> None:
+        """Press a key, as a person does."""
+        await self.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
