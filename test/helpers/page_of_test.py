@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,16 +26,45 @@ MARK = {"X-Rths-Page": "1", "Content-Type": "application/json"}
 @contextmanager
 def page(*words: str) -> Iterator[str]:
     """``rths page`` at any port; its address."""
+    with page_and_terminal(*words) as (address, _):
+        yield address
+
+
+@contextmanager
+def page_and_terminal(*words: str) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The same, with what gives the next line of its terminal."""
     serving = subprocess.Popen([*RTHS, "page", "--port", "0", *words], stdout=subprocess.PIPE, text=True)
     try:
         assert serving.stdout is not None
         line = serving.stdout.readline()
         found = re.search(r"http://\S+", line)
         assert found, line
-        yield found[0]
+        yield found[0], serving.stdout.readline
     finally:
         serving.send_signal(signal.SIGINT)
         assert serving.wait(30.0) == 0
+
+
+@contextmanager
+def procedure_beside(folder: Path, rungs: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """``rths test --services`` of the ``rungs`` on a simulated bench, in ``folder``."""
+    answers = {"operator": "A. Tester", "specimen": "D-17", "test_id": "first", "rungs": list(rungs), "level": 0.2}
+    (folder / "answers.yaml").write_text(json.dumps(answers))
+    how = ("--rig", "bench_simulated", "--services", "--key", str(folder / "key" / "operator.key"))
+    testing = subprocess.Popen(
+        [*RTHS, "test", "chen_ricles_2010", *how, "--answers", "answers.yaml", *words],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield testing
+    finally:
+        if testing.poll() is None:
+            testing.send_signal(signal.SIGINT)
+        testing.communicate(timeout=60.0)
 
 
 @contextmanager
@@ -163,6 +192,11 @@ class Browser:
         while not await self.value(expression):
             assert time.monotonic() < end, expression
             await asyncio.sleep(0.05)
+
+    async def click(self, name: str) -> None:
+        """Click what has this id, once it can be clicked."""
+        await self.until(f'document.getElementById("{name}") && !document.getElementById("{name}").disabled')
+        await self.value(f'document.getElementById("{name}").click()')
 
     async def press(self, key: str) -> None:
         """Press a key, as a person does."""

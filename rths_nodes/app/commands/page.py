@@ -32,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "ssh -L). At any other address whoever reaches it sees the test",
     )
     parser.add_argument(
+        "--arm-from-page",
+        action="store_true",
+        help="who leads a procedure by the page may arm there the rungs that move, too",
+    )
+    parser.add_argument(
         "--stop-from-anywhere", action="store_true", help="who looks on from another machine may stop the rig, too"
     )
 
@@ -39,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
     try:
+        from rths_nodes.app.page.operating import Operating, by_socket
         from rths_nodes.app.page.server import PageServer
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "aiohttp":
@@ -53,13 +59,18 @@ def run(options: argparse.Namespace) -> int:
         os.nice(NICE)
     onlooker = Onlooker(options.namespace, f"page_{os.getpid()}")
     try:
-        server = PageServer(onlooker, options.address, options.stop_from_anywhere)
+        operating = Operating(by_socket(options.namespace), _say, options.arm_from_page)
+        server = PageServer(onlooker, options.address, options.stop_from_anywhere, operating)
         with orderly_stop() as interrupted:
             onlooker.start()
             asyncio.run(_serve(server, options, interrupted))
     finally:
         onlooker.close()
     return ExitCode.FINISHED
+
+
+def _say(words: str) -> None:
+    print(words, flush=True)
 
 
 async def _serve(server: Any, options: argparse.Namespace, interrupted: Any) -> None:
@@ -76,10 +87,8 @@ async def _serve(server: Any, options: argparse.Namespace, interrupted: Any) -> 
             raise ConfigError(f"page: cannot be served at {where}: {error}") from None
         port = runner.addresses[0][1]
         shown = f"[{options.address}]" if ":" in options.address else options.address
-        print(
-            f"the page of /{options.namespace.strip('/')} is at http://{shown}:{port}/ (Ctrl-C ends it)",
-            flush=True,
-        )
+        rig = f"/{options.namespace.strip('/')}"
+        _say(f"the page of {rig} is at http://{shown}:{port}/ (Ctrl-C ends it)")
         while not interrupted():
             await asyncio.sleep(LOOK_S)
     finally:

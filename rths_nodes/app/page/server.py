@@ -4,6 +4,8 @@
     GET  /situation  what the onlooker knows, as JSON
     GET  /live       a WebSocket: the situation as text, ten times a second; columns as bytes
     POST /stop       {"kind": "stop" or "emergency_stop"}: answered once the rig has confirmed it
+    POST /code       the terminal shows a code; POST /lead {"code", "name"}: who has it leads the procedure
+    POST /act        {"act", "arguments"} of who leads: answered once it is over
 
 It knows no test: the onlooker does. A watcher who is slow, or too many of them, cost the rig nothing: this is a
 process of its own.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any, Protocol
@@ -21,14 +24,20 @@ from typing import Any, Protocol
 from aiohttp import WSMsgType, web
 
 from rths_nodes.app.page import guard
+from rths_nodes.app.page.operating import Operating
 from rths_nodes.core.errors import ConfigError
 
 INTERVAL_S = 0.1
 """Between two messages to a watcher."""
+ASK_S = 0.4
+"""Between two questions to the procedure what is possible."""
+GONE_S = 5.0
+"""What is armed is disarmed where the page of the operator is gone for this time."""
 SLOW_S = 5.0
 """A watcher who does not take a message for this time is hung up."""
 MOST_WATCHERS = 200
 LARGEST_BODY = 4096
+LONGEST_NAME = 64
 FILES = {
     "/": ("index.html", "text/html"),
     "/page.js": ("page.js", "text/javascript"),
@@ -39,6 +48,8 @@ FILES = {
 HEAD = struct.Struct("<II")
 """Before the values of columns: their first sample, and samples in a column."""
 KINDS = ("stop", "emergency_stop")
+TOKEN = "X-Rths-Operator"
+"""Header with the token of who leads: kept in the memory of his page alone."""
 
 
 class Watched(Protocol):
@@ -54,11 +65,17 @@ class Watched(Protocol):
 class PageServer:
     """Serves what ``watched`` knows at ``address``.
 
-    ``stop_from_anywhere``: who looks on from another machine may stop, too.
+    ``stop_from_anywhere``: who looks on from another machine may stop, too. ``operating``: how the procedure is
+    led from here.
     """
 
-    def __init__(self, watched: Watched, address: str, stop_from_anywhere: bool = False) -> None:
+    def __init__(
+        self, watched: Watched, address: str, stop_from_anywhere: bool = False, operating: Operating | None = None
+    ) -> None:
         self._watched, self._address, self._open = watched, address, stop_from_anywhere
+        self._operating = operating
+        self._procedure: dict[str, Any] | None = None
+        self._leading: set[web.WebSocketResponse] = set()
         self._rate, self._watchers = guard.Rate(), 0
         self._files = {
             path: ((files(__package__) / "static" / name).read_bytes(), kind)
@@ -78,6 +95,11 @@ class PageServer:
         made.router.add_get("/situation", self._situation)
         made.router.add_get("/live", self._live)
         made.router.add_post("/stop", self._stop)
+        if self._operating is not None:
+            made.router.add_post("/code", self._offer)
+            made.router.add_post("/lead", self._lead)
+            made.router.add_post("/act", self._act)
+            made.cleanup_ctx.append(self._asking)
         return made
 
     async def _guarded(self, request: web.Request, handler: Any) -> web.StreamResponse:
@@ -99,10 +121,11 @@ class PageServer:
         return web.Response(body=body, content_type=kind, charset="utf-8")
 
     async def _situation(self, request: web.Request) -> web.Response:
-        return web.json_response(self._watched.situation() | self._rights(request))
+        return web.json_response(self._watched.situation() | self._more(request))
 
-    def _rights(self, request: web.Request) -> dict[str, bool]:
-        return {"may_stop": guard.is_loopback(request.remote or "") or self._open}
+    def _more(self, request: web.Request) -> dict[str, Any]:
+        here = guard.is_loopback(request.remote or "")
+        return {"may_stop": here or self._open, "may_lead": here, "acts": self._procedure}
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
         origin = request.headers.get("Origin", "")
@@ -113,12 +136,12 @@ class PageServer:
         socket = web.WebSocketResponse(max_msg_size=LARGEST_BODY, heartbeat=20.0)
         await socket.prepare(request)
         self._watchers += 1
-        listening = asyncio.ensure_future(_until_closed(socket))
+        listening = asyncio.ensure_future(self._hear(socket))
         try:
             number = -1
             while not socket.closed and not listening.done():
                 told, number, columns = self._watched.since(number)
-                words = json.dumps(told | self._rights(request))
+                words = json.dumps(told | self._more(request))
                 await asyncio.wait_for(_send(socket, words, columns), SLOW_S)
                 await asyncio.sleep(INTERVAL_S)
         except (TimeoutError, ConnectionError, RuntimeError):
@@ -126,19 +149,89 @@ class PageServer:
         finally:
             self._watchers -= 1
             listening.cancel()
+            if socket in self._leading:
+                self._leading.discard(socket)
+                asyncio.get_running_loop().call_later(GONE_S, self._look_for_operator)
             with suppress(Exception):
                 await socket.close()
         return socket
 
+    async def _hear(self, socket: web.WebSocketResponse) -> None:
+        """Take what a watcher sends until he leaves: a token tells that his page is the operator's."""
+        async for message in socket:
+            if message.type in (WSMsgType.CLOSE, WSMsgType.ERROR):
+                return
+            told = message.data if message.type is WSMsgType.TEXT else ""
+            if self._operating is not None and self._operating.is_operator(told):
+                self._leading.add(socket)
+
+    # -- the procedure ------------------------------------------------------------------------------------
+
+    async def _asking(self, _: web.Application) -> AsyncIterator[None]:
+        """While the server runs: ask the procedure what is possible."""
+        asking = asyncio.ensure_future(self._ask_always())
+        yield
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+
+    async def _ask_always(self) -> None:
+        while self._operating is not None:
+            self._procedure = await asyncio.get_running_loop().run_in_executor(None, self._operating.situation)
+            await asyncio.sleep(ASK_S)
+
+    def _look_for_operator(self) -> None:
+        if self._operating is not None and not self._leading:
+            asyncio.get_running_loop().run_in_executor(None, self._operating.leave)
+
+    async def _offer(self, request: web.Request) -> web.Response:
+        if why := self._no_operator(request):
+            return _refused(403, why)
+        assert self._operating is not None
+        self._operating.offer()
+        return web.json_response({})
+
+    async def _lead(self, request: web.Request) -> web.Response:
+        if why := self._no_operator(request):
+            return _refused(403, why)
+        given = await _fields(request, "code", "name")
+        if given is None:
+            return _refused(400, "no JSON with code and name")
+        assert self._operating is not None
+        try:
+            token = self._operating.lead(str(given["code"]), str(given["name"]))
+        except ConfigError as error:
+            return _refused(403, str(error))
+        return web.json_response({"token": token})
+
+    async def _act(self, request: web.Request) -> web.Response:
+        if why := self._no_operator(request):
+            return _refused(403, why)
+        given = await _fields(request, "act", "arguments")
+        if given is None or not isinstance(given["arguments"], dict):
+            return _refused(400, "no JSON with act and arguments")
+        assert self._operating is not None
+        token, act = request.headers.get(TOKEN, ""), str(given["act"])[:LONGEST_NAME]
+        loop = asyncio.get_running_loop()
+        try:
+            told = await loop.run_in_executor(None, self._operating.act, token, act, given["arguments"])
+        except ConfigError as error:
+            return _refused(403, str(error))
+        return web.json_response({"done": told.done, "result": told.result, "reason": told.reason})
+
+    def _no_operator(self, request: web.Request) -> str:
+        """Why whoever asks cannot lead, in words: acts come from this machine alone."""
+        return guard.why_not(request.headers, request.remote or "", self._address, open_to_others=False)
+
+    # -- the stop -----------------------------------------------------------------------------------------
+
     async def _stop(self, request: web.Request) -> web.Response:
         if why := guard.why_not(request.headers, request.remote or "", self._address, self._open):
             return web.json_response({"confirmed": False, "why": why}, status=403)
-        try:
-            given = await request.json()
-            kind = given["kind"]
-        except (ValueError, KeyError, TypeError, UnicodeDecodeError):
+        given = await _fields(request, "kind")
+        if given is None:
             return web.json_response({"confirmed": False, "why": "no JSON with a kind"}, status=400)
-        if kind not in KINDS:
+        if (kind := given["kind"]) not in KINDS:
             return web.json_response({"confirmed": False, "why": f"kind: one of {', '.join(KINDS)}"}, status=400)
         loop = asyncio.get_running_loop()
         try:
@@ -148,15 +241,19 @@ class PageServer:
         return web.json_response({"confirmed": True, "words": words})
 
 
+async def _fields(request: web.Request, *names: str) -> dict[str, Any] | None:
+    """The JSON of a request, which has these fields; None where it has not."""
+    try:
+        given = await request.json()
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(given, dict) or not all(name in given for name in names):
+        return None
+    return given
+
+
 def _refused(status: int, why: str) -> web.Response:
     return web.json_response({"error": why}, status=status, headers=guard.HEADERS)
-
-
-async def _until_closed(socket: web.WebSocketResponse) -> None:
-    """Take what a watcher sends, which means nothing, until it leaves."""
-    async for message in socket:
-        if message.type in (WSMsgType.CLOSE, WSMsgType.ERROR):
-            return
 
 
 async def _send(socket: web.WebSocketResponse, told: str, columns: list[tuple[int, int, bytes]]) -> None:

@@ -40,7 +40,7 @@ THREADS = 3
 """One for what is heard, others for stops that wait for their answers."""
 STOP, TRIP = "stop", "emergency_stop"
 """Services of the actuator node."""
-OVER = (State.FINISHED, State.HELD, State.TRIPPED)
+OVER = {"run": (State.FINISHED, State.HELD, State.TRIPPED), "procedure": (State.FINISHED,)}
 
 
 class Onlooker:
@@ -215,7 +215,7 @@ class Onlooker:
         before = self._told.get(what, {})
         self._told[what] = {
             "state": state,
-            "over": told.state in OVER,
+            "over": told.state in OVER[what],
             "reason": told.reason,
             "sample": told.sample,
             "samples": told.samples,

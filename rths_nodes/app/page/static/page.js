@@ -23,7 +23,11 @@ let socket = null, heard = 0;
 function connect() {
   socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`);
   socket.binaryType = "arraybuffer";
-  socket.onopen = () => { starts = []; columns = []; };   // everything that is kept comes again
+  socket.onopen = () => {
+    starts = [];
+    columns = [];   // everything that is kept comes again
+    if (token) socket.send(token);
+  };
   socket.onmessage = (message) => typeof message.data === "string" ? situation(JSON.parse(message.data)) : more(message.data);
   socket.onclose = () => setTimeout(connect, 1000);
 }
@@ -68,7 +72,7 @@ function show() {
   text("reason", leads ? leads.reason : "");
   document.title = leads ? `${name}: ${leads.scenario}` : "rths: no test yet";
   const simulated = told.port === "simulator";
-  text("real", told.port ? (simulated ? "SIMULATED" : `RIG BEHIND THE PORT ${told.port.toUpperCase()}`) : "NO RIG SEEN");
+  text("real", told.port ? (simulated ? "SIMULATED" : `RIG BEHIND THE PORT ${told.port.toUpperCase()}`) : leads ? "PORT NOT TOLD YET" : "NO RIG SEEN");
   $("real").className = "real" + (told.port ? (simulated ? " simulated" : " rig") : "");
   const its = told.run;
   if (its && its.servo_rate) {
@@ -82,15 +86,17 @@ function show() {
   limits();
   nodes();
   events();
+  procedure();
 }
 
 function age() {
   const lost = !socket || socket.readyState !== WebSocket.OPEN || performance.now() - heard > 2000;
   $("lost").hidden = !lost || !heard;
   const since = told.age == null ? null : told.age + (performance.now() - heard) / 1000;
-  const over = told.run && told.run.over && !(told.procedure && !told.procedure.over);
-  document.body.classList.toggle("old", lost || since == null || (since > OLD_S && !over));
-  text("age", since == null ? "nothing heard yet" : over ? "the test is over" : since > OLD_S ? `last heard ${since.toFixed(1)} s ago` : "live");
+  const leads = told.procedure && !told.procedure.over;
+  const over = told.run && told.run.over && !leads, waits = leads && told.acts && told.acts.state === "IDLE";
+  document.body.classList.toggle("old", lost || since == null || (since > OLD_S && !over && !waits));
+  text("age", since == null ? "nothing heard yet" : waits ? "nothing is connected" : over ? "the test is over" : since > OLD_S ? `last heard ${since.toFixed(1)} s ago` : "live");
   $("focus").hidden = document.hasFocus();
 }
 
@@ -194,6 +200,146 @@ function events() {
     return row;
   }));
 }
+
+// -- the procedure: its acts, as it says what is possible -----------------------------------------------
+
+let token = "", asked = "", shownActs = "";
+const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run", "resume", "acknowledge", "unload", "finish"];
+const HEAD = 6;   // characters of a hash that a person types to arm
+
+async function post(path, fields) {
+  const answer = await fetch(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-Rths-Page": "1", "X-Rths-Operator": token },
+    body: JSON.stringify(fields),
+  });
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.error || answer.statusText);
+  return found;
+}
+
+function result(words, done) {
+  text("result", words);
+  $("result").className = `result${done ? "" : " no"}`;
+}
+
+async function act(name, args = {}) {
+  asked = name;
+  result(`${name} ...`, true);
+  procedure();
+  try {
+    const told = await post("/act", { act: name, arguments: args });
+    result(told.done ? `${name}: ${told.result || "done"}` : told.reason, told.done);
+  } catch (error) {
+    result(error.message, false);
+  }
+  asked = "";
+  procedure();
+}
+
+function field(label, attributes) {
+  const made = document.createElement("label"), input = document.createElement("input");
+  Object.assign(input, attributes);
+  made.append(`${label} `, input);
+  return [made, input];
+}
+
+function button(words, press) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = words;
+  made.addEventListener("click", press);
+  return made;
+}
+
+// what an act asks a person for; others are done at once
+const NEEDS = {
+  take_offsets: (row) => {
+    const [label, seconds] = field("for how long, s", { type: "number", value: 2, min: 0.1, max: 600, step: 0.1 });
+    row.append(label, button("take offsets", () => act("take_offsets", { seconds: seconds.value })));
+  },
+  confirm_offsets: (row) => {
+    const hash = told.acts.offsets_hash, [label, unloaded] = field("the specimen carries nothing now: tare its force", { type: "checkbox" });
+    row.append(`offsets ${hash}`, label, button("confirm them", () => act("confirm_offsets", { hash, unloaded: unloaded.checked })));
+  },
+  sign_for: (row) => told.acts.to_sign.forEach((what) => row.append(button(`sign for: ${what}`, () => act("sign_for", { what })))),
+  arm: (row) => {
+    const { next_rung: rung, scenario_hash, offsets_hash } = told.acts;
+    const [label, typed] = field(`to arm rung ${rung} (${scenario_hash}), type the first ${HEAD} characters`, { maxLength: HEAD, size: HEAD + 2 });
+    row.append(label, button("arm", () => {
+      if (typed.value.trim().toLowerCase() !== scenario_hash.slice(0, HEAD)) result(`rung ${rung} is not armed: this is not its hash`, false);
+      else act("arm", { rung, scenario_hash, offsets_hash });
+    }));
+  },
+  note: (row) => {
+    const [label, words] = field("for the report", { size: 40, maxLength: 1000 });
+    row.append(label, button("note it", () => { act("note", { text: words.value }); words.value = ""; }));
+  },
+};
+
+const WAY = ["connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run"];
+
+// the act that leads on; any other that is possible can be asked for as well
+function proposed(acts) {
+  const may = (name) => acts.possible[name] === "";
+  const first = ["acknowledge", "resume", ...(acts.next_rung ? ["rehearse"] : ["finish"])].find(may);
+  return first || WAY.filter(may).pop() || (may("finish") ? "finish" : "");
+}
+
+function procedure() {
+  const acts = told.acts;
+  $("procedure").hidden = !acts;
+  if (!acts) return;
+  $("leading").hidden = Boolean(token) || !told.may_lead;
+  text("operator", acts.operator ? `led by ${acts.operator}` : token ? "" : "nobody leads it from a page");
+  const key = JSON.stringify([acts, token, asked]);
+  if (key === shownActs) return;
+  shownActs = key;
+  const next = proposed(acts);
+  $("acts").replaceChildren(...ORDER.filter((name) => name in acts.possible).map((name) => {
+    const made = button(name.replace("_", " "), () => name in NEEDS ? needs(name) : act(name));
+    made.disabled = !token || Boolean(asked) || Boolean(acts.possible[name]);
+    made.title = acts.possible[name] || acts.words[name];
+    made.id = `act_${name}`;
+    if (name === next && token) made.className = "next";
+    return made;
+  }), button("note", () => needs("note")));
+  $("acts").lastChild.disabled = !token;
+  needs(asked || !token || !(next in NEEDS) ? "" : next);
+}
+
+function needs(name) {
+  const row = document.createElement("div");
+  row.className = "row";
+  if (name) NEEDS[name](row);
+  const words = document.createElement("div");
+  words.className = "why";
+  words.textContent = name === "sign_for" ? told.acts.possible.position : told.acts.words[name] || "";
+  $("needs").replaceChildren(...(name ? [row, words] : []));
+}
+
+$("code").addEventListener("click", async () => {
+  try {
+    await post("/code", {});
+    result("the terminal of rths page shows a code: type it within 60 s", true);
+    $("typed").focus();
+  } catch (error) {
+    result(error.message, false);
+  }
+});
+
+$("leading").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  try {
+    token = (await post("/lead", { code: $("typed").value, name: $("name").value })).token;
+    socket.send(token);   // this page is the operator's: what is armed ends with it
+    result("you lead this test", true);
+  } catch (error) {
+    result(error.message, false);
+  }
+  $("typed").value = "";
+  procedure();
+});
 
 // -- curves -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,190 @@
+"""A test that is led by the page: one operator at a time, known by a code; the acts are the procedure's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from page_of_test import CHROMIUM, MARK, Browser, get, page_and_terminal, procedure_beside
+
+from rths_nodes.app.page.operating import CODE_S, Operating
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire.acts import Answer
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording import procedure
+
+pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+
+class Asked:
+    """A procedure that does what it is asked for, and keeps it."""
+
+    def __init__(self, state: State = State.ARMED) -> None:
+        self.state, self.acts = state, []
+
+    def __call__(self, act: str = "", by: str = "", **arguments: str) -> Answer:
+        if act:
+            self.acts.append((act, by, arguments))
+        return Answer(done=True, state=int(self.state))
+
+
+def operating(arms: bool = True) -> tuple[Operating, Asked, list[str], list[float]]:
+    asked, said, now = Asked(), [], [0.0]
+    return Operating(asked, said.append, arms, lambda: now[0]), asked, said, now
+
+
+def code_of(said: list[str]) -> str:
+    found = re.search(r"\b\d{6}\b", said[-1])
+    assert found
+    return found[0]
+
+
+def test_who_types_the_code_leads_and_nobody_else() -> None:
+    page, asked, said, _ = operating()
+    with pytest.raises(ConfigError, match="no code is good now"):
+        page.lead("000000", "Ada")
+    page.offer()
+    token = page.lead(code_of(said), " Ada ")
+    assert page.act(token, "check", {}).done
+    assert asked.acts == [("check", "Ada", {})]
+    for other in ("", "0" * 32):
+        with pytest.raises(ConfigError, match="you do not lead this test"):
+            page.act(other, "run", {})
+    with pytest.raises(ConfigError, match="no code is good now"):
+        page.lead(code_of(said[:1]), "Eve")  # each is good once
+    page.offer()
+    assert page.act(token, "check", {}).done  # the first one leads until another has typed the new code
+    second = page.lead(code_of(said), "Bob")
+    with pytest.raises(ConfigError, match="you do not lead this test"):
+        page.act(token, "run", {})
+    assert page.act(second, "run", {}).done
+
+
+def test_a_code_is_good_for_a_minute_and_three_tries() -> None:
+    page, _, said, now = operating()
+    page.offer()
+    for _ in range(3):
+        with pytest.raises(ConfigError, match="not the code that the terminal shows"):
+            page.lead("wrong", "Eve")
+    with pytest.raises(ConfigError, match="no code is good now"):
+        page.lead(code_of(said), "Eve")
+    page.offer()
+    now[0] = CODE_S + 1.0
+    with pytest.raises(ConfigError, match="no code is good now"):
+        page.lead(code_of(said), "Ada")
+
+
+def test_what_a_page_may_not_is_refused_before_the_procedure_is_asked() -> None:
+    page, asked, said, _ = operating(arms=False)
+    page.offer()
+    with pytest.raises(ConfigError, match="name is missing"):
+        page.lead(code_of(said), " ")
+    token = page.lead(code_of(said), "Ada")
+    for act, arguments, words in (
+        ("arm", {"rung": "g"}, "arm: not from this page: start it with --arm-from-page"),
+        ("fly", {}, "unknown act 'fly'"),
+        ("note", {"text": "x" * 3000}, "note.text: longer than 2000"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            page.act(token, act, arguments)
+    assert asked.acts == []
+
+
+@pytest.mark.parametrize(("state", "acts"), [(State.ARMED, ["stop"]), (State.RUNNING, []), (State.HELD, [])])
+def test_without_its_page_nothing_stays_armed(state: State, acts: list[str]) -> None:
+    page, asked, _, _ = operating()
+    asked.state = state
+    page.leave()
+    assert [act for act, *_ in asked.acts] == acts
+
+
+def post(address: str, path: str, fields: object, headers: dict[str, str] = MARK) -> tuple[int, dict[str, str]]:
+    request = urllib.request.Request(f"{address}{path}", json.dumps(fields).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60.0) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, json.load(refused)
+
+
+@pytest.mark.nodes
+@pytest.mark.timeout(240)
+def test_a_stranger_gets_no_act_by_the_page(tmp_path: Path) -> None:
+    with page_and_terminal() as (address, _), procedure_beside(tmp_path, "g", "--set=duration=0.2"):
+        while not get(address).get("acts"):
+            time.sleep(0.1)
+        for headers in (MARK, MARK | {"X-Rths-Operator": "0" * 32}):
+            status, told = post(address, "act", {"act": "connect", "arguments": {}}, headers)
+            assert (status, "you do not lead this test" in told["error"]) == (403, True)
+        for headers in ({}, MARK | {"Origin": "http://evil.example"}):
+            for path, fields in (("code", {}), ("lead", {"code": "1", "name": "Eve"}), ("act", {})):
+                assert post(address, path, fields, headers)[0] == 403
+        assert post(address, "lead", [])[0] == 400
+        assert get(address)["acts"]["state"] == "IDLE"
+
+
+async def lead(address: str, terminal: Callable[[], str], folder: Path) -> list[str]:
+    """A whole test of the rung g, by the buttons of the page alone."""
+    async with Browser(address, folder) as browser:
+        await browser.until('!document.getElementById("procedure").hidden')
+        assert await browser.value('document.getElementById("act_connect").disabled'), "nobody leads yet"
+        await browser.click("code")
+        code = re.search(r"\d{6}", await asyncio.to_thread(terminal))
+        assert code
+        await browser.value('document.getElementById("name").value = "Ada"')
+        await browser.value(f'document.getElementById("typed").value = "{code[0]}"')
+        await browser.value('document.getElementById("leading").requestSubmit()')
+        await browser.click("act_connect")
+        needed = 'document.querySelector("#needs button")'
+        boxes = 'document.querySelectorAll("#needs input[type=checkbox]")'
+        for act in ("take offsets", "confirm them"):
+            await browser.until(f'{needed} && {needed}.textContent === "{act}" && !asked')
+            await browser.value(f"{boxes}.forEach(e => e.checked = true)")
+            await browser.value(f"{needed}.click()")
+        await browser.click("act_check")
+        await browser.until("!asked && !told.acts.possible.sign_for || !asked && !told.acts.possible.position")
+        while await browser.value("told.acts.to_sign.length"):
+            count = await browser.value("told.acts.to_sign.length")
+            await browser.until(f'!asked && {needed} && {needed}.textContent.startsWith("sign for")')
+            await browser.value(f"{needed}.click()")
+            await browser.until(f"told.acts.to_sign.length < {count} && !asked")
+        await browser.click("act_position")
+        await browser.until(f'!asked && {needed} && {needed}.textContent === "arm"')
+        await browser.value('document.querySelector("#needs input").value = "wrong!"')
+        await browser.value(f"{needed}.click()")
+        assert "not armed" in await browser.value('document.getElementById("result").textContent')
+        await browser.value('document.querySelector("#needs input").value = told.acts.scenario_hash.slice(0, 6)')
+        await browser.value(f"{needed}.click()")
+        await browser.click("act_run")
+        await browser.until('!asked && told.acts.next_rung === ""', 60.0)
+        await browser.click("act_finish")
+        await browser.until("!asked", 60.0)
+        return browser.complaints
+
+
+@pytest.mark.nodes
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+def test_a_whole_test_is_led_by_the_page_alone(tmp_path: Path) -> None:
+    with (
+        page_and_terminal("--arm-from-page") as (address, terminal),
+        procedure_beside(tmp_path, "g", "--set=duration=0.5") as testing,
+    ):
+        complaints = asyncio.run(lead(address, terminal, tmp_path / "browser"))
+        said, _ = testing.communicate(timeout=120.0)
+    assert testing.returncode == 0, said
+    assert complaints == []
+    record = procedure.read(tmp_path / "runs" / "first")
+    assert record.outcome == "finished"
+    assert {act.by for act in record.acts} == {"Ada"}
+    assert {act.way.partition(",")[0] for act in record.acts} == {"socket"}
+    assert (tmp_path / "runs" / "first" / "report.html").is_file()
