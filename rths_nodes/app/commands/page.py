@@ -8,13 +8,14 @@ import os
 from contextlib import suppress
 from typing import Any
 
+from rths_nodes.app.page.beside import PORT
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros import environment
 
-LOOPBACK, PORT = "127.0.0.1", 8085
+LOOPBACK = "127.0.0.1"
 NICE = 19
 """A page may wait: the loop may not."""
 LOOK_S = 0.2
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stop-from-anywhere", action="store_true", help="who looks on from another machine may stop the rig, too"
     )
+    parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)  # it ends with this process
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,8 +90,9 @@ async def _serve(server: Any, options: argparse.Namespace, interrupted: Any) -> 
         port = runner.addresses[0][1]
         shown = f"[{options.address}]" if ":" in options.address else options.address
         rig = f"/{options.namespace.strip('/')}"
-        _say(f"the page of {rig} is at http://{shown}:{port}/ (Ctrl-C ends it)")
-        while not interrupted():
+        end = "" if options.parent else " (Ctrl-C ends it)"
+        _say(f"the page of {rig} is at http://{shown}:{port}/{end}")
+        while not interrupted() and options.parent in (0, os.getppid()):
             await asyncio.sleep(LOOK_S)
     finally:
         await runner.cleanup()

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from rths_nodes.analysis.units import KN, MM, MM2, MS, duration, number, shown
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
+from rths_nodes.app.page.beside import page_beside
 from rths_nodes.app.streams import show_log
 from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.loop.interrupts import orderly_stop
-from rths_nodes.loop.options import COMMAND, COMPILED, EMBEDDED, REALTIME
+from rths_nodes.loop.options import COMMAND, COMPILED, COMPOSED, EMBEDDED, REALTIME
 from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import corridor_notes
 from rths_nodes.loop.supervision.delay import delay_notes
 from rths_nodes.loop.supervision.levels import level_notes
 from rths_nodes.loop.timing import pause_notes
+
+LOOK_S = 0.1
+"""Between two looks whether the page is still wanted, s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         arguments.add_option(where if name == "--record" else parser, option)
     where.add_argument("--no-record", action="store_true", help="do not record; nodes record in runs/ otherwise")
     parser.add_argument("--report", metavar="FILE", help="write a report (HTML)")
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="show the test in the browser while it runs, at a terminal until Ctrl-C; on the host composed, or on "
+        "processes",
+    )
     arguments.add_reference(parser)
     arguments.add_json(parser)
 
@@ -42,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
     if options.report:
         terminal.check_writable(Path(options.report))
     loaded, chosen = arguments.scenario(options), arguments.chosen(options)
+    if options.page:
+        chosen["host"] = _host_of_page(chosen["host"])
     if not chosen["record"] and chosen["host"] != EMBEDDED and not options.no_record:
         chosen["run_id"] = loaded.run_id()
         chosen["record"] = Path(terminal.RUNS) / chosen["run_id"]
@@ -49,10 +64,24 @@ def run(options: argparse.Namespace) -> int:
     keep = bool(options.report) and not chosen["record"]
     at_least = " at least" if chosen["host"] != EMBEDDED and chosen["pace"] != REALTIME else ""
     terminal.announce(f"{loaded.name}: takes{at_least}", lambda: _expected(loaded, chosen["pace"]))
-    with orderly_stop() as interrupted, terminal.progress(loaded.name) as progress:
-        done = hosts.run(
-            loaded, keep=keep, progress=progress, starting=progress.starting, interrupted=interrupted, **chosen
-        )
+    with page_beside(chosen["namespace"], terminal.tell_now) if options.page else nullcontext():
+        with orderly_stop() as interrupted, terminal.progress(loaded.name) as progress:
+            done = hosts.run(
+                loaded,
+                keep=keep,
+                progress=progress,
+                starting=progress.starting,
+                interrupted=interrupted,
+                **chosen,
+            )
+        _tell(options, done)
+        if options.page and sys.stdin.isatty():
+            _await_interrupt()
+    return done.exit_code
+
+
+def _tell(options: argparse.Namespace, done: hosts.RunResult) -> None:
+    """Write the report, and say how the run went."""
     try:
         if options.report:
             with terminal.writing(Path(options.report)):
@@ -64,7 +93,22 @@ def run(options: argparse.Namespace) -> int:
             _print(done)
     if options.report and not options.json:
         print(f"report: {options.report}")
-    return done.exit_code
+
+
+def _host_of_page(host: str) -> str:
+    """The host of a run that a page shows. Raises ConfigError for embedded, where somebody has asked for it."""
+    if host != EMBEDDED:
+        return host
+    if host is not run_options(COMMAND)["--host"].default:  # what was typed is another object
+        raise ConfigError("--page: the host embedded has no nodes that a page could hear: use another one")
+    return COMPOSED
+
+
+def _await_interrupt() -> None:
+    terminal.tell_now("the page stays until Ctrl-C")
+    with orderly_stop() as interrupted:
+        while not interrupted():
+            time.sleep(LOOK_S)
 
 
 def _expected(loaded: Scenario, pace: str) -> float | None:

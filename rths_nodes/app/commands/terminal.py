@@ -158,6 +158,11 @@ class _Lines:
         print(f"{self._name}: {words}", file=sys.stderr, flush=True)
 
 
+def tell_now(words: str) -> None:
+    """Say at once what somebody has to see while a command goes on; on stderr."""
+    print(words, file=sys.stderr, flush=True)
+
+
 def announce(words: str, seconds: Callable[[], float | None]) -> None:
     """Tells on a terminal how long a command takes, where that is long.
 

@@ -7,11 +7,13 @@ import os
 import pwd
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.commands import arguments, completion, report, terminal
+from rths_nodes.app.page.beside import page_beside
 from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.streams import show_log
@@ -61,6 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --services: the key with which operators sign what they ask the service for; it is made where "
         "there is none, and must be readable by its owner alone. Default: ~/.config/rths_nodes/operator.key",
     )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="with --services: serve the page of the test, by which it can be led, as rths page does",
+    )
+    parser.add_argument(
+        "--arm-from-page", action="store_true", help="with --page: rungs that move may be armed there, too"
+    )
     words = (
         "with --services: a user of this machine, by name or number, whose programs may do the acts by the "
         "socket, as yours may; may be repeated"
@@ -88,6 +98,10 @@ def run(options: argparse.Namespace) -> int:
             *(f"{where}: {words}" for words in lacking), "there is no terminal to ask the operator at"
         )
     realtime = arguments.in_realtime(scenario, options.pace)
+    if options.page and not options.services:
+        raise ConfigError("--page: belongs to --services, which is not given: by it a page leads a test")
+    if options.arm_from_page and not options.page:
+        raise ConfigError("--arm-from-page: belongs to --page, which is not given")
     if not options.services:
         _check_unattended(scenario, answers, options)
     return _test(options, scenario, answers, realtime, attended)
@@ -153,7 +167,9 @@ def _test(
     runner.session.commissioned = commissioned
     for words in answers.notes:
         runner.do("note", way=ANSWERS, text=words)
-    with signatures.kept(runner, options.rig, terminal.tell):
+    arms = ("--arm-from-page",) if options.arm_from_page else ()
+    page = page_beside(options.services, dialogue.say, arms) if options.page else nullcontext()
+    with page, signatures.kept(runner, options.rig, terminal.tell):
         if options.services:
             from rths_nodes.app.procedure.services import Attendant
 

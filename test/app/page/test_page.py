@@ -153,3 +153,42 @@ def test_what_cannot_be_served_is_refused_in_a_line() -> None:
     done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "aiohttp is not installed: apt install python3-aiohttp" in done.stderr
+
+
+def test_a_run_shows_its_own_page(tmp_path: Path) -> None:
+    words = [*RTHS, "run", "chen_ricles_2010", "--page", "--pace", "realtime", "--set", "duration=20"]
+    running = subprocess.Popen(
+        [*words, "--record", str(tmp_path / "run")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stderr is not None
+    address = running.stderr.readline().split()[-1]
+    until(address, "RUNNING")
+    assert post(address, STOP)[1]["confirmed"]
+    said, _ = running.communicate(timeout=60.0)
+    assert "composed, realtime" in said
+    assert read_run(tmp_path / "run").outcome == "held"
+    with pytest.raises(OSError, match="refused"):  # it has ended with its run
+        get(address)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "chen_ricles_2010", "--page", "--host", "embedded"), "--page: the host embedded has no nodes"),
+        (("test", "chen_ricles_2010", "--rig", "bench_simulated", "--page"), "--page: belongs to --services"),
+    ],
+)
+def test_where_there_is_nothing_to_show_it_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.yaml"
+    answers.write_text(
+        "{operator: Ada, specimen: D-17, rungs: [g], level: 0.2, arm: [g], unload: true, "
+        "offsets_seconds: 1.0, confirm_offsets: true, unloaded: true, largest_difference: {g: .inf}}"
+    )
+    more = ("--answers", str(answers)) if words[0] == "test" else ()
+    done = subprocess.run([*RTHS, *words, *more], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
