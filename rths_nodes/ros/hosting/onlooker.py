@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import rclpy
@@ -24,6 +25,7 @@ from std_srvs.srv import Trigger
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Request
 from rths_nodes.core.yaml_text import parse
+from rths_nodes.loop.supervision.live import PER_CURVE
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, Measurement, NodeStatus, SyncStatus, TestState, Trip
 from rths_nodes.ros.names import ACTUATOR, DIAGNOSTICS, OPERATOR, OPERATOR_TOPICS, TEST_STATE, TOPICS
@@ -33,11 +35,14 @@ from rths_nodes.srv import Act
 
 MOST_COLUMNS = 60_000
 """Columns that are kept: ten minutes of 10 ms."""
+AT_ONCE = 400
+"""Messages with columns that are handed out at once: who comes late gets those before in turns."""
 MOST_EVENTS = 200
 STOP_S = 2.0
 """The answer to a stop is waited for this time."""
 THREADS = 3
 """One for what is heard, others for stops that wait for their answers."""
+BYTES_OF_CURVE = 4 * PER_CURVE
 STOP, TRIP = "stop", "emergency_stop"
 """Services of the actuator node."""
 OVER = {"run": (State.FINISHED, State.HELD, State.TRIPPED), "procedure": (State.FINISHED,)}
@@ -65,11 +70,12 @@ class Onlooker:
         self._executor.add_node(self._node)
         self._lock = threading.Lock()
         self._told: dict[str, Any] = {}
-        self._run = ""
-        self.columns: deque[tuple[int, int, bytes]] = deque(maxlen=MOST_COLUMNS)
+        self._run, self._size = "", BYTES_OF_CURVE
+        """Mark of the run, and bytes of a column."""
+        self._columns: deque[tuple[int, int, bytes]] = deque()
         """First sample, samples in a column, and the values of columns that came together, as float32."""
-        self._gone = 0
-        """Number of entries of ``columns`` that are no longer kept."""
+        self._kept = self._gone = 0
+        """Columns that are kept, and messages with such that are so no longer."""
         self.events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
         self._hear()
@@ -135,19 +141,24 @@ class Onlooker:
 
     def situation(self) -> dict[str, Any]:
         """Return the situation as plain data: state, scenario, sample, limits, nodes, and the age of it, s."""
-        return self.since(-1)[0]
+        with self._lock:
+            return self._situation()
+
+    def _situation(self) -> dict[str, Any]:
+        age = time.monotonic() - self._seen if self._seen else None
+        return self._told | {"namespace": self.namespace, "age": age, "events": list(self.events)}
 
     def since(self, number: int) -> tuple[dict[str, Any], int, list[tuple[int, int, bytes]]]:
         """Return the situation, the number to ask with the next time, and columns that came behind ``number``.
 
-        All of them belong to the same run; of another ``number`` than the last one all that are kept come.
+        All of them belong to the same run; to another ``number`` than such a one come the first that are kept.
         """
         with self._lock:
-            age = time.monotonic() - self._seen if self._seen else None
-            told = self._told | {"namespace": self.namespace, "age": age, "events": list(self.events)}
-            end = self._gone + len(self.columns)
+            end = self._gone + len(self._columns)
             first = number if self._gone <= number <= end else self._gone
-            return told, end, list(self.columns)[first - self._gone :]
+            last = min(first + AT_ONCE, end)
+            found = islice(self._columns, first - self._gone, last - self._gone)
+            return self._situation(), last, list(found)
 
     # -- what it may do -----------------------------------------------------------------------------------
 
@@ -187,14 +198,18 @@ class Onlooker:
 
     def _live(self, told: Live) -> None:
         if told.header.frame_id == self._run:
-            if len(self.columns) == self.columns.maxlen:
+            values = told.values.tobytes()
+            self._columns.append((told.first, told.column, values))
+            self._kept += len(values) // self._size
+            while self._kept > MOST_COLUMNS:
+                self._kept -= len(self._columns.popleft()[2]) // self._size
                 self._gone += 1
-            self.columns.append((told.first, told.column, told.values.tobytes()))
 
     def _curves(self, told: LiveCurves) -> None:
-        self._run = told.header.frame_id
-        self._gone += len(self.columns) + 1
-        self.columns.clear()
+        self._run, self._size = told.header.frame_id, BYTES_OF_CURVE * len(told.names)
+        self._gone += len(self._columns) + 1
+        self._columns.clear()
+        self._kept = 0
         limits = zip(told.limited, told.limits, told.low, told.high, strict=True)
         self._told["curves"] = {
             "run": self._run,

@@ -228,10 +228,10 @@ async function act(name, args = {}) {
   result(`${name} ...`, true);
   procedure();
   try {
-    const told = await post("/act", { act: name, arguments: args });
-    result(told.done ? `${name}: ${told.result || "done"}` : told.reason, told.done);
-  } catch (error) {
-    result(error.message, false);
+    const answer = await post("/act", { act: name, arguments: args });
+    result(answer.done ? `${name}: ${answer.result || "done"}` : answer.reason, answer.done);
+  } catch (error) {   // a browser does not wait for ever: the act goes on, and the state says how
+    result(error instanceof TypeError ? `${name}: no answer came to this page; the state above counts` : error.message, false);
   }
   asked = "";
   procedure();
