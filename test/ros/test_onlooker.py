@@ -1,4 +1,4 @@
-"""An onlooker keeps ten minutes of columns of one run, hands them out in turns, and survives what it cannot read."""
+"""An onlooker keeps ten minutes of columns of one run, and hands them out in turns."""
 
 from __future__ import annotations
 
