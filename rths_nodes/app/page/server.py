@@ -17,6 +17,7 @@ import asyncio
 import json
 import struct
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.resources import files
 from typing import Any, Protocol
@@ -37,6 +38,8 @@ SLOW_S = 5.0
 """A watcher who does not take a message for this time is hung up."""
 MOST_WATCHERS = 200
 LARGEST_BODY = 4096
+THREADS = 64
+"""Acts and stops that wait for their answers at a time: a stop does not wait for an act."""
 LONGEST_NAME = 64
 FILES = {
     "/": ("index.html", "text/html"),
@@ -169,6 +172,7 @@ class PageServer:
 
     async def _asking(self, _: web.Application) -> AsyncIterator[None]:
         """While the server runs: ask the procedure what is possible."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "page"))
         asking = asyncio.ensure_future(self._ask_always())
         yield
         asking.cancel()
@@ -202,6 +206,7 @@ class PageServer:
             token = self._operating.lead(str(given["code"]), str(given["name"]))
         except ConfigError as error:
             return _refused(403, str(error))
+        self._leading.clear()  # pages of who has led before
         return web.json_response({"token": token})
 
     async def _act(self, request: web.Request) -> web.Response:

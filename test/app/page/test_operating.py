@@ -85,6 +85,9 @@ def test_a_code_is_good_for_a_minute_and_three_tries() -> None:
 def test_what_a_page_may_not_is_refused_before_the_procedure_is_asked() -> None:
     page, asked, said, _ = operating(arms=False)
     page.offer()
+    assert not page.is_operator("\udcff")
+    with pytest.raises(ConfigError, match="not the code"):
+        page.lead("\udcff", "Eve")
     with pytest.raises(ConfigError, match="name is missing"):
         page.lead(code_of(said), " ")
     token = page.lead(code_of(said), "Ada")
