@@ -26,6 +26,7 @@ from rths_nodes.app.emulation.emulator import Emulator
 from rths_nodes.app.emulation.misbehaviour import Misbehaviour
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED
+from rths_nodes.core.wire.plain import decode
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
@@ -167,10 +168,16 @@ def _nodes_once(
         if cause == "stop":
             if not asked or stop.late:
                 return None
-            topics = bag.read(record).messages()
-            stamps = [stamp for topic, _, stamp in topics if topic.endswith("/rths/measurement")]
+            stamps = [stamp for _, stamp in _measurements(record)]
             sample = int(np.searchsorted(stamps, asked[0], "right")) - 1
         return _of_recording(record, cause, sample, done.reason)
+
+
+def _measurements(record: Path) -> list[tuple[bytes, int]]:
+    """Bytes and stamps of the Measurements of a recording."""
+    return [
+        (data, stamp) for topic, data, stamp in bag.read(record).messages() if topic.endswith("/rths/measurement")
+    ]
 
 
 def _of_recording(record: Path, cause: str, sample: int, reason: str) -> Found | str | None:
@@ -182,7 +189,9 @@ def _of_recording(record: Path, cause: str, sample: int, reason: str) -> Found |
     if tripped[0] < sample or REASONS[cause] not in reason:
         return None
     first = int(tripped[0]) + (cause in MEASURED) - sample
-    one = found(run.scenario, run.command, sample, first, len(run.flags) - 1 - sample)
+    # what was applied: where a Command came late, the rig went on without it, and the recorded one was never sent
+    applied = np.array([decode("Measurement", data)["command"] for data, _ in _measurements(record)])
+    one = found(run.scenario, applied, sample, first, len(run.flags) - 1 - sample)
     return replace(one, sharpest=math.nan) if cause == "interlock" else one  # there no command is taken any more
 
 
