@@ -255,6 +255,7 @@ def values_of(kind: str) -> st.SearchStrategy[Any]:
         "bool": st.booleans(),
         "uint8": st.integers(0, 255),
         "uint32": numbers,
+        "float32": st.floats(allow_nan=False, width=32),
         "float64": st.floats(allow_nan=False),
         "string": st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
     }[kind]

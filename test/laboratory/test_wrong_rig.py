@@ -383,7 +383,7 @@ class Bare:
 
 class Telling(Bare):
     hydraulics = HYDRAULICS_LOW
-    from_data = "3f"
+    build = "3f"
 
     @property
     def active_command(self) -> list[float]:

@@ -28,7 +28,7 @@ TRAILING = 8
 SEPARATOR = "=" * 80
 """In a definition as recordings have it: what follows defines the types inside the message."""
 Unpacked = tuple[int, tuple[int, ...], list[Array], list[bytes]]
-CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float64": ("d", 8)}
+CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float32": ("f", 4), "float64": ("d", 8)}
 FIELD = re.compile(
     r"^\s*(?P<type>[A-Za-z0-9_/]+)(?P<array>\[(?:<=(?P<bound>\d+))?\])?\s+(?P<name>\w+)\s*(?:#.*)?$"
 )
