@@ -121,7 +121,7 @@ def until(address: str, state: str, patience: float = 60.0) -> dict[str, Any]:
     end = time.monotonic() + patience
     while True:
         told = get(address)
-        if told.get("run", {}).get("state") == state and "curves" in told:
+        if told.get("run", {}).get("state") == state and told.keys() >= {"curves", "port"}:
             return told
         assert time.monotonic() < end, told
         time.sleep(0.05)

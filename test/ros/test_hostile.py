@@ -74,6 +74,8 @@ LIES = {
     "node_status": [{"node": node, "problem": "a lie", "scenario_hash": "0"} for node in names.NODES],
     "trip": [{"source": node, "reason": "a lie"} for node in (*names.NODES, "runner")],
     "summary": [{"node": node, "names": ["metrics.lie"], "values": [1.0]} for node in names.NODES],
+    "live": [{"first": 4_000_000_000, "column": 10, "values": [1.0] * 24}],
+    "live_curves": [{"names": ["lie/target"], "units": ["m"]}],
     "progress": [{"node": node, "sample": 4_000_000_000, "done": True} for node in names.NODES],
 }
 

@@ -28,10 +28,13 @@ from rths_nodes.loop.supervision.monitor import Monitor
 class MonitorStage:
     """Pairs Targets, Commands and Measurements by their numbers and feeds the monitor in order."""
 
-    def __init__(self, scenario: Scenario, n_dof: int, reference_energy: float, spread: bool = False) -> None:
+    def __init__(
+        self, scenario: Scenario, n_dof: int, reference_energy: float, spread: bool = False, live: bool = False
+    ) -> None:
         """``n_dof`` degrees of freedom in a Target; ``reference_energy`` (J) is the scale of the energy error.
 
-        With ``spread`` a chunk of the delay is worked in by :meth:`spare`, else with its last sample.
+        With ``spread`` a chunk of the delay is worked in by :meth:`spare`, else with its last sample. ``live``:
+        somebody looks on.
         """
         self.substeps = scenario.samples_per_step
         axes, file = scenario.moved_axes, scenario.monitor.corridor
@@ -49,13 +52,13 @@ class MonitorStage:
         self._aim = self._aim_before = [0.0] * len(scenario.axes)
         """The targets of the last two Commands."""
         self._loads = LoadTracking(scenario.force_axes, len(axes)) if scenario.force_axes else None
-        self.live: LiveColumns | None = None
-        """Curves for who looks on, of every sample from now on; None: nobody does."""
+        self.live = LiveColumns(len(scenario.axes), scenario.servo_rate) if live else None
+        """Curves for who looks on; None where nobody does."""
 
     @classmethod
-    def of(cls, assembly: Assembly, spread: bool = False) -> MonitorStage:
+    def of(cls, assembly: Assembly, spread: bool = False, live: bool = False) -> MonitorStage:
         """The stage of an assembly. Raises ConfigError where a part cannot be built."""
-        return cls(assembly.scenario, len(assembly.names.observed), assembly.reference_energy, spread)
+        return cls(assembly.scenario, len(assembly.names.observed), assembly.reference_energy, spread, live)
 
     @property
     def sample(self) -> int:

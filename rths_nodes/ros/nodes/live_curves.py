@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
+from std_msgs.msg import Header
+
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.scenario.schema import Scenario
@@ -36,16 +38,16 @@ class LiveCurves:
         self._tell_names()
         first, values = self._columns.take(rest)
         if len(values):
-            told = Live(first=first, column=self._columns.samples_per_column)
+            told = Live(header=self._header(), first=first, column=self._columns.samples_per_column)
             told.values = array("f", values.ravel())
-            self._publish("live", told)
+            self._topics.outlets["live"].publisher.publish(told)
 
     def _tell_names(self) -> None:
         """Once: who comes later gets them from the middleware."""
         if self._named:
             return
         self._named = True
-        told = CurvesMessage(servo_rate=self._scenario.servo_rate)
+        told = CurvesMessage(header=self._header(), servo_rate=self._scenario.servo_rate)
         axes = {name: axis.limits for name, axis in self._scenario.axes.items()}
         told.names = curve_names(list(axes))
         told.units = [units(each.of_force)[i] for i in range(len(OF_AXIS)) for each in axes.values()]
@@ -54,12 +56,12 @@ class LiveCurves:
             told.limits = [*told.limits, limit]
             told.low.append(-bound)
             told.high.append(bound)
-        self._publish("live_curves", told)
+        self._topics.outlets["live_curves"].publisher.publish(told)
 
-    def _publish(self, topic: str, told: Live | CurvesMessage) -> None:
-        told.header.stamp.sec, told.header.stamp.nanosec = stamp_of(self._clock.time_ns())
-        told.header.frame_id = self._topics.run.frame_id
-        self._topics.outlets[topic].publisher.publish(told)
+    def _header(self) -> Header:
+        made = Header(frame_id=self._topics.run.frame_id)
+        made.stamp.sec, made.stamp.nanosec = stamp_of(self._clock.time_ns())
+        return made
 
 
 def _limits(axes: dict[str, Limits]) -> Iterator[tuple[str, str, float]]:

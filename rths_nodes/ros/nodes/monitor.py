@@ -12,7 +12,6 @@ from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.monitor import MonitorStage
-from rths_nodes.loop.supervision.live import LiveColumns
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.ros.names import MONITOR
 from rths_nodes.ros.nodes.base import RthsNode
@@ -39,14 +38,14 @@ class MonitorNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
-        self.stage = MonitorStage.of(assembly, spread=not self.settings.lockstep)
+        self.stage = MonitorStage.of(assembly, spread=not self.settings.lockstep, live=True)
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._status_of = -1
         self._tripped = self._warned = self._stopped = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
         self._quiet_from = 0
         self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
-        self.stage.live = LiveColumns(len(scenario.axes), scenario.servo_rate)
+        assert self.stage.live is not None
         self._curves = LiveCurves(self.shared, scenario, self.stage.live)
 
     def work(self, limit: int = 1_000_000) -> bool:
