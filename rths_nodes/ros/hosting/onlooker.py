@@ -28,7 +28,7 @@ from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.supervision.live import PER_CURVE
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, Measurement, NodeStatus, SyncStatus, TestState, Trip
-from rths_nodes.ros.names import ACTUATOR, DIAGNOSTICS, OPERATOR, OPERATOR_TOPICS, TEST_STATE, TOPICS
+from rths_nodes.ros.names import ACTUATOR, DIAGNOSTICS, OPERATOR, OPERATOR_TOPICS, TEST_STATE, TOPICS, Topic
 from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.srv import Act
@@ -88,22 +88,34 @@ class Onlooker:
         self._spinning = threading.Thread(target=self._spin, name="onlooker", daemon=True)
 
     def _hear(self) -> None:
-        heard: dict[str, Callable[[Any], None]] = {
-            "live": self._live,
-            "live_curves": self._curves,
-            TEST_STATE: self._test_state,
-            "node_status": self._node_status,
-            "sync_status": self._sync_status,
-            "trip": self._trip,
-        }
-        topics = {name: TOPICS[name] for name in heard}
-        heard |= {"procedure_state": self._procedure_state, "rig_state": self._rig_state}
-        topics |= OPERATOR_TOPICS
-        heard["diagnostics"], topics["diagnostics"] = self._diagnostics, DIAGNOSTICS
-        for name, topic in topics.items():
-            kind = message_class(topic.type)
-            every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # of a latched one each node has its own
-            self._node.create_subscription(kind, topic.name, self._locked(heard[name]), every)
+        """Listen to what no node of a test waits for: how it counts its listeners is not to be disturbed."""
+        self._listen(TOPICS["live"], self._live)
+        self._listen(TOPICS["live_curves"], self._curves)
+        self._listen(OPERATOR_TOPICS["procedure_state"], self._procedure_state)
+        self._listen(OPERATOR_TOPICS["rig_state"], self._rig_state)
+        self._listen(DIAGNOSTICS, self._diagnostics)
+        self._of_run: list[Any] = []
+        """Subscriptions of what the nodes of a run say to each other, while it runs."""
+
+    def _join(self) -> None:
+        """A run has begun: listen to what its nodes say to each other; what is latched comes again."""
+        self._leave()
+        self._of_run = [
+            self._listen(TOPICS[TEST_STATE], self._test_state),
+            self._listen(TOPICS["node_status"], self._node_status),
+            self._listen(TOPICS["sync_status"], self._sync_status),
+            self._listen(TOPICS["trip"], self._trip),
+        ]
+
+    def _leave(self) -> None:
+        """The run is over: the nodes of the next one find nobody but themselves."""
+        for each in self._of_run:
+            self._node.destroy_subscription(each)
+        self._of_run = []
+
+    def _listen(self, topic: Topic, hear: Callable[[Any], None]) -> Any:
+        every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # of a latched one each node has its own
+        return self._node.create_subscription(message_class(topic.type), topic.name, self._locked(hear), every)
 
     def _locked(self, hear: Callable[[Any], None]) -> Callable[[Any], None]:
         def heard(message: Any) -> None:
@@ -207,6 +219,7 @@ class Onlooker:
 
     def _curves(self, told: LiveCurves) -> None:
         self._run, self._size = told.header.frame_id, BYTES_OF_CURVE * len(told.names)
+        self._join()
         self._gone += len(self._columns) + 1
         self._columns.clear()
         self._kept = 0
@@ -220,7 +233,11 @@ class Onlooker:
         }
 
     def _test_state(self, told: TestState) -> None:
+        if told.header.frame_id != self._run:
+            return
         self._state("run", told)
+        if told.state in OVER["run"]:
+            self._leave()
 
     def _procedure_state(self, told: TestState) -> None:
         self._state("procedure", told)
