@@ -165,12 +165,14 @@ def _nodes_once(
         done = hosts.run(
             scenario, [f"duration={LATEST_S + MORE_S}"], faults=[words] if words else [], keep=False, **given
         )
+        if cause == "stop" and (not asked or stop.late):
+            return None
+        measurements = _measurements(record)
         if cause == "stop":
-            if not asked or stop.late:
-                return None
-            stamps = [stamp for _, stamp in _measurements(record)]
+            stamps = [stamp for _, stamp in measurements]
             sample = int(np.searchsorted(stamps, asked[0], "right")) - 1
-        return _of_recording(record, cause, sample, done.reason)
+        applied = np.array([decode("Measurement", data)["command"] for data, _ in measurements])
+        return _of_recording(record, cause, sample, done.reason, applied)
 
 
 def _measurements(record: Path) -> list[tuple[bytes, int]]:
@@ -180,8 +182,12 @@ def _measurements(record: Path) -> list[tuple[bytes, int]]:
     ]
 
 
-def _of_recording(record: Path, cause: str, sample: int, reason: str) -> Found | str | None:
-    """Figures of a run that was recorded; None where it had ended before the cause, or by another one."""
+def _of_recording(record: Path, cause: str, sample: int, reason: str, applied: np.ndarray) -> Found | str | None:
+    """Figures of a run that was recorded; None where it had ended before the cause, or by another one.
+
+    ``applied`` are the commands that the rig was driven to, ``(samples, n_axes)`` m: where a Command came late, it
+    went on without, and the recorded one was never sent.
+    """
     run = rths_nodes.read(record)
     tripped = np.flatnonzero(run.flags & FLAG_TRIPPED)
     if not len(tripped):
@@ -189,8 +195,6 @@ def _of_recording(record: Path, cause: str, sample: int, reason: str) -> Found |
     if tripped[0] < sample or REASONS[cause] not in reason:
         return None
     first = int(tripped[0]) + (cause in MEASURED) - sample
-    # what was applied: where a Command came late, the rig went on without it, and the recorded one was never sent
-    applied = np.array([decode("Measurement", data)["command"] for data, _ in _measurements(record)])
     one = found(run.scenario, applied, sample, first, len(run.flags) - 1 - sample)
     return replace(one, sharpest=math.nan) if cause == "interlock" else one  # there no command is taken any more
 

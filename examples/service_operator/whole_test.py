@@ -12,11 +12,9 @@ robot does the same.
 import argparse
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
-from rths_nodes.app.procedure.operator_socket import SocketOperator
+from rths_nodes.app.procedure.operator_socket import Ask, by_socket
 from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer, Signer, of_message
@@ -29,9 +27,6 @@ HEAD = 6
 
 LOOK_S = 0.1
 MOVING = (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
-
-Ask = Callable[..., Answer]
-"""Does an act with its arguments and gives the answer: by the socket, or by service and action."""
 
 
 def by_service(namespace: str, key: bytes) -> Ask:
@@ -62,7 +57,7 @@ def by_service(namespace: str, key: bytes) -> Ask:
 
     def send(act: str = "", by: str = "", **arguments: str) -> Answer:
         request = signer.request(act, by, **arguments)
-        given = asdict(request) | {"names": list(request.names), "values": list(request.values)}
+        given = request.fields()
         if act in ACTS and ACTS[act].lasting:
             goal = answer(act, actions.send_goal_async(LastingAct.Goal(**given)))
             told = answer(act, goal.get_result_async()).result
@@ -74,19 +69,6 @@ def by_service(namespace: str, key: bytes) -> Ask:
         if act != "stop":  # which waits for nothing
             send()
         return send(act, by, **arguments)
-
-    return ask
-
-
-def by_socket(namespace: str) -> Ask:
-    """Acts by the socket, each by a connection of its own: a stop does not wait for the act that is under way."""
-
-    def ask(act: str = "", by: str = "", **arguments: str) -> Answer:
-        operator = SocketOperator(namespace)
-        try:
-            return operator.ask(act, by, **arguments)
-        finally:
-            operator.close()
 
     return ask
 

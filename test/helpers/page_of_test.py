@@ -51,38 +51,26 @@ def procedure_beside(folder: Path, rungs: str, *words: str) -> Iterator[subproce
     answers = {"operator": "A. Tester", "specimen": "D-17", "test_id": "first", "rungs": list(rungs), "level": 0.2}
     (folder / "answers.yaml").write_text(json.dumps(answers))
     how = ("--rig", "bench_simulated", "--services", "--key", str(folder / "key" / "operator.key"))
-    testing = subprocess.Popen(
-        [*RTHS, "test", "chen_ricles_2010", *how, "--answers", "answers.yaml", *words],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
+    with _beside(folder, "test", "chen_ricles_2010", *how, "--answers", "answers.yaml", *words) as testing:
         yield testing
-    finally:
-        if testing.poll() is None:
-            testing.send_signal(signal.SIGINT)
-        testing.communicate(timeout=60.0)
 
 
 @contextmanager
 def test_beside(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """``rths run`` in real time, composed, recorded into ``folder``."""
+    how = ("--host", "composed", "--pace", "realtime", "--record", str(folder))
+    with _beside(folder.parent, "run", "chen_ricles_2010", *how, *words) as running:
+        yield running
+
+
+@contextmanager
+def _beside(place: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """``rths`` with these words, in the folder ``place``, stopped where it still runs in the end."""
     running = subprocess.Popen(
-        [
-            *RTHS,
-            "run",
-            "chen_ricles_2010",
-            "--host",
-            "composed",
-            "--pace",
-            "realtime",
-            "--record",
-            str(folder),
-            *words,
-        ],
+        [*RTHS, *words],
+        cwd=place,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

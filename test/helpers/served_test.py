@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +123,11 @@ class Client:
 
     def goal(self, request: Request, feedback: Callable[[Any], None] | None = None) -> Any:
         """The handle of a goal that was accepted."""
-        return self.answer(self._action.send_goal_async(self._goal(**_fields(request)), feedback))
+        return self.answer(self._action.send_goal_async(self._goal(**request.fields()), feedback))
 
     def asked(self, request: Request) -> Any:
         """A future with the answer of the service."""
-        return self._service.call_async(self._request(**_fields(request)))
+        return self._service.call_async(self._request(**request.fields()))
 
     def by_service(self, request: Request) -> Answer:
         return of_message(Answer, self.answer(self.asked(request)))
@@ -144,10 +144,6 @@ class Client:
             self._action.destroy()
             self._node.destroy_node()
             self._shutdown(context=self._context)
-
-
-def _fields(request: Request) -> dict[str, Any]:
-    return asdict(request) | {"names": list(request.names), "values": list(request.values)}
 
 
 @contextmanager

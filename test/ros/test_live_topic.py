@@ -10,33 +10,20 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from ear import Ear
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from rclpy.serialization import deserialize_message
 
 from rths_nodes.app import hosts
 from rths_nodes.loop.supervision.live import OF_AXIS
 from rths_nodes.msg import Live, LiveCurves
 from rths_nodes.recording.reading import read_run
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.transport.endpoints import ByHand
 
 pytestmark = pytest.mark.nodes
 
 LOSSY = QoSProfile(depth=5000, reliability=ReliabilityPolicy.BEST_EFFORT)
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-
-
-class Ear:
-    """Keeps every message of a topic, whenever it is asked."""
-
-    def __init__(self, node: Node, kind: Any, topic: str, qos: QoSProfile) -> None:
-        self._kind, self.heard = kind, []
-        self._subscription = node.create_subscription(kind, topic, print, qos, raw=True, callback_group=ByHand())
-
-    def listen(self) -> None:
-        while (found := self._subscription.handle.take_message(self._kind, True)) is not None:
-            self.heard.append(deserialize_message(found[0], self._kind))
 
 
 def watched(scenario: str, overrides: list[str], **options: Any) -> tuple[Any, list[Any], Any]:

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from ear import Ear
 from rclpy.node import Node
-from rclpy.serialization import deserialize_message
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 
@@ -18,23 +18,10 @@ from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.recording import bag
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.transport.endpoints import ByHand
 
 NAME, SHORT = "chen_ricles_2010", "duration=1.5"
 SAMPLE = 1e9 / 1024.0
 """ns."""
-
-
-class Ear:
-    """Keeps every message of a topic, whenever it is asked."""
-
-    def __init__(self, node: Node, kind: Any, topic: str) -> None:
-        self._kind, self.heard = kind, []
-        self._subscription = node.create_subscription(kind, topic, print, 2000, raw=True, callback_group=ByHand())
-
-    def listen(self) -> None:
-        while (found := self._subscription.handle.take_message(self._kind, True)) is not None:
-            self.heard.append(deserialize_message(found[0], self._kind))
 
 
 @pytest.mark.parametrize("clock", [True, False])

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
     try:
-        from rths_nodes.app.page.operating import Operating, by_socket
+        from rths_nodes.app.page.operating import Operating
         from rths_nodes.app.page.server import PageServer
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "aiohttp":
@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
             "page: aiohttp is not installed: apt install python3-aiohttp, or pip install 'rths_nodes[page]'"
         ) from None
     environment.check()
+    from rths_nodes.app.procedure.operator_socket import by_socket
     from rths_nodes.ros.hosting.onlooker import Onlooker
 
     with suppress(OSError):

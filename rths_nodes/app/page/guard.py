@@ -11,6 +11,7 @@ MARK = "X-Rths-Page"
 """Header of every POST: a page of another origin cannot send it without being asked first, which is refused."""
 PER_SECOND = 100
 """Requests that are answered in a second; others are dropped."""
+OTHER_ORIGIN = "a page of another origin asks"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -38,6 +39,12 @@ def host_of(given: str) -> str:
     return name.partition(":")[0]
 
 
+def other_origin(headers: Mapping[str, str]) -> bool:
+    """True where a page asks that this server has not given."""
+    origin = headers.get("Origin", "")
+    return bool(origin) and origin.rpartition("//")[2] != headers.get("Host", "")
+
+
 def why_not(headers: Mapping[str, str], remote: str, own: str, open_to_others: bool) -> str:
     """Why somebody at the address ``remote`` may not stop the rig, in words; empty where he may.
 
@@ -48,9 +55,8 @@ def why_not(headers: Mapping[str, str], remote: str, own: str, open_to_others: b
         return f"the header {MARK} is missing: it was not the page that asked"
     if not known_host(headers.get("Host", ""), own):
         return "this server has another name: the request was made for another page"
-    origin = headers.get("Origin", "")
-    if origin and origin.rpartition("//")[2] != headers.get("Host", ""):
-        return "a page of another origin asks"
+    if other_origin(headers):
+        return OTHER_ORIGIN
     if not is_loopback(remote) and not open_to_others:
         return "from another machine everybody may look, and nobody may stop (--stop-from-anywhere)"
     return ""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rths_nodes.app.procedure.operator_socket import SocketOperator
+from rths_nodes.app.procedure.operator_socket import Ask
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.wire.acts import Answer
 from rths_nodes.loop.supervision.states import State
@@ -27,20 +27,8 @@ LONGEST = 2000
 """Characters of an argument."""
 ARM = "arm"
 
-Ask = Callable[..., Answer]
-
-
-def by_socket(namespace: str) -> Ask:
-    """Acts by the socket, each by a connection of its own: a stop does not wait for the act that is under way."""
-
-    def ask(act: str = "", by: str = "", **arguments: str) -> Answer:
-        operator = SocketOperator(namespace)
-        try:
-            return operator.ask(act, by, **arguments)
-        finally:
-            operator.close()
-
-    return ask
+WORDS = {name: act.words for name, act in ACTS.items()}
+"""What each act does."""
 
 
 def _same(given: str, true: str) -> bool:
@@ -111,7 +99,7 @@ class Operating:
             return None
         return {
             "possible": possible,
-            "words": {name: act.words for name, act in ACTS.items()},
+            "words": WORDS,
             "next_rung": told.next_rung,
             "scenario_hash": told.scenario_hash,
             "offsets_hash": told.offsets_hash,

@@ -131,9 +131,8 @@ class PageServer:
         return {"may_stop": here or self._open, "may_lead": here, "acts": self._procedure}
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        origin = request.headers.get("Origin", "")
-        if origin and origin.rpartition("//")[2] != request.headers.get("Host", ""):
-            return _refused(403, "a page of another origin asks")
+        if guard.other_origin(request.headers):
+            return _refused(403, guard.OTHER_ORIGIN)
         if self._watchers >= MOST_WATCHERS:
             return _refused(503, "too many watchers")
         socket = web.WebSocketResponse(max_msg_size=LARGEST_BODY, heartbeat=20.0)

@@ -195,3 +195,20 @@ class SocketOperator:
 
     def close(self) -> None:
         self._socket.close()
+
+
+Ask = Callable[..., Answer]
+"""Does an act with its arguments, and gives the answer."""
+
+
+def by_socket(namespace: str) -> Ask:
+    """Acts by the socket, each by a connection of its own: a stop does not wait for the act that is under way."""
+
+    def ask(act: str = "", by: str = "", **arguments: str) -> Answer:
+        operator = SocketOperator(namespace)
+        try:
+            return operator.ask(act, by, **arguments)
+        finally:
+            operator.close()
+
+    return ask

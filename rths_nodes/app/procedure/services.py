@@ -20,7 +20,7 @@ from rths_nodes.app.procedure.operator_socket import OperatorSocket
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Measurement
-from rths_nodes.core.wire.acts import Answer, Nonces, Request, answered, is_signed
+from rths_nodes.core.wire.acts import PROGRAM_LEFT, Answer, Nonces, Request, answered, is_signed
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
@@ -99,8 +99,7 @@ class Served:
     def stop_for(self, peer: Credentials) -> None:
         """Stop what a process has begun that is gone before it is over, as a terminal that is closed does."""
         with suppress(ConfigError):  # nothing moves
-            reason = "the operator's program has left while its act was under way"
-            self._runner.do("stop", peer.name, _way(peer), reason=reason)
+            self._runner.do("stop", peer.name, _way(peer), reason=PROGRAM_LEFT)
 
     def _answer(self, request: Request, known: Callable[[], tuple[str, str]]) -> Answer:
         """Whatever goes wrong is answered, for nobody sees it otherwise."""

@@ -23,7 +23,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 from rths_nodes.core.errors import ConfigError
@@ -31,6 +31,8 @@ from rths_nodes.core.errors import ConfigError
 LIFETIME_S = 60.0
 """A nonce is good for this time."""
 _REQUEST, _ANSWER = "rths_nodes request 2", "rths_nodes answer 2"
+PROGRAM_LEFT = "the operator's program has left while its act was under way"
+"""Reason of the stop, whichever way the act has come."""
 _RANDOM_BYTES = 16
 _LENGTH = struct.Struct(">I")
 
@@ -51,6 +53,10 @@ class Request:
     by: str = ""
     nonce: str = ""
     signature: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a message with this request: of srv/Act, of a goal of action/Act."""
+        return asdict(self) | {"names": list(self.names), "values": list(self.values)}
 
 
 @dataclass(frozen=True)

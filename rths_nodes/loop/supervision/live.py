@@ -40,7 +40,6 @@ class LiveColumns:
     def __init__(self, n_axes: int, servo_rate: float) -> None:
         self.samples_per_column = max(1, round(COLUMN_S * servo_rate))
         self._width = n_axes * len(OF_AXIS)
-        self._n = n_axes
         self._rows = array("d")
         self._append = self._rows.fromlist
         self._nothing = [np.nan] * n_axes
@@ -48,11 +47,6 @@ class LiveColumns:
         """Number of the next sample."""
         self._first = 0
         """Number of the first sample that was not taken yet; a column begins with it."""
-
-    @property
-    def whole(self) -> int:
-        """Number of columns that are complete."""
-        return (self._next - self._first) // self.samples_per_column
 
     def add(
         self,
@@ -81,9 +75,9 @@ class LiveColumns:
 
         Each column is given once.
         """
-        per, count, first = self.samples_per_column, self.whole, self._first
+        per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
-        short = len(rows) - count * per
+        count, short = divmod(len(rows), per)
         if rest and short:
             rows = np.concatenate((rows, np.full((per - short, self._width), np.nan)))
             count += 1

@@ -11,14 +11,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-import rclpy
 from rclpy.callback_groups import ReentrantCallbackGroup
-from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
-from rclpy.node import Node
 from rclpy.qos import HistoryPolicy
 from std_srvs.srv import Trigger
 
@@ -26,11 +22,11 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Request
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.supervision.live import PER_CURVE
-from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.msg import Live, LiveCurves, Measurement, NodeStatus, SyncStatus, TestState, Trip
 from rths_nodes.ros.names import ACTUATOR, DIAGNOSTICS, OPERATOR, OPERATOR_TOPICS, TEST_STATE, TOPICS, Topic
-from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.endpoints import message_class, quality
+from rths_nodes.ros.transport.threaded_node import ThreadedNode
 from rths_nodes.srv import Act
 
 MOST_COLUMNS = 60_000
@@ -45,10 +41,11 @@ THREADS = 3
 BYTES_OF_CURVE = 4 * PER_CURVE
 STOP, TRIP = "stop", "emergency_stop"
 """Services of the actuator node."""
-OVER = {"run": (State.FINISHED, State.HELD, State.TRIPPED), "procedure": (State.FINISHED,)}
+OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
+"""States in which nothing more comes, of a run and of the procedure around it."""
 
 
-class Onlooker:
+class Onlooker(ThreadedNode):
     """Hears the rig in ``namespace`` from start to close; ``name`` is that of its node.
 
     Raises ConfigError where ROS 2 does not start.
@@ -56,18 +53,7 @@ class Onlooker:
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace.strip("/")
-        self._context = middleware.started()
-        with middleware.in_words():
-            self._node: Any = Node(
-                name,
-                namespace=self.namespace,
-                context=self._context,
-                use_global_arguments=False,
-                enable_rosout=False,
-                start_parameter_services=False,
-            )
-        self._executor: Any = MultiThreadedExecutor(THREADS, context=self._context)
-        self._executor.add_node(self._node)
+        super().__init__(name, self.namespace, THREADS, start_parameter_services=False)
         self._lock = threading.Lock()
         self._told: dict[str, Any] = {}
         self._run, self._size = "", BYTES_OF_CURVE
@@ -76,7 +62,7 @@ class Onlooker:
         """First sample, samples in a column, and the values of columns that came together, as float32."""
         self._kept = self._gone = 0
         """Columns that are kept, and messages with such that are so no longer."""
-        self.events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
         self._hear()
         group = ReentrantCallbackGroup()
@@ -85,7 +71,6 @@ class Onlooker:
             for kind in (STOP, TRIP)
         }
         self._acts = self._node.create_client(Act, f"{OPERATOR}/act", callback_group=group)
-        self._spinning = threading.Thread(target=self._spin, name="onlooker", daemon=True)
 
     def _hear(self) -> None:
         """Listen to what no node of a test waits for: how it counts its listeners is not to be disturbed."""
@@ -125,30 +110,6 @@ class Onlooker:
 
         return heard
 
-    def start(self) -> None:
-        """From now on everything is heard."""
-        self._spinning.start()
-
-    def close(self) -> None:
-        """Leave; may be called again."""
-        if not self._context.ok():
-            return
-        self._executor.shutdown()
-        if self._spinning.is_alive():
-            self._spinning.join()
-        self._node.destroy_node()
-        rclpy.shutdown(context=self._context)
-
-    def _spin(self) -> None:
-        while self._context.ok():
-            try:
-                self._executor.spin()
-                return
-            except ExternalShutdownException:
-                return
-            except Exception as error:  # a message that cannot be read is nobody's end
-                self._node.get_logger().warning(f"message dropped: {type(error).__name__}: {error}")
-
     # -- what it knows ------------------------------------------------------------------------------------
 
     def situation(self) -> dict[str, Any]:
@@ -158,7 +119,7 @@ class Onlooker:
 
     def _situation(self) -> dict[str, Any]:
         age = time.monotonic() - self._seen if self._seen else None
-        return self._told | {"namespace": self.namespace, "age": age, "events": list(self.events)}
+        return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
 
     def since(self, number: int) -> tuple[dict[str, Any], int, list[tuple[int, int, bytes]]]:
         """Return the situation, the number to ask with the next time, and columns that came behind ``number``.
@@ -183,9 +144,8 @@ class Onlooker:
         if self._stops[kind].service_is_ready():
             asked.append(self._stops[kind].call_async(Trigger.Request()))
         if self._acts.service_is_ready():
-            request = asdict(Request("stop", ("reason",), (reason,)))
-            fields = request | {"names": list(request["names"]), "values": list(request["values"])}
-            asked.append(self._acts.call_async(Act.Request(**fields)))
+            request = Request("stop", ("reason",), (reason,))
+            asked.append(self._acts.call_async(Act.Request(**request.fields())))
         end = time.monotonic() + STOP_S
         while asked and time.monotonic() < end:
             done = [each.result() for each in asked if each.done()]
@@ -204,7 +164,7 @@ class Onlooker:
         raise ConfigError(why)
 
     def _event(self, what: str, words: str, sample: int | None = None) -> None:
-        self.events.append({"time": time.time(), "what": what, "words": words, "sample": sample})
+        self._events.append({"time": time.time(), "what": what, "words": words, "sample": sample})
 
     # -- what it hears ------------------------------------------------------------------------------------
 
@@ -236,7 +196,7 @@ class Onlooker:
         if told.header.frame_id != self._run:
             return
         self._state("run", told)
-        if told.state in OVER["run"]:
+        if told.state in ENDED:
             self._leave()
 
     def _procedure_state(self, told: TestState) -> None:

@@ -13,36 +13,32 @@ do what is decided where the acts are.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
-import rclpy
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
-from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
-from rclpy.node import Node
 from std_msgs.msg import Empty
 
 from rths_nodes.action import Act as LastingAct
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
-from rths_nodes.core.wire.acts import Answer, Request, of_message
+from rths_nodes.core.wire.acts import PROGRAM_LEFT, Answer, Request, of_message
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Measurement as MeasurementMessage
 from rths_nodes.msg import TestState
 from rths_nodes.ros.names import OPERATOR, OPERATOR_TOPICS, TOPICS
-from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.endpoints import quality
 from rths_nodes.ros.transport.greeting import address
+from rths_nodes.ros.transport.threaded_node import ThreadedNode
 from rths_nodes.srv import Act
 
 EMERGENCY = Request("stop", ("reason",), ("emergency stop",))
 """In the motions of the procedure, and in runs in lockstep, no node of a run hears the topic."""
 CANCELLED = Request("stop", ("reason",), ("the action was cancelled",))
-LEFT = Request("stop", ("reason",), ("the operator's program has left while its act was under way",))
+LEFT = Request("stop", ("reason",), (PROGRAM_LEFT,))
 
 RIG_STATE_HZ = 10.0
 """Rate at which rig_state and the feedback of an action are published."""
@@ -87,22 +83,12 @@ class Conducted(Protocol):
         ...
 
 
-class OperatorNode:
+class OperatorNode(ThreadedNode):
     """Serves the acts of ``conducted`` in ``namespace``, in threads of its own, from start to close."""
 
     def __init__(self, conducted: Conducted, namespace: str) -> None:
+        super().__init__(OPERATOR, namespace, THREADS)
         self._conducted = conducted
-        self._context = middleware.started()
-        with middleware.in_words():
-            self._node: Any = Node(
-                OPERATOR,
-                namespace=namespace,
-                context=self._context,
-                use_global_arguments=False,
-                enable_rosout=False,
-            )
-        self._executor: Any = MultiThreadedExecutor(THREADS, context=self._context)
-        self._executor.add_node(self._node)
         self._publishers = {
             name: self._node.create_publisher(kind, name, quality(OPERATOR_TOPICS[name]))
             for name, kind in (("procedure_state", TestState), ("rig_state", MeasurementMessage))
@@ -111,7 +97,7 @@ class OperatorNode:
         self._goals: list[Any] = []
         self._cancelled: set[bytes] = set()
         self._followed = self._closing = False
-        self._actions: Any = ActionServer(
+        actions: Any = ActionServer(
             self._node,
             LastingAct,
             "~/act",
@@ -121,6 +107,7 @@ class OperatorNode:
             cancel_callback=self._cancel,
             result_timeout=RESULT_KEPT_S,
         )
+        self._owned.callback(actions.destroy)
         self._node.create_subscription(
             Empty,
             "emergency_stop",
@@ -129,7 +116,6 @@ class OperatorNode:
             callback_group=ReentrantCallbackGroup(),
         )
         self._node.create_timer(1.0 / RIG_STATE_HZ, self._tick, callback_group=MutuallyExclusiveCallbackGroup())
-        self._spinning = threading.Thread(target=self._spin, name="operator node", daemon=True)
 
     @property
     def service(self) -> str:
@@ -150,34 +136,16 @@ class OperatorNode:
                 raise ConfigError(f"{self._node.get_fully_qualified_name()}: is there already: one test at a time")
             time.sleep(LOOK_S)
         self.tell_state(self._conducted.state, self._conducted.reason)
-        self._spinning.start()
+        super().start()
 
     def close(self) -> None:
         """Leave, once the acts that are under way are answered; may be called again."""
-        if not self._context.ok():
-            return
         self._closing = True  # the executor is needed for the results of what is under way
         while self._goals and self._spinning.is_alive():
             time.sleep(LOOK_S)
         if self._spinning.is_alive():
             time.sleep(LAST_ANSWER_S)
-        self._executor.shutdown()
-        if self._spinning.is_alive():
-            self._spinning.join()
-        self._actions.destroy()
-        self._node.destroy_node()
-        rclpy.shutdown(context=self._context)
-
-    def _spin(self) -> None:
-        """Serve until the executor is shut down; a message that cannot be read is nobody's end."""
-        while self._context.ok():
-            try:
-                self._executor.spin()
-                return
-            except ExternalShutdownException:
-                return
-            except Exception as error:
-                self._node.get_logger().warning(f"request dropped: {type(error).__name__}: {error}")
+        super().close()
 
     # -- topics -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,63 @@
+"""A node beside the runs, served by threads of its own: no node of a test, and nothing waits for it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+import rclpy
+from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
+from rclpy.node import Node
+
+from rths_nodes.ros.transport import middleware
+
+
+class ThreadedNode:
+    """The node ``name`` in ``namespace``, in a context of its own, served by ``threads`` from start to close.
+
+    Further arguments are those of the node. Raises ConfigError where ROS 2 does not start.
+    """
+
+    def __init__(self, name: str, namespace: str, threads: int, **given: Any) -> None:
+        self._context = middleware.started()
+        with middleware.in_words():
+            self._node: Any = Node(
+                name,
+                namespace=namespace,
+                context=self._context,
+                use_global_arguments=False,
+                enable_rosout=False,
+                **given,
+            )
+        self._executor: Any = MultiThreadedExecutor(threads, context=self._context)
+        self._executor.add_node(self._node)
+        self._owned = ExitStack()
+        """Parts that rclpy does not destroy with the node."""
+        self._spinning = threading.Thread(target=self._spin, name=f"{name} node", daemon=True)
+
+    def start(self) -> None:
+        """From now on it is served."""
+        self._spinning.start()
+
+    def close(self) -> None:
+        """Leave, once what is being served is done; may be called again."""
+        if not self._context.ok():
+            return
+        self._executor.shutdown()
+        if self._spinning.is_alive():
+            self._spinning.join()
+        self._owned.close()
+        self._node.destroy_node()
+        rclpy.shutdown(context=self._context)
+
+    def _spin(self) -> None:
+        """Serve until the executor is shut down; a message that cannot be read, or served, is nobody's end."""
+        while self._context.ok():
+            try:
+                self._executor.spin()
+                return
+            except ExternalShutdownException:
+                return
+            except Exception as error:
+                self._node.get_logger().warning(f"message dropped: {type(error).__name__}: {error}")
