@@ -96,6 +96,7 @@ class MonitorStage:
         target = command.target.tolist()
         self._aim_before, self._aim = self._aim, target
         moved, force = measured.displacement.tolist(), measured.force.tolist()
+        every = target, moved, force
         if self._loads is not None:
             self._loads.add(target, force, command.control_mode)
             n = len(self.monitor.names)
@@ -105,7 +106,7 @@ class MonitorStage:
         else:
             self.monitor.step(sample, target, moved, force)
         if self.live is not None:
-            self._draw(measured, command)
+            self._draw(sample, every, command.command.tolist(), command.control_mode)
 
     def work(self) -> None:
         """Feed the monitor with every sample that has become complete."""
@@ -126,7 +127,7 @@ class MonitorStage:
             if self._known < min(self._last_driven // self.substeps + 1, self._steps) * self.substeps:
                 return False
             self.monitor.skip(sample)
-            self._draw(measured, None)
+            self._draw_undriven(measured)
             return True
         if sample or self._known < 0:
             return False
@@ -136,25 +137,26 @@ class MonitorStage:
         )
         feed = self.monitor.prepare if self._prepares else self.monitor.step
         feed(sample, target, moved, force)
-        self._draw(measured, None)
+        self._draw_undriven(measured)
         return True
 
-    def _draw(self, measured: Measurement, command: Command | None) -> None:
-        """Put a sample on the live curves; without a ``command`` target and command are what was applied."""
-        live = self.live
-        if live is None:
-            return
-        moved, force = measured.displacement.tolist(), measured.force.tolist()
-        target = given = measured.command.tolist()
-        if command is not None:
-            target, given = command.target.tolist(), command.command.tolist()
+    def _draw_undriven(self, measured: Measurement) -> None:
+        """Put a sample without a Command on the live curves: target and command are what was applied."""
+        if self.live is not None:
+            applied = measured.command.tolist()
+            every = applied, measured.displacement.tolist(), measured.force.tolist()
+            self._draw(measured.sample, every, applied, b"")
+
+    def _draw(self, sample: int, every: tuple[list[float], ...], given: list[float], modes: bytes) -> None:
+        """Put a sample on the live curves: ``every`` is target, displacement and force of all axes."""
+        assert self.live is not None
+        target, moved, force = every
         aimed, n, indicator = moved, len(self.monitor.names), self.monitor.tracking.indicator
         if len(moved) > n:  # the last axes are controlled by force, once their mode says so
-            modes = command.control_mode if command is not None else b""
             loaded = [len(modes) > i and modes[i] == MODE_FORCE for i in range(n, len(moved))]
             aimed = moved[:n] + [each if on else math.nan for each, on in zip(force[n:], loaded, strict=True)]
             indicator = indicator + [math.nan] * (len(moved) - n)
-        live.add(measured.sample, target, given, moved, force, aimed, indicator)
+        self.live.add(sample, target, given, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
         """The Command of this sample, where a later one with ``flags`` tells that it was lost.

@@ -63,8 +63,10 @@ function more(data) {
 
 const clock = (s) => `${Math.floor(s / 60)}:${(s % 60).toFixed(1).padStart(4, "0")}`;
 
+const underWay = () => told.procedure && !told.procedure.over ? told.procedure : null;
+
 function show() {
-  const leads = told.procedure && !told.procedure.over ? told.procedure : told.run || told.procedure;
+  const leads = underWay() || told.run || told.procedure;
   const name = leads ? leads.state : "NOT SEEN";
   text("state", name);
   $("state").className = "state " + (MOVES.includes(name) ? "moves" : BAD.includes(name) ? "bad" : name === "FINISHED" ? "good" : "");
@@ -93,7 +95,7 @@ function age() {
   const lost = !socket || socket.readyState !== WebSocket.OPEN || performance.now() - heard > 2000;
   $("lost").hidden = !lost || !heard;
   const since = told.age == null ? null : told.age + (performance.now() - heard) / 1000;
-  const leads = told.procedure && !told.procedure.over;
+  const leads = underWay();
   const over = told.run && told.run.over && !leads, waits = leads && told.acts && told.acts.state === "IDLE";
   document.body.classList.toggle("old", lost || since == null || (since > OLD_S && !over && !waits));
   text("age", since == null ? "nothing heard yet" : waits ? "nothing is connected" : over ? "the test is over" : since > OLD_S ? `last heard ${since.toFixed(1)} s ago` : "live");
@@ -156,7 +158,7 @@ function limits() {
   });
   rows.sort((one, other) => other.share - one.share);
   const place = $("limits");
-  while (place.children.length !== rows.length || (place.firstChild && place.firstChild.tagName === "P")) {
+  if (place.children.length !== rows.length || (place.firstChild && place.firstChild.tagName === "P")) {
     place.replaceChildren(...rows.map(() => {
       const row = document.createElement("div");
       row.className = "limit";
