@@ -49,6 +49,13 @@ class Histories:
     elastic_energy: float
 
 
+def rows_of(numbers: Indices) -> Indices | slice:
+    """Return what takes the rows of rising ``numbers``: a slice, which copies nothing, where none is left out."""
+    if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
+        return slice(int(numbers[0]), int(numbers[-1]) + 1)
+    return numbers
+
+
 class Evaluation:
     """A Run and what is computed from it: each once, on first use, for all figures, tables and studies.
 
@@ -56,13 +63,14 @@ class Evaluation:
     that brought it is not installed here, the parts of the result that need it are noted in ``left_out``.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, tracked: dict[str, dict[str, float]] | None = None) -> None:
+        """``tracked``: the indices of the test itself, where they are at hand; they are not computed again."""
         self.run = run
         self.scenario = run.scenario
         self.assembly = Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
         """Part of the result -> why it is missing."""
-        self._tracked: dict[bool, dict[str, dict[str, float]]] = {}
+        self._tracked = {} if tracked is None else {False: tracked}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
         """Return what ``compute`` gives; ``otherwise``, with a note, where a component for it cannot be built."""
@@ -168,7 +176,8 @@ class Evaluation:
 
     def _followed(self, true: bool) -> tuple[Array, Array]:
         """Target and displacement ``(n, n_axes)`` m of the samples that count."""
-        return self.run.target[self.counted], self.displacement(true)[self.counted]
+        rows = rows_of(self.counted)
+        return self.run.target[rows], self.displacement(true)[rows]
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
@@ -215,10 +224,11 @@ class Evaluation:
     def parameter_ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
         """Smallest and largest value during the test of the compensator's parameters, by quantity and axis."""
         found: dict[str, dict[str, tuple[float, float]]] = {}
-        for quantity, rows in self.parameters.items():
-            for axis, history in rows.items():
-                values = history[self.counted]
-                values = values[np.isfinite(values)]
+        rows = rows_of(self.counted)
+        for quantity, histories in self.parameters.items():
+            for axis, history in histories.items():
+                values = history[rows]
+                values = values if np.isfinite(values).all() else values[np.isfinite(values)]
                 if len(values):
                     found.setdefault(quantity, {})[axis] = (float(values.min()), float(values.max()))
         return found

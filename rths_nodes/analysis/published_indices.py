@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.histories import Evaluation, Indices
-from rths_nodes.analysis.reference.linear import linear_response, states_its_test
+from rths_nodes.analysis.histories import Evaluation, Indices, rows_of
+from rths_nodes.analysis.reference.linear import linear_displacement, states_its_test
 from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.errors import ConfigError
@@ -193,7 +193,7 @@ def _multi_axial(of: Evaluation, true: bool, reference: Array) -> dict[str, floa
 
 
 def _benchmark(of: Evaluation, true: bool, reference: Array) -> dict[str, float]:
-    samples, dt, displacement = of.counted, of.scenario.dt, of.displacement(true)
+    samples, dt, displacement = rows_of(of.counted), of.scenario.dt, of.displacement(true)
     y, m = of.run.target[samples, 0], displacement[samples, 0]
     found = {
         "tracking_delay_ms": MS * dt * published_lag(y, m),
@@ -202,7 +202,7 @@ def _benchmark(of: Evaluation, true: bool, reference: Array) -> dict[str, float]
         "tracking_peak_percent": peak_percent(m, y),
     }
     steps = steps_of(of)
-    numerical, exact = of.run.dof_displacement[steps], reference[steps - of.first_step]
+    numerical, exact = of.run.dof_displacement[rows_of(steps)], reference[rows_of(steps - of.first_step)]
     at_steps = displacement[steps * of.scenario.samples_per_step, 0]
     driven = axes_of(of.assembly, exact)[:, 0]
     found |= {"rms_1_percent": rms_percent(at_steps, driven), "peak_1_percent": peak_percent(at_steps, driven)}
@@ -283,5 +283,5 @@ def reference_displacement(assembly: Assembly) -> Array:
     :func:`rths_nodes.analysis.response_errors.whole_response`, which takes its specimens.
     """
     if states_its_test(assembly):
-        return linear_response(assembly).displacement
+        return linear_displacement(assembly)
     return whole_response(assembly.scenario)[0]

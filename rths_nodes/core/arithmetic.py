@@ -141,6 +141,11 @@ def matvec(matrix: Array, vector: Array) -> Array:
     return total
 
 
+def groups(like: tuple[tuple[int, ...], ...], matrix: Array, vector: Array) -> Any:
+    """As ``matvec``, cut into vectors of as many numbers as those of ``like`` have; in compiled code tuples."""
+    return tuple(matvec(matrix, vector).reshape(len(like), -1))
+
+
 def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
     """``rows`` of floats times a tuple ``vector``, each summed from left to right: for a dozen numbers."""
     if len(vector) == 3:

@@ -122,6 +122,7 @@ def _own_forms() -> dict[Any, Any]:
         identity(arithmetic.numbers): numbers,
         identity(arithmetic.replaced): _written_out(found, _replaced, "rows, values"),
         identity(arithmetic.matvec): matvec,
+        identity(arithmetic.groups): _written_out(found, _grouped, "like, matrix, vector", _summed),
         identity(arithmetic.times): _written_out(found, _products, "rows, vector"),
         identity(arithmetic.mapped): _written_out(found, _calls, "function, items, given"),
         identity(arithmetic.along): _unrolled(found, "s[{i}] + h * rates[{i}]", "s, h, rates"),
@@ -144,6 +145,20 @@ def _replaced(rows: Any, values: Any) -> list[str]:
     return [f"({', '.join(known.format(i=i, j=j) for j in range(len(row)))},)" for i, row in enumerate(rows)]
 
 
+def _summed(like: Any, matrix: Any, vector: Any) -> list[str]:
+    """The sums of ``groups``, from its types: all side by side, from the first column to the last."""
+    places = range(sum(map(len, like)))
+    begin = [f"s{row} = matrix[{row}, 0] * vector[0]" for row in places]
+    onward = [f"    s{row} += matrix[{row}, column] * vector[column]" for row in places]
+    return [*begin, "for column in range(1, matrix.shape[1]):", *onward]
+
+
+def _grouped(like: Any, matrix: Any, vector: Any) -> list[str]:
+    """The terms of ``groups``, from its types."""
+    n = len(like[0])
+    return [f"({', '.join(f's{first + row}' for row in range(n))},)" for first in range(0, n * len(like), n)]
+
+
 def _products(rows: Any, vector: Any) -> list[str]:
     """The terms of ``times``, from its types."""
     columns = range(len(vector))
@@ -155,8 +170,14 @@ def _calls(function: Any, items: Any, given: Any) -> list[str]:
     return [f"function(items[{i}], given)" for i in range(len(items))]
 
 
-def _written_out(found: Any, terms: Callable[..., list[str]], arguments: str) -> Any:
-    """A function that gives a tuple of ``terms``, which depend on the types of its arguments."""
+def _nothing(*types: Any) -> list[str]:
+    return []
+
+
+def _written_out(
+    found: Any, terms: Callable[..., list[str]], arguments: str, before: Callable[..., list[str]] = _nothing
+) -> Any:
+    """A function that gives a tuple of ``terms``; they and the lines ``before`` depend on the types given."""
     from numba.extending import overload
 
     def by_type(*given: Any) -> Any:
@@ -166,7 +187,8 @@ def _written_out(found: Any, terms: Callable[..., list[str]], arguments: str) ->
         written = terms(*types)
         space: dict[str, Any] = {"nan": float("nan"), "__name__": __name__}
         body = ", ".join(written) + ("," if written else "")
-        exec(f"def of({arguments}):\n    return ({body})", space)
+        lines = "".join(f"    {line}\n" for line in before(*types))
+        exec(f"def of({arguments}):\n{lines}    return ({body})", space)
         return space["of"]
 
     names: dict[str, Any] = {"text_of": text_of, "__name__": __name__}

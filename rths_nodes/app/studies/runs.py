@@ -160,7 +160,7 @@ def findings(
         eager=eager,
     )
     run = report.read()
-    evaluation = Evaluation(run)
+    evaluation = Evaluation(run, report.metrics["axes"])
     return Findings(
         outcome=report.outcome,
         reason=report.reason,

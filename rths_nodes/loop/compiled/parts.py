@@ -164,6 +164,7 @@ class _Gathered:
             "axes": len(scenario.axes),
             "dofs": len(target.displacement),
             "in_floats": solver.in_floats,
+            "in_tuples": solver.in_tuples,
             "soft_start": scenario.soft_start is not None,
             "ratio": ratio != 1,
             "lead": scenario.force_lead is not None,

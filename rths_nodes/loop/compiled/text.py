@@ -20,6 +20,8 @@ APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
 """A ramp with a state for each degree of freedom, with one of arrays, or none."""
 FEW = 8
 """Degrees of freedom up to which their numbers are written out."""
+QUANTITIES = ("x", "v", "a", "exact", "r")
+"""Quantities of a step: displacement, velocity, predicted and exact acceleration, restoring force."""
 IN, IN_IN = 4 * " ", 8 * " "
 
 
@@ -30,6 +32,8 @@ class Kind(NamedTuple):
     dofs: int
     in_floats: bool
     """The integrator takes and gives a float in place of arrays of one."""
+    in_tuples: bool
+    """The integrator takes a tuple in place of an array, and compiled gives tuples."""
     soft_start: bool
     lead: bool
     in_time: bool
@@ -156,9 +160,18 @@ def _target(kind: Kind) -> list[str]:
 
 def _prescribed(kind: Kind) -> list[str]:
     """A Target of the soft start."""
-    at = "float(soft_{}[step + 1, 0])" if kind.in_floats else "soft_{}[step + 1]"
-    x, v, a = (at.format(name) for name in "xva")
-    return [f"x, v, a, exact, r = {x}, {v}, {a}, {a}, nothing", "flags = int(soft_flags[step + 1])"]
+    flags = "flags = int(soft_flags[step + 1])"
+    if kind.dofs > FEW:
+        x, v, a = (f"soft_{name}[step + 1]" for name in "xva")
+        return [f"x, v, a, exact, r = {x}, {v}, {a}, {a}, nothing", flags]
+    rows = ("x", "soft_x"), ("v", "soft_v"), ("a", "soft_a"), ("exact", "soft_a")
+    lines = [f"{_numbered(name, kind)} = {each(f'float({of}[step + 1, #])', kind.dofs)}" for name, of in rows]
+    return [*lines, f"{_numbered('r', kind)} = {each('0.0', kind.dofs)}", flags]
+
+
+def _numbered(name: str, kind: Kind) -> str:
+    """Return the names of a quantity by degrees of freedom."""
+    return each(f"{name}_#", kind.dofs)
 
 
 def _solve(kind: Kind) -> list[str]:
@@ -172,51 +185,59 @@ def _solve(kind: Kind) -> list[str]:
         lines.append(f"felt = setup_forces(of_setup, {forces}, pose)")
     if kind.lead:
         lines += [f"window_{axis}[0] = f_{axis}" for axis in range(kind.axes)]
-    felt = "felt[0]" if kind.in_floats else "felt" if kind.setup_on_arrays else "np.array(felt)"
+    felt = "felt[0]" if kind.in_floats else "felt" if kind.setup_on_arrays or kind.in_tuples else "np.array(felt)"
     called = f"integrate(of_integrator, solver, {felt}, excitation, {index})"
     lines.append(f"solver, (x, v, a, exact, r) = {called}")
     if kind.control:
         known = f"channels, float(ground[{index}]), float(chance[{index}])"
         lines += [f"controller, wanted = control(of_control, controller, {known})", "inputs = np.array(wanted)"]
-    if kind.ratio:
-        lines.append("v, a, exact = v / ratio, a / ratio**2, exact / ratio**2")
-    if kind.in_floats:
-        lines.append("pose = (x,)")
-    else:
-        lines += ["posed = numbers(x)", f"pose = {row('posed[#]', kind.dofs)}"]
+    lines += _shared_out(kind)
     if kind.soft_start:
         lines.append("flags = 0")
     return lines
 
 
+def _shared_out(kind: Kind) -> list[str]:
+    """Return lines that name each number that the integrator gives, where they are few, in the time of the rig."""
+    d, lines = kind.dofs, []
+    late = ("v", "ratio"), ("a", "ratio**2"), ("exact", "ratio**2")
+    if d > FEW:
+        lines += [f"{name} = {name} / {by}" for name, by in late if kind.ratio]
+        return [*lines, "posed = numbers(x)", f"pose = {row('posed[#]', d)}"]
+    for name in QUANTITIES:
+        if kind.in_floats:
+            lines.append(f"{name}_0 = {name}")
+        else:
+            lines += [f"of_{name} = numbers({name})", f"{_numbered(name, kind)} = {each(f'of_{name}[#]', d)}"]
+    if kind.ratio:
+        lines += [f"{name}_{dof} = {name}_{dof} / {by}" for name, by in late for dof in range(d)]
+    return [*lines, f"pose = {row('x_#', d)}"]
+
+
 def _motion(kind: Kind) -> list[str]:
     """The Target, as the recording and the ramp get it."""
     lines, d = [], kind.dofs
-    for values, columns in zip(("x", "v", "a", "exact", "r"), step_columns(kind).values(), strict=False):
-        if kind.in_floats:
-            lines.append(f"steps[made, {columns.start}] = {values}")
-        elif d > FEW:
-            lines.append(f"steps[made, {columns.start}:{columns.stop}] = {values}")
+    for name, columns in zip(QUANTITIES, step_columns(kind).values(), strict=False):
+        if d > FEW:
+            lines.append(f"steps[made, {columns.start}:{columns.stop}] = {name}")
         else:
-            lines.append(f"of_{values} = numbers({values})")
             places = ", ".join(f"steps[made, {place}]" for place in range(columns.start, columns.stop))
-            lines.append(f"{places} = {each(f'of_{values}[#]', d)}")
+            lines.append(f"{places} = {_numbered(name, kind)}")
     if kind.inputs:
         lines.append(f"steps[made, {step_columns(kind)['inputs'].start}:] = inputs")
     lines.append("made += 1")
     if kind.ramp == TOGETHER:
+        arrays = [f"{name} = np.array({row(f'{name}_#', d)})" for name in "xva"]
+        lines += arrays if d <= FEW else [f"{name} = {name}.copy()" for name in "xva"]
         lines += _stop("not (all_finite(x) and all_finite(v) and all_finite(a))")
         if kind.in_time:
             late = "v = in_time(step_s, half_s, x, x_before, a)"
             lines += ["if step >= before:", IN + late] if kind.soft_start else [late]
-            lines.append("x_before = x.copy()")
-        return [*lines, "ramp = ramp_follow(of_ramp, ramp, x.copy(), v.copy(), a.copy())"]
-    for name in "xva":
-        if kind.in_floats:
-            lines.append(f"{name}_0 = {name}")
-        else:
-            lines += [f"of_{name} = numbers({name})"] if d > FEW else []
-            lines.append(f"{each(f'{name}_#', d)} = {each(f'of_{name}[#]', d)}")
+            lines.append("x_before = x")
+        return [*lines, "ramp = ramp_follow(of_ramp, ramp, x, v, a)"]
+    if d > FEW:
+        for name in "xva":
+            lines += [f"of_{name} = numbers({name})", f"{_numbered(name, kind)} = {each(f'of_{name}[#]', d)}"]
     whole = " + ".join(f"{name}_{dof}" for name in "xva" for dof in range(d))
     lines += _stop(f"not finite({whole})")
     for dof in range(d) if kind.in_time else ():

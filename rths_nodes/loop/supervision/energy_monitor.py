@@ -140,17 +140,19 @@ class EnergyMonitor:
     def _in_arrays(self, displacement: Array, external: Array) -> Array:
         """:func:`step` in arrays, with the same sums from left to right: the same bits."""
         energy, earlier, before, force, highest, lowest = self._state
-        moved, pulled = np.vstack((earlier, before, displacement)), np.vstack((force, external))
-        works = (pulled[1:] + pulled[:-1]) * np.diff(moved[:-1], axis=0)
-        work = reduce(np.add, works.T)  # from left to right, over the degrees of freedom
+        moved, pulled = np.empty((self._n, len(displacement) + 2)), np.empty((self._n, len(external) + 1))
+        moved[:, 0], moved[:, 1], moved[:, 2:] = earlier, before, displacement.T
+        pulled[:, 0], pulled[:, 1:] = force, external.T
+        works = (pulled[:, 1:] + pulled[:, :-1]) * (moved[:, 1:-1] - moved[:, :-2])
+        work = reduce(np.add, works)  # from left to right, over the degrees of freedom
         energies = np.add.accumulate(np.append(energy, 0.5 * work))[1:]
         self._state = State(
             float(energies[-1]),
-            moved[-2].tolist(),
-            moved[-1].tolist(),
-            pulled[-1].tolist(),
-            np.maximum(highest, displacement.max(axis=0)).tolist(),
-            np.minimum(lowest, displacement.min(axis=0)).tolist(),
+            moved[:, -2].tolist(),
+            moved[:, -1].tolist(),
+            pulled[:, -1].tolist(),
+            np.maximum(highest, moved[:, 2:].max(axis=1)).tolist(),
+            np.minimum(lowest, moved[:, 2:].min(axis=1)).tolist(),
         )
         return energies
 

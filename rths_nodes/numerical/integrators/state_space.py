@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import matvec, put
+from rths_nodes.core.arithmetic import groups, matvec, put
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
@@ -52,15 +52,39 @@ class Constants(NamedTuple):
     start: tuple[Array]
 
 
+FEW = 6
+"""Degrees of freedom up to which a compiler keeps all that a step gives beside its processor."""
+
+
 def put_one(array: Array, place: int, value: float) -> None:
     """As ``put`` of a number."""
     array[place] = value
 
 
-def by_matrix(at: Callable[[Any, int], Any], fill: Callable[..., None] = put) -> Callable[..., Any]:
+def in_turn(matrix: Array, known: Array, n: int) -> Any:
+    """The product, cut into vectors of ``n`` numbers."""
+    found = matvec(matrix, known)
+    two, three, four = 2 * n, 3 * n, 4 * n
+    return found[:n], found[n:two], found[two:three], found[three:four], found[four:]
+
+
+def written_out(n: int) -> Callable[..., Any]:
+    """The same for ``n`` degrees of freedom, by tuples where it is compiled."""
+    like = ((0,) * n,) * 5
+
+    def product(matrix: Array, known: Array, _: int) -> Any:
+        return groups(like, matrix, known)
+
+    return product
+
+
+def by_matrix(
+    at: Callable[[Any, int], Any], product: Callable[..., Any] = in_turn, fill: Callable[..., None] = put
+) -> Callable[..., Any]:
     """The step of a linear structure by one matrix; see ``stepped.py`` for what it is given.
 
-    ``fill`` puts a vector, or a float of one degree of freedom, to its place.
+    ``product`` gives x', v', a', exact acceleration and restoring force; ``fill`` puts a vector, or a float of one
+    degree of freedom, to its place.
     """
 
     def step(k: Constants, s: tuple[Array], measured: Any, external: Any, index: int) -> tuple[Any, Any]:
@@ -72,10 +96,11 @@ def by_matrix(at: Callable[[Any, int], Any], fill: Callable[..., None] = put) ->
         fill(known, three, measured)
         fill(known, four, at(external, index))
         fill(known, five, at(external, index + 1))
-        found = matvec(matrix, known)
-        put(known, 0, found[:two])
+        x, v, a, exact, r = product(matrix, known, n)
+        put(known, 0, x)
+        put(known, n, v)
         fill(known, two, measured)
-        return s, (found[:n], found[n:two], found[two:three], found[three:four], found[four:])
+        return s, (x, v, a, exact, r)
 
     return step
 
@@ -126,8 +151,9 @@ class ByMatrix(Dynamics):
             return super().kernel_of(params, structure)
         vectors = vectors_of(structure.mass)
         if vectors is ONE:
-            return Kernel(cls.constants_of, start, in_floats(by_matrix(vectors.at, put_one)))
-        return Kernel(cls.constants_of, start, by_matrix(vectors.at))
+            return Kernel(cls.constants_of, start, in_floats(by_matrix(vectors.at, written_out(1), put_one)))
+        n = len(structure.mass)
+        return Kernel(cls.constants_of, start, by_matrix(vectors.at, written_out(n) if n <= FEW else in_turn))
 
     @classmethod
     def constants_of(cls, params: Any, structure: Structure, external_force: Array, dt: float) -> Any:
@@ -135,6 +161,10 @@ class ByMatrix(Dynamics):
         if not is_linear(structure):
             return super().constants_of(params, structure, external_force, dt)
         return constants_by_matrix(structure, *cls.matrices(params, structure, dt))
+
+    @property
+    def in_tuples(self) -> bool:  # type: ignore[override]
+        return is_linear(self.structure) and 1 < len(self._first) <= FEW
 
     def _at_rest(self, constants: Any) -> Array:
         if not is_linear(self.structure):

@@ -29,6 +29,8 @@ class Stepped(Integrator):
     state: Any
     in_floats: bool
     """The kernel takes and gives floats, for one degree of freedom."""
+    in_tuples = False
+    """The kernel takes a tuple in place of an array, and compiled gives tuples."""
 
     def _follow(self, kernel: Kernel, constants: Any, excitation: Any, first: Array, in_floats: bool) -> None:
         """At rest at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2; the kernel may be in floats."""
