@@ -111,7 +111,8 @@ def duration(params: Any, dt: float, substeps: int) -> Step:
 
 def start_line(k: Step, x: float, v: float, a: float) -> Four:
     """Where the line begins and ends (m), their difference (m), its slope (m/s)."""
-    return x, x, 0.0, 0.0
+    nothing = x - x  # an array of zeros, where x is one
+    return x, x, nothing, nothing
 
 
 def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
@@ -197,7 +198,8 @@ class Curve(NamedTuple):
 
 def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
     """At the first target, at rest."""
-    return Curve(x, v, a, x, 0.0, 0.0, 0.0, 0.0, 0.0)
+    nothing = x - x
+    return Curve(x, v, a, x, nothing, nothing, nothing, nothing, nothing)
 
 
 def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> tuple[float, ...]:

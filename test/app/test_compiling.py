@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shipped_cases import WITHOUT_KERNELS, cases
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
@@ -71,6 +72,19 @@ def test_larger_loops_give_their_bits(case: str, anew: Path, different: Differen
     assert different(found, expected) == []
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("words", sorted(cases()))
+def test_every_shipped_case_has_the_same_bits(words: str, anew: Path, different: Different) -> None:
+    if words in WITHOUT_KERNELS:
+        pytest.skip(WITHOUT_KERNELS[words])
+    name, _, case = words.partition(" ")
+    plain, expected = run("python", name, case)
+    compiled, found = run("compiled", name, case)
+    assert different(found, expected) == []
+    if plain.outcome == "finished":
+        assert (compiled.engine, compiled.notes) == ("compiled", [])
+
+
 def test_a_second_process_compiles_nothing(anew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "compiled", None)
     way = loops.way_of(parts("chen_ricles_2010", "compensator.alpha_es=20"))
@@ -80,6 +94,18 @@ def test_a_second_process_compiles_nothing(anew: Path, monkeypatch: pytest.Monke
 def test_scenarios_of_a_kind_share_what_is_compiled(anew: Path) -> None:
     ways = [loops.way_of(parts("chen_ricles_2010", f"compensator.alpha_es={alpha}")) for alpha in (15, 20, 25)]
     assert len({id(way.run) for way in ways}) == 1
+
+
+def test_what_has_other_types_is_compiled_beside(anew: Path) -> None:
+    """Texts are the same; the compensator has a coefficient more."""
+    words = "compensator={type: polynomial, delay: 0.02, order: %d}"
+    found = [parts("chen_ricles_2010", words % order) for order in (2, 3)]
+    assert found[0].text == found[1].text
+    for _ in range(2):
+        ways = [loops.way_of(each) for each in found]
+        assert [(way.compiled, way.notes) for way in ways] == [(True, ()), (True, ())]
+        assert ways[0].run is not ways[1].run
+        loops._ways.clear()
 
 
 @pytest.mark.parametrize("damage", ["made", "module"])

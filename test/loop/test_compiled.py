@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from shipped_cases import TRIPPING, WITHOUT_KERNELS, cases, loaded
 
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.running import KernelLoop, plain
@@ -19,27 +20,6 @@ from rths_nodes.recording.run import Collector, Run
 
 Different = Callable[..., list[str]]
 TOLD = ("state", "reason", "samples", "metrics", "compensator", "failed", "integrator")
-
-RESISTING = {
-    "column_under_axial_load": "port: ForceLoopPort is no bare simulator",
-    "tall_frame": "interface: only a part of the model is seen in a Target",
-    "tall_frame craig_bampton": "interface: only a part of the model is seen in a Target",
-    "tall_frame modal": "interface: only a part of the model is seen in a Target",
-}
-"""Shipped scenarios and cases that do not run so, with the reason."""
-TRIPPING = ("phillips_spencer_2012 b",)
-"""Those in which a limit is broken within the first seconds."""
-
-
-def cases() -> Iterator[str]:
-    for name in files.shipped():
-        yield name
-        yield from (f"{name} {case}" for case in files.load(name).cases)
-
-
-def loaded(words: str, *overrides: str) -> Scenario:
-    name, _, case = words.partition(" ")
-    return files.load(name, overrides, case)
 
 
 def of_loop(scenario: Scenario, make: Callable[[Loop], Any] = lambda loop: loop) -> tuple[Outcome, Run, Any]:
@@ -80,8 +60,8 @@ def test_it_gives_the_bits_of_the_embedded_loop(words: str, different: Different
 def test_every_shipped_case_has_the_same_bits_or_a_reason(words: str, different: Different) -> None:
     scenario = loaded(words, "duration=2")
     parts = parts_of(Assembly(scenario))
-    if words in RESISTING:
-        assert parts == RESISTING[words]
+    if words in WITHOUT_KERNELS:
+        assert parts == WITHOUT_KERNELS[words]
     else:
         check(scenario, different, words not in TRIPPING)
 

@@ -48,14 +48,16 @@ def _features(binding: Any) -> str:
         return ""
 
 
-def compiled(kernel: Callable[..., Any], inner: bool = False) -> Any:
+def compiled(kernel: Callable[..., Any], inner: bool = False, in_line: bool = True) -> Any:
     """The compiled form of a kernel's function: the same bits. Raises ConfigError where numba is missing.
 
-    An ``inner`` one is part of a loop, in line: only compiled functions can call it.
+    An ``inner`` one is part of a loop: only compiled functions can call it. It stands there ``in_line`` unless it
+    computes with arrays at length, which takes a compiler ten times as long and saves nothing.
     """
     if not _made:
         _made.update(_own_forms())
-    return _compiled(kernel, {**BARE, **IN_LINE} if inner else {}, IN_LINE if inner else {})
+    options = IN_LINE if inner and in_line else {}
+    return _compiled(kernel, BARE | options if inner else {}, options)
 
 
 def _compiled(kernel: Callable[..., Any], own: dict[str, bool], of_all: dict[str, bool]) -> Any:

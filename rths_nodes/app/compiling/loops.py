@@ -19,7 +19,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
-from rths_nodes.loop.compiled.pure import digest, identity
+from rths_nodes.loop.compiled.pure import digest, form, identity
 from rths_nodes.loop.compiled.running import KernelLoop, Way, in_arrays, plain
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.scenario.schema import Scenario
@@ -51,7 +51,7 @@ def remarks(scenario: Scenario) -> list[str]:
 
 def way_of(parts: Parts) -> Way:
     """Return the call of a loop: compiled, or in plain Python; then its ``notes`` say why, once in a process."""
-    key = parts.kind, tuple(parts.constants), tuple(parts.states), _identities(parts)
+    key = parts.kind, tuple(parts.constants), tuple(parts.states), _identities(parts), _forms_of(parts)
     if key not in _ways:
         _ways[key] = _made(parts)
     way = _ways[key]
@@ -108,8 +108,10 @@ def _compiled(parts: Parts) -> Way:
 
 
 def _forms(parts: Parts) -> dict[str, Any]:
-    """The globals of a module: compiled kernels."""
-    return {name: kernels.compiled(kernel, inner=True) for name, kernel in parts.kernels.items()}
+    """The globals of a module: compiled kernels; a law of several axes computes with arrays."""
+    apart = {"law_step"} if parts.kind.coupled_law else set()
+    forms = kernels.compiled
+    return {name: forms(kernel, True, name not in apart) for name, kernel in parts.kernels.items()}
 
 
 def _imported(path: Path) -> dict[str, Any]:
@@ -136,6 +138,12 @@ def _typed(parts: Parts, module: dict[str, Any], kept: bool, forms: Mapping[str,
     return made
 
 
+def _forms_of(parts: Parts) -> tuple[Any, ...]:
+    """Return what tells apart constants and states for which other loops are compiled from the same text."""
+    given = *parts.constants.values(), *parts.states.values()
+    return tuple(form(each) for each in given), type(parts.excitation).__name__
+
+
 def _arguments(parts: Parts) -> tuple[Any, ...]:
     """Return arguments of ``run``, for whose types it is compiled."""
     constants, states = (in_arrays(tuple(each.values())) for each in (parts.constants, parts.states))
@@ -147,8 +155,8 @@ def _arguments(parts: Parts) -> tuple[Any, ...]:
 
 
 def key_of(parts: Parts) -> str:
-    """A key of all that decides what a compiler makes of the text: kernels, versions, processor."""
-    found = hashlib.sha256()
+    """A key of all that decides what a compiler makes of the text: kernels, types, versions, processor."""
+    found = hashlib.sha256(repr(_forms_of(parts)).encode())
     for name, kernel in sorted(parts.kernels.items()):
         found.update(name.encode() + digest(kernel))
     found.update(Path(kernels.__file__).read_bytes())

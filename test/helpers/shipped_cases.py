@@ -1,0 +1,31 @@
+"""Shipped scenarios with their cases, as ``name`` and ``name case``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+
+WITHOUT_KERNELS = {
+    "column_under_axial_load": "port: ForceLoopPort is no bare simulator",
+    "tall_frame": "interface: only a part of the model is seen in a Target",
+    "tall_frame craig_bampton": "interface: only a part of the model is seen in a Target",
+    "tall_frame modal": "interface: only a part of the model is seen in a Target",
+}
+"""Those that have no loop over kernels, with the reason."""
+TRIPPING = ("phillips_spencer_2012 b",)
+"""Those in which a limit is broken within the first seconds."""
+
+
+def cases() -> Iterator[str]:
+    """All of them."""
+    for name in files.shipped():
+        yield name
+        yield from (f"{name} {case}" for case in files.load(name).cases)
+
+
+def loaded(words: str, *overrides: str) -> Scenario:
+    """The scenario of ``name case``."""
+    name, _, case = words.partition(" ")
+    return files.load(name, overrides, case)
