@@ -114,7 +114,7 @@ LAYERS = {
     ),
     "ros": (("names", "environment"), ("transport",), ("nodes", "ports"), ("hosting",)),
     "app": (
-        ("streams", "compiling"),
+        ("streams", "compiling", "tool_layouts"),
         ("node", "hosts"),
         ("doctor", "emulation", "page", "procedure", "studies"),
         ("commands",),

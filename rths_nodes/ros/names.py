@@ -81,6 +81,10 @@ def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...])
     return Topic(name, _own("ClockProbe"), publishers, subscribers, recorded=False, apart=True)
 
 
+def _joints(name: str) -> Topic:
+    return Topic(name, "sensor_msgs/msg/JointState", (MONITOR,), (), recorded=False)
+
+
 TEST_STATE = "test_state"
 """The topic on which the actuator node says which run it is."""
 
@@ -104,8 +108,8 @@ TOPICS: dict[str, Topic] = {
         # How far the clocks of machines differ, before and after a test.
         _clock("clock_question", (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, AXIS)),
         _clock("clock_answer", (*LOOP[:2], MONITOR, RECORDER, AXIS), (ACTUATOR,)),
-        # For rqt_plot, PlotJuggler, Foxglove and robot tools, at the rate of sync_status.
-        Topic("joint_states", "sensor_msgs/msg/JointState", (MONITOR,), (), recorded=False),
+        # For tools that draw, and robots, at the rate of sync_status: measured, wanted, commanded.
+        *(_joints(name) for name in ("joint_states", "joint_targets", "joint_commands")),
         # For who looks on: curves in columns of 10 ms, and what they are called.
         Topic("live", _own("Live"), (MONITOR,), (), depth=20, recorded=False, best_effort=True),
         Topic("live_curves", _own("LiveCurves"), (MONITOR,), (), latched=True, recorded=False),

@@ -14,7 +14,7 @@ from rths_nodes.loop.supervision.delay import CHUNK
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.nodes import monitor
-from rths_nodes.ros.nodes.monitor import STATUS_RATE
+from rths_nodes.ros.nodes.joints import RATE
 from rths_nodes.ros.nodes.shutdown import Shutdown
 
 
@@ -53,7 +53,7 @@ def run_before(node: Any, without: int = 0, at_a_time: int = 1) -> int:
 def test_the_status_is_told_twenty_times_a_second_however_the_samples_come(at_a_time: int, by_hand: Any) -> None:
     with by_hand.node("monitor", pace="realtime", overrides=["duration=1"]) as node:
         run_before(node, at_a_time=at_a_time)
-        expected = STATUS_RATE * node.scenario.samples * node.scenario.dt
+        expected = RATE * node.scenario.samples * node.scenario.dt
         assert expected - 1 <= node.topics.sent["sync_status"] <= expected + 2
 
 

@@ -26,9 +26,12 @@ def run(options: argparse.Namespace) -> int:
     recording = bag.read(options.recording)
     _check_versions(options.recording, recording)
     environment.check()
-    from rths_nodes.ros.hosting.replay import replay
+    from rths_nodes.recording.reading import recorded_scenario
+    from rths_nodes.ros.hosting.replay import JointsAgain, replay
 
     terminal.tell(recording.notes)
+    scenario = recorded_scenario(recording.information["scenario"], f"{options.recording}: scenario")
+    axes = {name: axis.limits.of_force for name, axis in scenario.axes.items()}
     with orderly_stop() as interrupted:
         count = replay(
             {name: topic.type for name, topic in recording.topics.items()},
@@ -36,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
             recording.messages(),
             rate=options.rate,
             interrupted=interrupted,
+            joints=lambda node: JointsAgain(node, recording.definitions, axes, scenario.dt),
         )
     print(f"{count} messages published")
     return ExitCode.HELD if interrupted() else ExitCode.FINISHED

@@ -70,6 +70,11 @@ class LiveColumns:
         self._append([*target, *command, *measured, *force, *errors, *indicator])
         self._next = sample + 1
 
+    def newest(self) -> list[list[float]]:
+        """Numbers of the last sample by axis: target, command, measured, force, error and tracking indicator."""
+        row, n = self._rows[-self._width :].tolist() or self._nothing * len(OF_AXIS), len(self._nothing)
+        return [row[place : place + n] for place in range(0, self._width, n)]
+
     def take(self, rest: bool = False) -> tuple[int, Array]:
         """First sample and columns ``(columns, curves, 4)`` of what is complete; with the ``rest`` all there is.
 

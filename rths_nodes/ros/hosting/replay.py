@@ -1,23 +1,64 @@
-"""Publish a recording again, on its topics and at its times, with ``/clock``."""
+"""Publish a recording again, on its topics and at its times, with ``/clock``, and its axes as joints."""
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import JointState
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.layout import stamp_of
+from rths_nodes.core.wire.layout import HEAD, number_of, stamp_of
+from rths_nodes.core.wire.plain import decode
 from rths_nodes.ros.hosting.composed import ros_context
+from rths_nodes.ros.nodes.joints import JOINT_TOPICS, RATE, Joints
 from rths_nodes.ros.transport.endpoints import message_class
 
 CLOCK_NS = 10_000_000
 """Between two messages on /clock, in the time of the recording."""
+
+
+class JointsAgain:
+    """Publishes the axes as joints, as the monitor did, from the Commands and Measurements of a recording.
+
+    ``definitions`` of the messages by topic; ``axes`` and ``dt`` (s) as of :class:`Joints`.
+    """
+
+    def __init__(self, node: Node, definitions: Mapping[str, str], axes: Mapping[str, bool], dt: float) -> None:
+        rigs = [topic.rpartition("/")[0] for topic in definitions if topic.endswith("/measurement")]
+        rig = rigs[0] if rigs else ""
+        made = {name: node.create_publisher(JointState, f"{rig}/{name}", 10) for name in JOINT_TOPICS}
+        self._joints = Joints(axes, dt, rig.strip("/"), lambda name, message: made[name].publish(message))
+        self._command, self._measurement = f"{rig}/command", f"{rig}/measurement"
+        self._definitions, self._every = definitions, max(1, round(1.0 / (RATE * dt)))
+        self._commands: dict[int, bytes] = {}
+
+    def hear(self, topic: str, data: bytes) -> None:
+        """Publish the joints where this is a Measurement of which the monitor told them."""
+        if topic not in (self._command, self._measurement) or len(data) < HEAD.size:
+            return
+        number = number_of(data)
+        if number % self._every:
+            return
+        if topic == self._command:
+            self._commands = {number: data}
+            return
+        with suppress(ValueError, KeyError, struct.error):  # what is damaged stands in no table either
+            measured = self._decoded(self._measurement, data)
+            given = self._decoded(self._command, self._commands[number]) if number in self._commands else {}
+            applied = measured["command"]
+            aims = given.get("target", applied), given.get("command", applied)
+            self._joints.tell(number, measured["stamp"], *aims, measured["displacement"], measured["force"])
+
+    def _decoded(self, topic: str, data: bytes) -> dict[str, Any]:
+        return decode(topic.rpartition("/")[2].capitalize(), data, self._definitions[topic])
 
 
 def replay(
@@ -26,8 +67,12 @@ def replay(
     messages: Iterator[tuple[str, bytes, int]],
     rate: float,
     interrupted: Callable[[], bool],
+    joints: Callable[[Node], JointsAgain] | None = None,
 ) -> int:
-    """Publish ``messages`` (topic, bytes, stamp in ns); the number published. Raises ConfigError."""
+    """Publish ``messages`` (topic, bytes, stamp in ns); the number published. Raises ConfigError.
+
+    ``joints`` makes what tells of the axes as joints beside them.
+    """
     if not rate > 0.0:
         raise ConfigError(f"--rate {rate:g}: must be > 0")
     with ros_context() as context:
@@ -37,12 +82,22 @@ def replay(
                 name: node.create_publisher(message_class(types[name]), name, _qos(qos[name])) for name in types
             }
             clock = node.create_publisher(Clock, "/clock", 10)
-            count = _publish(publishers, clock, messages, rate, interrupted)
+            beside = joints(node) if joints else None
+            count = _publish(publishers, clock, _heard(messages, beside), rate, interrupted)
             for publisher in publishers.values():
                 publisher.wait_for_all_acked(Duration(seconds=1.0))
             return count
         finally:
             node.destroy_node()
+
+
+def _heard(messages: Iterator[tuple[str, bytes, int]], beside: JointsAgain | None) -> Iterator[Any]:
+    """The messages; of each one, once it was published, the one ``beside`` hears."""
+    for message in messages:
+        yield message
+        if beside is not None:
+            topic, data, _ = message
+            beside.hear(topic, data)
 
 
 def _qos(offered: Mapping[str, Any]) -> QoSProfile:

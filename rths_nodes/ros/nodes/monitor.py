@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from sensor_msgs.msg import JointState
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.core.flat_names import flatten
-from rths_nodes.core.samples import Measurement
-from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.monitor import MonitorStage
@@ -16,11 +15,9 @@ from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.ros.names import MONITOR
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
+from rths_nodes.ros.nodes.joints import RATE, Joints
 from rths_nodes.ros.nodes.live_curves import LiveCurves
 from rths_nodes.ros.nodes.observers import ProgressReports
-
-STATUS_RATE = 20.0
-"""SyncStatus, joint_states and live curves per second of test."""
 
 QUIET_NS = 1_500_000_000
 """Time that the monitor waits, after the test, for what is missing; the actuator waits for its judgement a little
@@ -42,11 +39,15 @@ class MonitorNode(RthsNode):
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._status_of = -1
         self._tripped = self._warned = self._stopped = False
-        self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
+        self._status_every = max(1, round(scenario.servo_rate / RATE))
         self._quiet_from = 0
         self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
         assert self.stage.live is not None
         self._curves = LiveCurves(self.shared, scenario, self.stage.live)
+        loaded = {name: axis.limits.of_force for name, axis in scenario.axes.items()}
+        self._joints = Joints(loaded, scenario.dt, self.place.rig.strip("/"), self._publish)
+        self._stamped = 0, 0
+        """The last sample that came, and its stamp, ns."""
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy, judged = False, self.measurements.handed_over
@@ -54,8 +55,7 @@ class MonitorNode(RthsNode):
             measured, stamp = found
             self.stage.measurement(measured)
             self._guard.measurement(measured, judged)
-            if measured.sample % self._status_every == 0:
-                self._tell_joints(measured, stamp)
+            self._stamped = measured.sample, stamp
             limit -= 1
             busy = True
         receive, codec = self.topics.receive, self.topics.codec
@@ -118,6 +118,7 @@ class MonitorNode(RthsNode):
         if sample // self._status_every != self._status_of // self._status_every:
             self._status_of = sample
             self.topics.tell("sync_status", self.stage.monitor.status())
+            self._tell_joints(sample)
             self._curves.tell_if_due()
 
     def _allowed(self) -> int:
@@ -125,14 +126,16 @@ class MonitorNode(RthsNode):
         breach = self.stage.monitor.breach
         return self.stage.sample if breach is None else min(self.stage.sample, breach[0] - 1)
 
-    def _tell_joints(self, measured: Measurement, stamp: int) -> None:
-        message = JointState()
-        message.header.stamp.sec, message.header.stamp.nanosec = stamp_of(stamp)
-        message.header.frame_id = self.place.rig.strip("/")
-        message.name = list(self.scenario.axes)
-        message.position = measured.displacement.tolist()
-        message.effort = measured.force.tolist()
-        self.topics.outlets["joint_states"].publisher.publish(message)
+    def _publish(self, topic: str, message: JointState) -> None:
+        self.topics.outlets[topic].publisher.publish(message)
+
+    def _tell_joints(self, sample: int) -> None:
+        """Publish the sample that was worked in last, with its own time."""
+        assert self.stage.live is not None
+        target, command, measured, force, _, _ = self.stage.live.newest()
+        last, stamp = self._stamped
+        before = round((last - sample) * self.scenario.dt * SECOND)
+        self._joints.tell(sample, stamp - before, target, command, measured, force)
 
     def _finish(self) -> None:
         self._guard.judge()
