@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,27 @@ def test_every_argument_is_described(file):
         assert found[name].description not in ("", "no description given")
     for name in ("pace", "actuator_nodes", "record", "log_level", "use_sim_time", "autostart"):
         assert len(found[name].choices) >= 2
+
+
+def test_a_page_shows_the_test_and_ends_with_it(launch):
+    pytest.importorskip("aiohttp")
+    run = launch(f"overrides:={SHORT}", "pace:=realtime", "page:=true", "directory:=run")
+    run.wait_for(lambda: "the page of /rths is at http://127.0.0.1:" in run.output)
+    address = re.search(r"is at (http://[0-9.:]+)/", run.output)[1]
+    with urllib.request.urlopen(f"{address}/situation", timeout=5.0) as answer:
+        assert "age" in json.load(answer)
+    assert run.end() == 0, run.output
+    assert "ERROR" not in run.output
+    assert run.clean() == {*NODES, "page"}
+
+
+def test_a_test_goes_on_without_its_page(launch):
+    pytest.importorskip("aiohttp")
+    run = launch("overrides:=duration=4", "pace:=realtime", "page:=true", "directory:=run")
+    run.wait_for(lambda: "the page of /rths is at" in run.output)
+    os.kill(run.pids()["page"], signal.SIGKILL)
+    assert run.end() == 0, run.output
+    assert RECORDED in run.output
 
 
 @pytest.mark.parametrize("file", FILES)

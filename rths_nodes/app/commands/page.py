@@ -82,12 +82,14 @@ async def _serve(server: Any, options: argparse.Namespace, interrupted: Any) -> 
     runner = web.AppRunner(server.application(), access_log=None)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, options.address, options.port, shutdown_timeout=0.5)
         try:
-            await site.start()
+            await web.TCPSite(runner, options.address, options.port, shutdown_timeout=0.5).start()
         except (OSError, OverflowError) as error:
-            where = f"{options.address}:{options.port}"
-            raise ConfigError(f"page: cannot be served at {where}: {error}") from None
+            if not options.parent:
+                where = f"{options.address}:{options.port}"
+                raise ConfigError(f"page: cannot be served at {where}: {error}") from None
+            # nobody has chosen the port: any will do
+            await web.TCPSite(runner, options.address, 0, shutdown_timeout=0.5).start()
         port = runner.addresses[0][1]
         shown = f"[{options.address}]" if ":" in options.address else options.address
         rig = f"/{options.namespace.strip('/')}"

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from rths_nodes.core.errors import ConfigError
 
 PORT = 8085
-"""TCP port of a page, unless another one is asked for."""
+"""TCP port of a page, unless another one is asked for; beside a test any, where another program has it."""
 PATIENCE_S = 5.0
 """The page gets this time to end."""
 
@@ -22,15 +22,10 @@ PATIENCE_S = 5.0
 def page_beside(namespace: str, say: Callable[[str], None], words: Sequence[str] = ()) -> Iterator[None]:
     """Serve the page of ``namespace`` while inside; ``say`` gets what its terminal would show, its address first.
 
-    Where another program has the usual port it takes any. ``words`` are further arguments of ``rths page``. Raises
-    ConfigError where there can be no page.
+    ``words`` are further arguments of ``rths page``. Raises ConfigError where there can be no page.
     """
-    serving = _started([*words, "--namespace", namespace], PORT)
+    serving = _started([*words, "--namespace", namespace])
     first = serving.stdout.readline() if serving.stdout else ""
-    if not first:
-        serving.communicate()
-        serving = _started([*words, "--namespace", namespace], 0)
-        first = serving.stdout.readline() if serving.stdout else ""
     if not first:
         _, why = serving.communicate()
         raise ConfigError(why.strip().removeprefix("rths: ") or "page: has ended at once")
@@ -50,11 +45,11 @@ def page_beside(namespace: str, say: Callable[[str], None], words: Sequence[str]
         telling.join(PATIENCE_S)
 
 
-def _started(words: Sequence[str], port: int) -> subprocess.Popen[str]:
+def _started(words: Sequence[str]) -> subprocess.Popen[str]:
     """The process, in a session of its own: a Ctrl-C at the terminal is for the test."""
     program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *words]
     return subprocess.Popen(
-        [*program, "--port", str(port), "--parent", str(os.getpid())],
+        [*program, "--parent", str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -48,8 +48,11 @@ FLAG = ("true", "false")
 OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "log_level": ("info", "of the nodes", ("debug", "info", "warn", "error", "fatal")),
     "use_sim_time": ("false", "handed to the nodes; the pace of a test does not depend on it", FLAG),
+    "page": ("false", "true: rths page shows the test in the browser while it runs", FLAG),
 }
-"""Default, meaning and choices of what launch says to its nodes, beside the options of a run."""
+"""Default, meaning and choices of what launch does with its nodes, beside the options of a run."""
+PAGE = ("-m", "rths_nodes.app.cli", "page")
+"""Arguments of Python that serve the page; no module here may import it."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "composed": ("false", "true: all nodes in one process, which hand each other their messages", FLAG),
@@ -146,6 +149,9 @@ class LaunchedTest:
         _check(scenario, self.options, check_free if self._records else lambda _: None)
         self._further = {"use_sim_time": configured["use_sim_time"] == "true"}
         self._log_level = configured["log_level"]
+        self._page = configured["page"] == "true"
+        if self._page and importlib.util.find_spec("aiohttp") is None:
+            raise ConfigError("page = true: aiohttp is not installed: apt install python3-aiohttp")
         # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not configured.get("launch-prefix")
         self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
@@ -223,7 +229,14 @@ class LaunchedTest:
         """
         recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
         here = [each for each in processes if self._peers.get(each, names.RIG) in (names.RIG, *self._here)]
-        return EndOfLaunch(here, self._peers, self.run_id, recording, self._folder).actions()
+        return EndOfLaunch(here, self._peers, self.run_id, recording, self._folder, self._pages()).actions()
+
+    def _pages(self) -> list[ExecuteProcess]:
+        """The page, where it is asked for."""
+        if not self._page:
+            return []
+        command = [sys.executable, *PAGE, "--namespace", self.namespace, "--parent", str(os.getpid())]
+        return [ExecuteProcess(cmd=command, name="page", output="both")]
 
     def _process(self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: Any) -> Node:
         """A process with our executable; a ``patient`` one may take long to write a recording."""

@@ -88,8 +88,10 @@ class EndOfLaunch:
         run_id: str,
         recording: str,
         folder: FolderOfLastWords,
+        beside: Sequence[ExecuteProcess] = (),
     ) -> None:
-        self._processes = list(processes)
+        """Processes ``beside`` the test, as a page, end with it; it goes on without them."""
+        self._processes, self._beside = list(processes), list(beside)
         self._running = list(processes)
         self._peers = peers
         self._run_id = run_id
@@ -105,6 +107,7 @@ class EndOfLaunch:
             LogInfo(msg=f"rths: run {self._run_id}, {recording}"),
             RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
             *self._processes,  # after the handlers: theirs, which print what they say last, come first then
+            *self._beside,
         ]
 
     def _on_exit(self, event: Any, context: Any) -> list[Any]:
@@ -138,7 +141,7 @@ class EndOfLaunch:
         code, words = self._result()
         told = [LogInfo(msg=f"rths: {line}") for line in self._indices()]
         if code == ExitCode.FINISHED:
-            return [*told, LogInfo(msg=f"rths: {words}; {self._report(code)}")]
+            return [*told, LogInfo(msg=f"rths: {words}; {self._report(code)}"), *map(_interrupt, self._beside)]
         for line in told:
             line.execute(context)
         raise refusal(f"rths: {words} (exit code {code:d}); {self._report(code)}")
