@@ -82,7 +82,7 @@ LAYERS = {
         ("faults",),
     ),
     "procedure": (
-        ("acts", "hold_loop", "loss", "motions", "records"),
+        ("acts", "hold_loop", "loss", "motion_curves", "motions", "records"),
         ("commissioned", "drive", "machine", "offsets", "quasi_static"),
         ("arming", "axis_moves", "clearance", "following", "rung_port", "rungs", "scales"),
         ("acting", "checks", "placing", "small_move", "unloading"),

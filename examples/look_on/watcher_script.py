@@ -19,7 +19,7 @@ OVER = ("FINISHED", "HELD", "TRIPPED")
 
 
 def situation(address: str) -> dict[str, Any]:
-    """What the page tells: run, curves, what happened."""
+    """Return what the page tells: run, curves, what happened."""
     with urllib.request.urlopen(f"{address}/situation", timeout=5.0) as answer:
         found: dict[str, Any] = json.load(answer)
     return found

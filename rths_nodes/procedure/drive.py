@@ -28,6 +28,7 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop
 from rths_nodes.procedure.hold_loop import HoldLoop, to_its_end
 from rths_nodes.procedure.loss import LossWatch, command_mismatch, rejected_command
+from rths_nodes.procedure.motion_curves import MotionCurves
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
 
 LOOK_S = 0.001
@@ -61,6 +62,7 @@ class RigDrive:
         self.mishap: DriveOutcome | None = None
         """The motion of the act under way that came to no end: nothing moves any more until :meth:`ready`."""
         self._dt = scenario.dt
+        self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
         self.alarm = self.broken = ""
         self.remarks: list[str] = []
@@ -236,6 +238,8 @@ class RigDrive:
         self._before, self.command = self.command, command
         self.measured = self._awaited()
         self._samples += 1
+        if self._motion is not None:
+            self.curves.add(self.measured, command)
         self.loss.hear(self.port, self.measured, command)
         self._judge(command)
         self._heard(self.measured)

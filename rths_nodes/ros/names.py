@@ -24,6 +24,8 @@ CONSOLE = "console"
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
 """Serves the acts of a procedure. It is in no run, and no peer of the nodes of one."""
+MOTION = "motion "
+"""Beginning of the frame_id of curves that are of no run, but of a motion of the procedure."""
 RIG = "rig"
 """The executable that has several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -139,6 +141,7 @@ OPERATOR_TOPICS: dict[str, Topic] = {
     for topic in (
         Topic("procedure_state", _own("TestState"), (OPERATOR,), (), True, recorded=False),
         Topic("rig_state", _own("Measurement"), (OPERATOR,), (), recorded=False),
+        *(replace(TOPICS[name], publishers=(OPERATOR,)) for name in ("live", "live_curves")),
     )
 }
 """Topics of a procedure, beside those of its runs: outside of runs the rig reports here."""

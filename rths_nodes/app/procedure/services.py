@@ -19,10 +19,11 @@ from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.operator_socket import OperatorSocket
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.samples import Measurement
+from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.core.wire.acts import PROGRAM_LEFT, Answer, Nonces, Request, answered, is_signed
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS
 from rths_nodes.procedure.records import TERMINAL, AxisOffsets
@@ -83,6 +84,14 @@ class Served:
     def resting(self) -> Measurement | None:
         """Measurement of the rig outside of runs; None during one, and without an open port."""
         return None if self.state in SILENT else self._runner.session.measured
+
+    @property
+    def scenario(self) -> Scenario:
+        return self._runner.session.scenario
+
+    def curves(self) -> list[tuple[int, int, int, Array]]:
+        """As :meth:`MotionCurves.take`."""
+        return self._runner.session.drive.curves.take()
 
     def _look(self, sample: int, samples: int) -> None:
         self.progress = sample, samples

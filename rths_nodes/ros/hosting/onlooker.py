@@ -24,7 +24,16 @@ from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.supervision.live import PER_CURVE
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.msg import Live, LiveCurves, Measurement, NodeStatus, SyncStatus, TestState, Trip
-from rths_nodes.ros.names import ACTUATOR, DIAGNOSTICS, OPERATOR, OPERATOR_TOPICS, TEST_STATE, TOPICS, Topic
+from rths_nodes.ros.names import (
+    ACTUATOR,
+    DIAGNOSTICS,
+    MOTION,
+    OPERATOR,
+    OPERATOR_TOPICS,
+    TEST_STATE,
+    TOPICS,
+    Topic,
+)
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 from rths_nodes.srv import Act
@@ -179,7 +188,10 @@ class Onlooker(ThreadedNode):
 
     def _curves(self, told: LiveCurves) -> None:
         self._run, self._size = told.header.frame_id, BYTES_OF_CURVE * len(told.names)
-        self._join()
+        if self._run.startswith(MOTION):
+            self._leave()
+        else:
+            self._join()
         self._gone += len(self._columns) + 1
         self._columns.clear()
         self._kept = 0

@@ -121,6 +121,8 @@ class RthsNode(LifecycleNode):
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
         """Durations that the node times, by name."""
+        self.inner_numbers: Callable[[], Mapping[str, float]] = dict
+        """What the node shows of its inside, by name."""
         self.state_names: Sequence[str] = ()
         """Names of what the node publishes in an unnamed array."""
         self.answered_at = self._next_look = 0
@@ -167,6 +169,7 @@ class RthsNode(LifecycleNode):
             lambda: self.last_sample,
             self.counters,
             self.clocks,
+            self.inner_numbers,
         )
         self.diagnostics.tell()  # nothing is to be made for the first time while the rig moves
         self.handshake = Handshake(

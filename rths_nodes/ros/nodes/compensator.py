@@ -42,6 +42,7 @@ class CompensatorNode(RthsNode):
         self._hop = Durations(scenario.samples)
         self.clocks = {"work": self._hop}
         self.state_names = self.stage.state_names
+        self.inner_numbers = self._inner_numbers
         gains = not self.settings.lockstep and scenario.samples_per_step > 1
         twin = CommandWarmUp(assembly) if gains else None
         self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
@@ -179,7 +180,9 @@ class CompensatorNode(RthsNode):
     def counters(self) -> dict[str, int]:
         return super().counters() | {"bridged": self.stage.bridged}
 
+    def _inner_numbers(self) -> dict[str, float]:
+        names = self.stage.state_names
+        return {f"compensator.{name}": value for name, value in zip(names, self.stage.state(), strict=True)}
+
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        state = dict(zip(self.stage.state_names, self.stage.state(), strict=True))
-        told = {f"compensator.{name}": value for name, value in state.items()}
-        return self._answered, told | flatten({"hops": {self.role: of_hop(self._hop)}}, "timing")
+        return self._answered, self._inner_numbers() | flatten({"hops": {self.role: of_hop(self._hop)}}, "timing")

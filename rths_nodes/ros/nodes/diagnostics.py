@@ -21,7 +21,7 @@ class Diagnostics:
     """The message of a node, once a second.
 
     ``facts`` do not change. ``counters()`` count what should not happen, ``clocks`` are what the node times,
-    ``last_sample()`` is the last one that it has worked in.
+    ``last_sample()`` is the last one that it has worked in, ``numbers()`` what it shows of its inside.
     """
 
     def __init__(
@@ -31,10 +31,12 @@ class Diagnostics:
         last_sample: Callable[[], int],
         counters: Callable[[], Mapping[str, int]],
         clocks: Mapping[str, Durations],
+        numbers: Callable[[], Mapping[str, float]],
     ) -> None:
         place, topics = context.place, context.topics
         self._phase, self._clock, self._lines = context.phase, context.clock, topics.lines
         self._last_sample, self._counters, self._clocks = last_sample, counters, clocks
+        self._numbers = numbers
         self._publish = topics.outlets["diagnostics"].publisher.publish
         self._due = 0
         self._counted = dict(counters())
@@ -58,6 +60,8 @@ class Diagnostics:
         self._put("sample", self._last_sample())
         self._put("inputs", self._lines.way)
         grown = self._count(self._counters())
+        for name, value in self._numbers().items():
+            self._put(name, f"{value:.6g}")
         for name, durations in self._clocks.items():
             self._time(name, durations)
         if phase.exit_code not in (ExitCode.FINISHED, ExitCode.HELD) or phase.test.state == State.TRIPPED:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from std_msgs.msg import Header
 
 from rths_nodes.core.limits import Limits
+from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.live import OF_AXIS, LiveColumns, curve_names, units
@@ -38,30 +39,40 @@ class LiveCurves:
         self._tell_names()
         first, values = self._columns.take(rest)
         if len(values):
-            told = Live(header=self._header(), first=first, column=self._columns.samples_per_column)
-            told.values = array("f", values.ravel())
+            told = columns_of(self._header(), first, self._columns.samples_per_column, values)
             self._topics.outlets["live"].publisher.publish(told)
 
     def _tell_names(self) -> None:
         """Once: who comes later gets them from the middleware."""
-        if self._named:
-            return
-        self._named = True
-        told = CurvesMessage(header=self._header(), servo_rate=self._scenario.servo_rate)
-        axes = {name: axis.limits for name, axis in self._scenario.axes.items()}
-        told.names = curve_names(list(axes))
-        told.units = [units(each.of_force)[i] for i in range(len(OF_AXIS)) for each in axes.values()]
-        for curve, limit, bound in _limits(axes):
-            told.limited.append(told.names.index(curve))
-            told.limits = [*told.limits, limit]
-            told.low.append(-bound)
-            told.high.append(bound)
-        self._topics.outlets["live_curves"].publisher.publish(told)
+        if not self._named:
+            self._named = True
+            self._topics.outlets["live_curves"].publisher.publish(curves_of(self._scenario, self._header()))
 
     def _header(self) -> Header:
         made = Header(frame_id=self._topics.run.frame_id)
         made.stamp.sec, made.stamp.nanosec = stamp_of(self._clock.time_ns())
         return made
+
+
+def columns_of(header: Header, first: int, per: int, values: Array) -> Live:
+    """The message of ``values`` ``(columns, curves, 4)`` from the sample ``first`` on, ``per`` samples each."""
+    told = Live(header=header, first=first, column=per)
+    told.values = array("f", values.ravel())
+    return told
+
+
+def curves_of(scenario: Scenario, header: Header) -> CurvesMessage:
+    """The message with names, units and limits of the curves of ``scenario``."""
+    told = CurvesMessage(header=header, servo_rate=scenario.servo_rate)
+    axes = {name: axis.limits for name, axis in scenario.axes.items()}
+    told.names = curve_names(list(axes))
+    told.units = [units(each.of_force)[i] for i in range(len(OF_AXIS)) for each in axes.values()]
+    for curve, limit, bound in _limits(axes):
+        told.limited.append(told.names.index(curve))
+        told.limits = [*told.limits, limit]
+        told.low.append(-bound)
+        told.high.append(bound)
+    return told
 
 
 def _limits(axes: dict[str, Limits]) -> Iterator[tuple[str, str, float]]:

@@ -4,6 +4,8 @@
     action   ~/act             rths_nodes/action/Act         any act; a cancel is the act stop, whoever asks for it
     topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
     topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, by its own counter
+    topic    live              rths_nodes/msg/Live           curves of the motions of the procedure, as of a run
+    topic    live_curves       rths_nodes/msg/LiveCurves     their names, latched
     topic    emergency_stop    std_msgs/msg/Empty            heard: the act stop, whoever says so
 
 A page, a robot or a script is an operator by these as well as somebody at a terminal: the acts are the same. The
@@ -20,16 +22,18 @@ from typing import Any, Protocol
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
-from std_msgs.msg import Empty
+from std_msgs.msg import Empty, Header
 
 from rths_nodes.action import Act as LastingAct
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Measurement
+from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.core.wire.acts import PROGRAM_LEFT, Answer, Request, of_message
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.msg import Live, LiveCurves, TestState
 from rths_nodes.msg import Measurement as MeasurementMessage
-from rths_nodes.msg import TestState
-from rths_nodes.ros.names import OPERATOR, OPERATOR_TOPICS, TOPICS
+from rths_nodes.ros.names import MOTION, OPERATOR, OPERATOR_TOPICS, TOPICS
+from rths_nodes.ros.nodes.live_curves import columns_of, curves_of
 from rths_nodes.ros.transport.endpoints import quality
 from rths_nodes.ros.transport.greeting import address
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
@@ -52,6 +56,9 @@ CANCELLING_S = 1.0
 """rclpy marks a goal within this time as cancelled once its cancel was taken."""
 THREADS = 4
 """One for the act that lasts; others are refused or heard meanwhile."""
+
+
+KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
 
 
 class Conducted(Protocol):
@@ -78,6 +85,13 @@ class Conducted(Protocol):
         """Sample of the rung that is under way, and its samples; zeros where none is."""
         ...
 
+    @property
+    def scenario(self) -> Scenario: ...
+
+    def curves(self) -> list[tuple[int, int, int, Array]]:
+        """By motion its number, samples in a column, first sample and columns of what has come since."""
+        ...
+
     def answer(self, request: Request, lasting: bool = False) -> Answer:
         """Do what is asked for; whatever goes wrong is in the answer. Acts that take time need ``lasting``."""
         ...
@@ -91,8 +105,10 @@ class OperatorNode(ThreadedNode):
         self._conducted = conducted
         self._publishers = {
             name: self._node.create_publisher(kind, name, quality(OPERATOR_TOPICS[name]))
-            for name, kind in (("procedure_state", TestState), ("rig_state", MeasurementMessage))
+            for name, kind in KINDS.items()
         }
+        self._motion = 0
+        """Number of the last motion that was drawn."""
         self._node.create_service(Act, "~/act", self._serve, callback_group=ReentrantCallbackGroup())
         self._goals: list[Any] = []
         self._cancelled: set[bytes] = set()
@@ -158,6 +174,7 @@ class OperatorNode(ThreadedNode):
 
     def _tick(self) -> None:
         self._tell_rig()
+        self._draw()
         self._tell_goals()
         self._look_for_clients()
 
@@ -178,6 +195,15 @@ class OperatorNode(ThreadedNode):
         )
         told.header.stamp = self._node.get_clock().now().to_msg()
         self._publishers["rig_state"].publish(told)
+
+    def _draw(self) -> None:
+        """Publish the curves of the motions of the procedure."""
+        for number, per, first, values in self._conducted.curves():
+            header = Header(frame_id=f"{MOTION}{number}", stamp=self._node.get_clock().now().to_msg())
+            if number != self._motion:
+                self._motion = number
+                self._publishers["live_curves"].publish(curves_of(self._conducted.scenario, header))
+            self._publishers["live"].publish(columns_of(header, first, per, values))
 
     # -- acts ---------------------------------------------------------------------------------------------
 

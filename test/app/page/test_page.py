@@ -122,6 +122,8 @@ def test_in_a_browser_the_key_stops_the_rig_also_while_something_else_has_the_fo
             await browser.until('document.getElementById("state")?.textContent === "RUNNING"')
             await browser.until("columns.length > 100")
             await browser.until('document.querySelectorAll("#limits .limit").length === 2')
+            await browser.until("document.querySelector('#inner').textContent.includes('alpha')")
+            await browser.until("document.querySelector('#timing').textContent.includes('compensator')")
             assert await browser.value('document.getElementById("real").textContent') == "SIMULATED"
             await browser.value('document.getElementById("axis").focus()')
             for key in (" ", "Enter"):  # which press what has the focus

@@ -9,6 +9,7 @@ const PER_CURVE = 4, FIRST = 0, LOWEST = 1, HIGHEST = 2, LAST = 3;
 const STOP_KEYS = { F8: "stop", F9: "emergency_stop" };
 const MOVES = ["RUNNING", "STOPPING", "CHECKING", "POSITIONING", "RESUMING", "UNLOADING", "ARMED"];
 const BAD = ["TRIPPED"];
+const INNER = "compensator.";
 
 const $ = (name) => document.getElementById(name);
 const text = (name, words) => { if ($(name).textContent !== words) $(name).textContent = words; };
@@ -87,6 +88,7 @@ function show() {
   if (!told.may_stop) answer("from this machine you may look, and not stop", "");
   limits();
   nodes();
+  inside();
   events();
   procedure();
 }
@@ -189,6 +191,36 @@ function nodes() {
     right.className = `level${level}`;
     return row;
   }));
+}
+
+// what nodes say of themselves once a second: the compensator's inner numbers, and how the loop keeps time
+function rows(place, found) {
+  const key = JSON.stringify(found);
+  if ($(place).dataset.key === key) return;
+  $(place).dataset.key = key;
+  $(place).replaceChildren(...found.map(([name, words, bad]) => {
+    const row = document.createElement("tr"), left = row.insertCell(), right = row.insertCell();
+    left.textContent = name;
+    right.textContent = words;
+    right.className = bad ? "number level1" : "number";
+    return row;
+  }));
+  $(place).closest("section").hidden = !found.length;
+}
+
+function inside() {
+  const nodes = told.nodes || {}, of = (name) => (nodes[name] && nodes[name].values) || {};
+  const inner = Object.entries(of("compensator")).filter(([name]) => name.startsWith(INNER));
+  rows("inner", inner.map(([name, value]) => [name.slice(INNER.length).replace(/^axes\./, "").replaceAll("_", " "), value]));
+  const actuator = of("actuator"), timing = [];
+  for (const name of ["missed", "bridged", "late"]) {
+    if (name in actuator) timing.push([`${name} samples`, actuator[name], actuator[name] !== "0"]);
+  }
+  for (const name of ["integrator", "compensator", "monitor"]) {
+    const values = of(name);
+    if (values.work_median_us) timing.push([name, `${Math.round(values.work_median_us)} (${Math.round(values.work_max_us)}) µs`]);
+  }
+  rows("timing", timing);
 }
 
 function events() {

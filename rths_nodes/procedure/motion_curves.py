@@ -1,0 +1,81 @@
+"""Curves of a rig that the procedure moves, for whoever looks on: no monitor of a run is there to make them."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
+from rths_nodes.loop.supervision.live import LiveColumns
+
+LONGEST_S, MOST = 60.0, 20
+"""Time of a motion, and motions, that are kept where nobody takes them."""
+Drawn = tuple[int, int, int, Array]
+"""Number of a motion, from 1 on, samples in a column, first sample and columns ``(columns, curves, 4)``."""
+
+
+@dataclass
+class _Motion:
+    """A motion that begins with the sample ``first``; ``next`` is the one behind its last."""
+
+    number: int
+    first: int
+    next: int
+    columns: LiveColumns
+    seen: int = -1
+    """What ``next`` was when somebody looked last."""
+
+
+class MotionCurves:
+    """Curves of one motion after the other, at ``servo_rate`` Hz; all of it may be called from any thread.
+
+    ``loaded`` says of each axis whether it is controlled by force once its mode says so.
+    """
+
+    def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
+        self._loaded, self._rate = list(loaded), servo_rate
+        self._lock = threading.Lock()
+        self._motions: deque[_Motion] = deque(maxlen=MOST)
+        self._number = 0
+
+    def add(self, measured: Measurement, command: Array) -> None:
+        """A sample of a motion, with the ``command`` ``(n_axes,)`` m or N that led to it."""
+        with self._lock:
+            motion = self._motion_of(measured.sample)
+            moved, force, modes = measured.displacement.tolist(), measured.force.tolist(), measured.control_mode
+            in_force = [len(modes) > axis and modes[axis] == MODE_FORCE for axis in range(len(moved))]
+            given = [
+                each if loaded == now else math.nan
+                for each, loaded, now in zip(command.tolist(), self._loaded, in_force, strict=True)
+            ]
+            aimed = [f if loaded else x for x, f, loaded in zip(moved, force, self._loaded, strict=True)]
+            nothing = [math.nan] * len(moved)
+            sample = measured.sample - motion.first
+            motion.columns.add(sample, given, given, moved, force, aimed, nothing)
+            motion.next = measured.sample + 1
+
+    def _motion_of(self, sample: int) -> _Motion:
+        """The motion to which a sample belongs, or a new one."""
+        last = self._motions[-1] if self._motions else None
+        if last is None or sample != last.next or sample - max(last.seen, last.first) > LONGEST_S * self._rate:
+            self._number += 1
+            last = _Motion(self._number, sample, sample, LiveColumns(len(self._loaded), self._rate))
+            self._motions.append(last)
+        return last
+
+    def take(self) -> list[Drawn]:
+        """Return the columns that have come since the last look; a motion that has not gone on since is over."""
+        found = []
+        with self._lock:
+            for motion in list(self._motions):
+                over = motion is not self._motions[-1] or motion.seen == motion.next
+                motion.seen = motion.next
+                first, values = motion.columns.take(rest=over)
+                if over:
+                    self._motions.remove(motion)
+                if len(values):
+                    found.append((motion.number, motion.columns.samples_per_column, first, values))
+        return found
