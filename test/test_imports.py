@@ -107,7 +107,7 @@ LAYERS = {
             *("units", "reference", "stability", "histories", "energy"),
             *("response_errors", "published_indices", "identification", "step_times", "response_spectrum"),
         ),
-        ("study_table", "share_of_structure", "equilibrium", "overlay"),
+        ("study_table", "share_of_structure", "equilibrium", "overlay", "live_columns"),
         ("tested",),
         ("figures",),
         ("report",),

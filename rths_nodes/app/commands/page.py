@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -45,19 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
-    try:
-        from rths_nodes.app.page.operating import Operating
-        from rths_nodes.app.page.server import PageServer
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "aiohttp":
-            raise
-        raise ConfigError(
-            "page: aiohttp is not installed: apt install python3-aiohttp, or pip install 'rths_nodes[page]'"
-        ) from None
-    environment.check()
+    check_aiohttp()
+    from rths_nodes.app.page.operating import Operating
+    from rths_nodes.app.page.server import PageServer
     from rths_nodes.app.procedure.operator_socket import by_socket
     from rths_nodes.ros.hosting.onlooker import Onlooker
 
+    environment.check()
     with suppress(OSError):
         os.nice(NICE)
     onlooker = Onlooker(options.namespace, f"page_{os.getpid()}")
@@ -66,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
         server = PageServer(onlooker, options.address, options.stop_from_anywhere, operating)
         with orderly_stop() as interrupted:
             onlooker.start()
-            asyncio.run(_serve(server, options, interrupted))
+            rig, parent = f"the page of /{options.namespace.strip('/')}", options.parent
+            asyncio.run(serve(server, (options.address, options.port), rig, interrupted, parent))
     finally:
         onlooker.close()
     return ExitCode.FINISHED
@@ -76,26 +73,35 @@ def _say(words: str) -> None:
     print(words, flush=True)
 
 
-async def _serve(server: Any, options: argparse.Namespace, interrupted: Any) -> None:
+def check_aiohttp() -> None:
+    """Raises ConfigError where there can be no page."""
+    if importlib.util.find_spec("aiohttp") is None:
+        raise ConfigError(
+            "page: aiohttp is not installed: apt install python3-aiohttp, or pip install 'rths_nodes[page]'"
+        )
+
+
+async def serve(
+    server: Any, where: tuple[str, int], name: str, interrupted: Callable[[], bool], parent: int = 0
+) -> None:
+    """Serve a page at ``where`` until it is ``interrupted``, or its ``parent`` ends; ``name`` is what it is of."""
     from aiohttp import web
 
+    address, wanted = where
     runner = web.AppRunner(server.application(), access_log=None)
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, options.address, options.port, shutdown_timeout=0.5).start()
+            await web.TCPSite(runner, address, wanted, shutdown_timeout=0.5).start()
         except (OSError, OverflowError) as error:
-            if not options.parent:
-                where = f"{options.address}:{options.port}"
-                raise ConfigError(f"page: cannot be served at {where}: {error}") from None
+            if not parent:
+                raise ConfigError(f"page: cannot be served at {address}:{wanted}: {error}") from None
             # nobody has chosen the port: any will do
-            await web.TCPSite(runner, options.address, 0, shutdown_timeout=0.5).start()
+            await web.TCPSite(runner, address, 0, shutdown_timeout=0.5).start()
         port = runner.addresses[0][1]
-        shown = f"[{options.address}]" if ":" in options.address else options.address
-        rig = f"/{options.namespace.strip('/')}"
-        end = "" if options.parent else " (Ctrl-C ends it)"
-        _say(f"the page of {rig} is at http://{shown}:{port}/{end}")
-        while not interrupted() and options.parent in (0, os.getppid()):
+        shown = f"[{address}]" if ":" in address else address
+        _say(f"{name} is at http://{shown}:{port}/{'' if parent else ' (Ctrl-C ends it)'}")
+        while not interrupted() and parent in (0, os.getppid()):
             await asyncio.sleep(LOOK_S)
     finally:
         await runner.cleanup()

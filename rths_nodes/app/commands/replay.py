@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.commands.page import LOOPBACK, check_aiohttp, serve
+from rths_nodes.app.page.beside import PORT
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.wire import layout
@@ -17,10 +21,16 @@ from rths_nodes.ros import environment
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
     parser.add_argument("--rate", type=float, default=1.0, help="speed; default: %(default)s")
+    parser.add_argument(
+        "--page", action="store_true", help="show it in the browser, with a slider; nothing is published"
+    )
+    parser.add_argument("--port", type=int, default=PORT, help="TCP port of the page; default: %(default)s")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Publish the recording on its topics, with /clock."""
+    """Publish the recording on its topics, with /clock; or show it as a page."""
+    if options.page:
+        return _show(options)
     from rths_nodes.recording import bag
 
     recording = bag.read(options.recording)
@@ -43,6 +53,21 @@ def run(options: argparse.Namespace) -> int:
         )
     print(f"{count} messages published")
     return ExitCode.HELD if interrupted() else ExitCode.FINISHED
+
+
+def _show(options: argparse.Namespace) -> int:
+    """The page of the recording, until Ctrl-C."""
+    check_aiohttp()
+    from rths_nodes.app.page.recorded import RecordedTest
+    from rths_nodes.app.page.server import PageServer
+    from rths_nodes.recording.reading import read_run
+
+    run = read_run(options.recording)
+    terminal.tell(run.notes)
+    server = PageServer(RecordedTest(run, Path(options.recording)), LOOPBACK)
+    with orderly_stop() as interrupted:
+        asyncio.run(serve(server, (LOOPBACK, options.port), f"the page of {options.recording}", interrupted))
+    return ExitCode.FINISHED
 
 
 def _check_versions(path: str, recording: Any) -> None:

@@ -1,6 +1,6 @@
 """The page's server: files, the situation as JSON, columns of the live curves over a WebSocket, and the stop.
 
-    GET  /           the page
+    GET  /           the page; /card, the operator's, to be printed
     GET  /situation  what the onlooker knows, as JSON
     GET  /live       a WebSocket: the situation as text, ten times a second; columns as bytes
     POST /stop       {"kind": "stop" or "emergency_stop"}: answered once the rig has confirmed it
@@ -45,6 +45,8 @@ FILES = {
     "/": ("index.html", "text/html"),
     "/page.js": ("page.js", "text/javascript"),
     "/page.css": ("page.css", "text/css"),
+    "/card": ("card.html", "text/html"),
+    "/card.css": ("card.css", "text/css"),
     "/uPlot.iife.min.js": ("uPlot.iife.min.js", "text/javascript"),
     "/uPlot.min.css": ("uPlot.min.css", "text/css"),
 }

@@ -6,10 +6,11 @@ Nobody who draws a curve misses a peak, and nothing is sent sample by sample.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array
 
 COLUMN_S = 0.01
@@ -31,6 +32,26 @@ def curve_names(axes: Sequence[str]) -> list[str]:
     return [f"{axis}/{name}" for name in OF_AXIS for axis in axes]
 
 
+def curve_units(axes: Mapping[str, Limits]) -> list[str]:
+    """Units of the curves of axes with these limits, in that order."""
+    return [units(each.of_force)[place] for place in range(len(OF_AXIS)) for each in axes.values()]
+
+
+def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
+    """Curve, name and bound of each limit that one curve can show; rates and levels are not among them."""
+    for name, limits in axes.items():
+        yield f"{name}/measured", "stroke", limits.stroke
+        yield f"{name}/force", "force", limits.force
+        for kind in ("tracking_error", "force_error"):  # an axis has one of both
+            if (bound := getattr(limits, kind)) is not None:
+                yield f"{name}/error", kind, bound
+
+
+def per_column(servo_rate: float) -> int:
+    """Samples of a column at ``servo_rate`` (Hz)."""
+    return max(1, round(COLUMN_S * servo_rate))
+
+
 class LiveColumns:
     """Gathers the samples of a test into columns of round(0.01 x servo rate) samples, counted from sample 0.
 
@@ -38,7 +59,7 @@ class LiveColumns:
     """
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
-        self.samples_per_column = max(1, round(COLUMN_S * servo_rate))
+        self.samples_per_column = per_column(servo_rate)
         self._width = n_axes * len(OF_AXIS)
         self._rows = array("d")
         self._append = self._rows.fromlist
@@ -90,10 +111,10 @@ class LiveColumns:
         self._rows = array("d", left.ravel().tolist())
         self._append = self._rows.fromlist
         self._first = first + count * per
-        return first, _envelopes(used)
+        return first, envelopes(used)
 
 
-def _envelopes(samples: Array) -> Array:
+def envelopes(samples: Array) -> Array:
     """First, lowest, highest and last number of each column: ``(columns, samples, curves)`` -> ``(.., 4)``."""
     columns, per, width = samples.shape
     found = np.empty((columns, width, PER_CURVE))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 
 from std_msgs.msg import Header
 
-from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.live import OF_AXIS, LiveColumns, curve_names, units
+from rths_nodes.loop.supervision.live import LiveColumns, curve_limits, curve_names, curve_units
 from rths_nodes.msg import Live
 from rths_nodes.msg import LiveCurves as CurvesMessage
 from rths_nodes.ros.nodes.context import NodeContext
@@ -66,20 +64,10 @@ def curves_of(scenario: Scenario, header: Header) -> CurvesMessage:
     told = CurvesMessage(header=header, servo_rate=scenario.servo_rate)
     axes = {name: axis.limits for name, axis in scenario.axes.items()}
     told.names = curve_names(list(axes))
-    told.units = [units(each.of_force)[i] for i in range(len(OF_AXIS)) for each in axes.values()]
-    for curve, limit, bound in _limits(axes):
+    told.units = curve_units(axes)
+    for curve, limit, bound in curve_limits(axes):
         told.limited.append(told.names.index(curve))
         told.limits = [*told.limits, limit]
         told.low.append(-bound)
         told.high.append(bound)
     return told
-
-
-def _limits(axes: dict[str, Limits]) -> Iterator[tuple[str, str, float]]:
-    """Curve, name and bound of each limit that one curve can show; rates and levels are not among them."""
-    for name, limits in axes.items():
-        yield f"{name}/measured", "stroke", limits.stroke
-        yield f"{name}/force", "force", limits.force
-        for kind in ("tracking_error", "force_error"):  # an axis has one of both
-            if (bound := getattr(limits, kind)) is not None:
-                yield f"{name}/error", kind, bound

@@ -14,6 +14,7 @@ const INNER = "compensator.";
 const $ = (name) => document.getElementById(name);
 const text = (name, words) => { if ($(name).textContent !== words) $(name).textContent = words; };
 
+let head = 0, playing = false;   // of a recording: how many columns are shown, and whether they grow
 let told = {}, curves = null, run = "", paused = false, seconds = 60, axis = "";
 let starts = [], per = 1, columns = [];   // first sample of each column, and its numbers, four of each curve
 
@@ -60,6 +61,9 @@ function more(data) {
   }
 }
 
+// how many columns are shown: all that have come, or of a recording up to the slider
+const reach = () => told.recorded ? Math.floor(Math.min(head, columns.length)) : columns.length;
+
 // -- head -------------------------------------------------------------------------------------------
 
 const clock = (s) => `${Math.floor(s / 60)}:${(s % 60).toFixed(1).padStart(4, "0")}`;
@@ -75,13 +79,17 @@ function show() {
   text("reason", leads ? leads.reason : "");
   document.title = leads ? `${name}: ${leads.scenario}` : "rths: no test yet";
   const simulated = told.port === "simulator";
-  text("real", told.port ? (simulated ? "SIMULATED" : `RIG BEHIND THE PORT ${told.port.toUpperCase()}`) : leads ? "PORT NOT TOLD YET" : "NO RIG SEEN");
-  $("real").className = "real" + (told.port ? (simulated ? " simulated" : " rig") : "");
+  document.querySelector(".stops").hidden = Boolean(told.recorded);
+  $("player").hidden = !told.recorded;
+  for (const each of ["nodes", "events"]) $(each).closest("section").hidden = Boolean(told.recorded);
+  text("real", told.recorded ? `RECORDING ${told.recorded}` : told.port ? (simulated ? "SIMULATED" : `RIG BEHIND THE PORT ${told.port.toUpperCase()}`) : leads ? "PORT NOT TOLD YET" : "NO RIG SEEN");
+  $("real").className = "real" + (told.recorded ? "" : told.port ? (simulated ? " simulated" : " rig") : "");
   const its = told.run;
   if (its && its.servo_rate) {
-    const sample = its.over ? its.sample : starts.length ? starts[starts.length - 1] + per : 0;
+    const last = reach(), drawn = last ? starts[last - 1] + per : 0;
+    const sample = told.recorded ? Math.min(drawn, its.sample) : its.over ? its.sample : drawn;
     text("time", `${clock(sample / its.servo_rate)} of ${clock(its.samples / its.servo_rate)}`);
-    text("left", its.over ? "" : `${clock(Math.max(0, its.samples - sample) / its.servo_rate)} to go`);
+    text("left", its.over && !told.recorded ? "" : `${clock(Math.max(0, its.samples - sample) / its.servo_rate)} to go`);
     $("progress").style.width = `${Math.min(100, 100 * sample / Math.max(1, its.samples))}%`;
   }
   for (const button of [$("stop"), $("trip")]) button.disabled = !told.may_stop;
@@ -99,8 +107,8 @@ function age() {
   const since = told.age == null ? null : told.age + (performance.now() - heard) / 1000;
   const leads = underWay();
   const over = told.run && told.run.over && !leads, waits = leads && told.acts && told.acts.state === "IDLE";
-  document.body.classList.toggle("old", lost || since == null || (since > OLD_S && !over && !waits));
-  text("age", since == null ? "nothing heard yet" : waits ? "nothing is connected" : over ? "the test is over" : since > OLD_S ? `last heard ${since.toFixed(1)} s ago` : "live");
+  document.body.classList.toggle("old", !told.recorded && (lost || since == null || (since > OLD_S && !over && !waits)));
+  text("age", told.recorded ? "recorded" : since == null ? "nothing heard yet" : waits ? "nothing is connected" : over ? "the test is over" : since > OLD_S ? `last heard ${since.toFixed(1)} s ago` : "live");
   $("focus").hidden = document.hasFocus();
 }
 
@@ -148,7 +156,7 @@ const scale = (unit) => SCALE[unit] || [1, unit];
 
 function limits() {
   if (!curves || !columns.length) return;
-  const last = columns.slice(-Math.max(1, Math.round(curves.servo_rate / per)));   // the last second
+  const end = reach(), last = columns.slice(Math.max(0, end - Math.max(1, Math.round(curves.servo_rate / per))), end);   // the last second
   const rows = curves.limits.map((limit) => {
     const at = PER_CURVE * limit.curve;
     let share = 0;
@@ -402,17 +410,17 @@ function plot(place, names) {
 }
 
 function shown() {
-  const columnsShown = seconds ? Math.round(seconds * curves.servo_rate / per) : columns.length;
-  const from = Math.max(0, columns.length - columnsShown);
-  const step = Math.max(1, Math.ceil((columns.length - from) / MOST_POINTS));
-  return { from, step };
+  const end = reach(), columnsShown = seconds ? Math.round(seconds * curves.servo_rate / per) : end;
+  const from = Math.max(0, end - columnsShown);
+  const step = Math.max(1, Math.ceil((end - from) / MOST_POINTS));
+  return { from, step, to: end };
 }
 
-function points(name, from, step) {
+function points(name, from, step, to) {
   const at = PER_CURVE * curves.names.indexOf(name), found = [], [factor] = scale(curves.units[curves.names.indexOf(name)]);
-  for (let k = from; k < columns.length; k += step) {
+  for (let k = from; k < to; k += step) {
     let low = Infinity, high = -Infinity;
-    const end = Math.min(columns.length, k + step);
+    const end = Math.min(to, k + step);
     for (let j = k; j < end; j++) {
       low = Math.min(low, columns[j][at + LOWEST]);
       high = Math.max(high, columns[j][at + HIGHEST]);
@@ -424,10 +432,10 @@ function points(name, from, step) {
   return found;
 }
 
-function times(from, step) {
+function times(from, step, to) {
   const found = [], dt = 1 / curves.servo_rate;
-  for (let k = from; k < columns.length; k += step) {
-    const end = starts[Math.min(columns.length, k + step) - 1] + per - 1;
+  for (let k = from; k < to; k += step) {
+    const end = starts[Math.min(to, k + step) - 1] + per - 1;
     for (let i = 0; i < 4; i++) found.push((starts[k] + (end - starts[k]) * i / 3) * dt);
   }
   return found;
@@ -435,28 +443,28 @@ function times(from, step) {
 
 function draw() {
   if (paused || !curves || !columns.length) return;
-  const { from, step } = shown(), x = times(from, step);
+  const { from, step, to } = shown(), x = times(from, step, to);
   for (const { names, chart, zoomed } of Object.values(plots)) {
-    chart.setData([x, ...names.map((name) => points(`${axis}/${name}`, from, step))], !zoomed);
+    chart.setData([x, ...names.map((name) => points(`${axis}/${name}`, from, step, to))], !zoomed);
     if (zoomed) chart.redraw();
   }
   text("error_unit", scale(curves.units[curves.names.indexOf(`${axis}/error`)])[1]);
-  loop(from);
+  loop(from, to);
 }
 
-function loop(from) {
+function loop(from, to) {
   const canvas = $("loop"), ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
   if (canvas.width !== width * ratio) { canvas.width = width * ratio; canvas.height = height * ratio; }
   const pen = canvas.getContext("2d"), at = (name) => PER_CURVE * curves.names.indexOf(`${axis}/${name}`) + LAST;
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, height);
   const xs = [], ys = [];
-  for (let k = from; k < columns.length; k++) {
+  for (let k = from; k < to; k++) {
     xs.push(1e3 * columns[k][at("measured")]);
     ys.push(1e-3 * columns[k][at("force")]);
   }
-  const reach = (values) => Math.max(1e-9, ...values.map(Math.abs).filter(Number.isFinite));
-  const wide = reach(xs.length > 60000 ? xs.slice(-60000) : xs), tall = reach(ys.length > 60000 ? ys.slice(-60000) : ys);
+  const span = (values) => Math.max(1e-9, ...values.map(Math.abs).filter(Number.isFinite));
+  const wide = span(xs.length > 60000 ? xs.slice(-60000) : xs), tall = span(ys.length > 60000 ? ys.slice(-60000) : ys);
   const px = (x) => width / 2 + x / wide * (width / 2 - 48), py = (y) => height / 2 - y / tall * (height / 2 - 22);
   pen.strokeStyle = "#d5dae1";
   pen.beginPath();
@@ -472,6 +480,35 @@ function loop(from) {
   xs.forEach((x, i) => i ? pen.lineTo(px(x), py(ys[i])) : pen.moveTo(px(x), py(ys[i])));
   pen.stroke();
 }
+
+// -- a recording ------------------------------------------------------------------------------------
+
+const LOOK_MS = 200;
+
+function show_head() {
+  $("head").max = columns.length;
+  $("head").value = head;
+}
+
+function play() {
+  if (!told.recorded || !columns.length) return;
+  if (head === 0 && !playing) head = columns.length;   // first of all the whole test
+  if (playing) head = Math.min(columns.length, head + Number($("speed").value) * LOOK_MS / 1000 * curves.servo_rate / per);
+  if (playing && head >= columns.length) pressed(false);
+  show_head();
+  show();
+}
+
+function pressed(now) {
+  playing = now;
+  $("play").textContent = playing ? "Stop playing" : "Play";
+}
+
+$("play").addEventListener("click", () => {
+  if (!playing && head >= columns.length) head = 1;
+  pressed(!playing);
+});
+$("head").addEventListener("input", (event) => { head = Number(event.target.value); show(); draw(); });
 
 // -- controls ---------------------------------------------------------------------------------------
 
@@ -498,3 +535,4 @@ plot("tracking", ["tracking_indicator"]);
 connect();
 setInterval(age, 200);
 setInterval(draw, 200);
+setInterval(play, LOOK_MS);

@@ -1,0 +1,70 @@
+"""A recorded test as the page shows it: all of its curves at once, through which the page goes by a slider."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.live_columns import live_columns
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.supervision.live import curve_limits, curve_names, curve_units, per_column
+from rths_nodes.recording.run import Run
+
+AT_ONCE = 200
+"""Columns in a message."""
+
+
+class RecordedTest:
+    """Watched in the place of an onlooker: a ``run`` that is over, the recording at ``path``."""
+
+    def __init__(self, run: Run, path: Path) -> None:
+        axes = {name: run.scenario.limits[name] for name in run.axes}
+        about = run.information
+        names, per = curve_names(list(axes)), per_column(run.scenario.servo_rate)
+        columns = live_columns(Evaluation(run)).astype("f4")
+        self._messages = [
+            (first * per, per, columns[first : first + AT_ONCE].tobytes())
+            for first in range(0, len(columns), AT_ONCE)
+        ]
+        self._told = {
+            "recorded": str(path),
+            "namespace": path.name,
+            "age": 0.0,
+            "port": type(run.scenario.port).type_name,
+            "events": [],
+            "run": {
+                "state": run.outcome.upper(),
+                "over": True,
+                "reason": about.get("reason", ""),
+                "sample": len(run.time) - 1,
+                "samples": run.scenario.samples,
+                "scenario": run.scenario.name,
+                "hash": about.get("scenario_hash", ""),
+                "run_id": about.get("run_id", ""),
+                "servo_rate": run.scenario.servo_rate,
+                "axes": list(axes),
+            },
+            "curves": {
+                "run": str(path),
+                "servo_rate": run.scenario.servo_rate,
+                "names": names,
+                "units": curve_units(axes),
+                "limits": [
+                    {"curve": names.index(curve), "name": name, "low": -bound, "high": bound}
+                    for curve, name, bound in curve_limits(axes)
+                ],
+            },
+        }
+
+    def situation(self) -> dict[str, Any]:
+        """Return what stands in the recording."""
+        return self._told
+
+    def since(self, number: int) -> tuple[dict[str, Any], int, list[tuple[int, int, bytes]]]:
+        """As of an onlooker: all columns with the first question."""
+        return self._told, len(self._messages), self._messages[max(0, number) :]
+
+    def stop(self, kind: str, reason: str) -> str:
+        """Raises ConfigError: nothing moves."""
+        raise ConfigError("a recording stands still")
