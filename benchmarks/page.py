@@ -1,0 +1,198 @@
+"""What a page costs the loop, and how soon a stop from it brakes: python benchmarks/page.py [--beside | --stops N]
+
+    --beside   the loop in real time with `rths page` and three watchers on WebSockets, against the loop alone, in
+               pairs whose order changes, and beside these pairs of two runs alone, which show what the machine
+               can resolve. Told are, over the pairs, the medians of the ratios of median and p99 of the loop.
+    --stops N  N runs on the simulator, each stopped by POST /stop at a random moment: time from the request to the
+               stamp of the first Measurement whose Command was of the safe stop, and to the answer.
+
+Runs are chen_ricles_2010 in real time. The time of a stop does not depend on the browser: a click is a request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from memory import PATIENCE
+
+from rths_nodes.app import hosts
+from rths_nodes.core.samples import FLAG_TRIPPED
+from rths_nodes.core.wire.plain import decode
+from rths_nodes.recording import bag
+
+SCENARIO = "chen_ricles_2010"
+ROWS = (("composed", 1024.0), ("composed", 4096.0), ("processes", 1024.0))
+WATCHERS = 3
+WATCH = """
+import asyncio, sys, aiohttp
+async def watch():
+    async with aiohttp.ClientSession() as session:
+        async with session.ws_connect(sys.argv[1].replace("http", "ws") + "live") as socket:
+            async for _ in socket:
+                pass
+asyncio.run(watch())
+"""
+
+
+@contextmanager
+def page() -> Iterator[tuple[str, int]]:
+    """``rths page`` at any port: its address and process."""
+    words = [sys.executable, "-m", "rths_nodes.app.cli", "page", "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, encoding="utf-8") as serving:
+        try:
+            assert serving.stdout is not None
+            found = re.search(r"http://\S+", serving.stdout.readline())
+            assert found
+            yield found[0], serving.pid
+        finally:
+            serving.send_signal(signal.SIGINT)
+
+
+@contextmanager
+def watchers(address: str) -> Iterator[None]:
+    """Three that look on, at the lowest priority."""
+    words = [sys.executable, "-c", WATCH, address]
+    started = [subprocess.Popen(words, preexec_fn=lambda: os.nice(19)) for _ in range(WATCHERS)]
+    try:
+        yield
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+
+
+def loop(host: str, rate: float, seconds: float, watched: bool) -> tuple[float, float, float]:
+    """Median and p99 of the loop (s) of a run, and processor time (s) of the page in it."""
+    overrides = [f"servo_rate={rate:g}", f"substeps={round(rate / 102.4)}", f"duration={seconds}", *PATIENCE]
+    with ExitStack() as stack:
+        spent = 0.0
+        if watched:
+            address, process = stack.enter_context(page())
+            stack.enter_context(watchers(address))
+            time.sleep(1.0)
+            spent = processor_s(process)
+        result = hosts.run(SCENARIO, overrides, host=host, pace="realtime", record=None)
+        spent = processor_s(process) - spent if watched else 0.0
+    assert result.exit_code == 0, result.reason
+    return result.timing["loop"]["median_s"], result.timing["loop"]["p99_s"], spent
+
+
+def processor_s(process: int) -> float:
+    """Time of the processor that a process has taken, s."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+
+
+def beside(pairs: int, seconds: float, rows: Sequence[tuple[str, float]]) -> None:
+    """Print for each host the ratios with a page, and those of two runs alone."""
+    for host, rate in rows:
+        found: dict[str, list[tuple[float, float]]] = {"page": [], "alone": []}
+        shares = []
+        for number in range(pairs):
+            for kind in ("page", "alone"):
+                order = (True, False) if number % 2 else (False, True)
+                two = {}
+                for second in order:
+                    median, p99, spent = loop(host, rate, seconds, second and kind == "page")
+                    two[second] = (median, p99)
+                    if second and kind == "page":
+                        shares.append(spent / seconds)
+                found[kind].append((two[True][0] / two[False][0], two[True][1] / two[False][1]))
+        words = []
+        for kind, ratios in found.items():
+            medians, tails = zip(*ratios, strict=True)
+            words.append(f"{kind}: median {statistics.median(medians):.3f}, p99 {statistics.median(tails):.3f}")
+        share = 100.0 * statistics.median(shares)
+        print(f"{host} {rate:g} Hz, {pairs} pairs: {'; '.join(words)}; page {share:.1f} % of a core", flush=True)
+
+
+def stop_once(address: str, folder: Path) -> tuple[float, float]:
+    """Time (s) from a request to the first braking sample, and to the answer."""
+    asked: list[tuple[int, int]] = []
+
+    def ask() -> None:
+        while situation(address).get("run", {}).get("state") != "RUNNING":
+            time.sleep(0.02)
+        time.sleep(random.uniform(0.2, 0.7))
+        headers = {"X-Rths-Page": "1", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{address}stop", b'{"kind": "stop"}', headers)
+        began = time.time_ns()
+        with urllib.request.urlopen(request, timeout=10.0) as answer:
+            assert json.load(answer)["confirmed"]
+        asked.append((began, time.time_ns()))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    result = hosts.run(SCENARIO, host="composed", pace="realtime", record=folder, interrupted=lambda: False)
+    asking.join()
+    assert result.outcome == "held", result.reason
+    began, answered = asked[0]
+    recording = bag.read(str(folder))
+    for topic, data, stamp in recording.messages():
+        if not topic.endswith("/measurement"):
+            continue
+        if decode("Measurement", data, recording.definitions[topic])["flags"] & FLAG_TRIPPED:
+            return 1e-9 * (stamp - began), 1e-9 * (answered - began)
+    raise AssertionError("nothing has braked")
+
+
+def situation(address: str) -> dict[str, Any]:
+    """The situation that the page tells."""
+    with urllib.request.urlopen(f"{address}situation", timeout=10.0) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def stops(count: int, journal: Path | None) -> None:
+    """Print how soon ``count`` stops brake; those in the ``journal`` count."""
+    lines = journal.read_text("utf-8").splitlines() if journal is not None and journal.exists() else []
+    found = [tuple(json.loads(line)) for line in lines]
+    with page() as (address, _), tempfile.TemporaryDirectory() as folder:
+        while len(found) < count:
+            found.append(stop_once(address, Path(folder) / str(len(found))))
+            if journal is not None:
+                with journal.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(found[-1]) + "\n")
+    for name, values in zip(("first braking sample", "answer"), np.array(found).T, strict=True):
+        median, tail = np.percentile(values, (50.0, 99.0))
+        print(
+            f"{name}: {1e3 * median:.1f} ms, p99 {1e3 * tail:.1f}, largest {1e3 * values.max():.1f}, {count} stops"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--beside", action="store_true")
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=8.0, help="of a run; default: %(default)g")
+    parser.add_argument(
+        "--row", type=int, action="append", choices=range(len(ROWS)), help="of the hosts; default: all"
+    )
+    parser.add_argument("--stops", type=int, default=0, metavar="N")
+    parser.add_argument("--journal", type=Path, help="keeps the stops that were made")
+    options = parser.parse_args()
+    if options.beside:
+        beside(options.pairs, options.seconds, [ROWS[row] for row in options.row or range(len(ROWS))])
+    if options.stops:
+        stops(options.stops, options.journal)
+
+
+if __name__ == "__main__":
+    main()
