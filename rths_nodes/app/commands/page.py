@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -88,6 +89,7 @@ async def serve(
     from aiohttp import web
 
     address, wanted = where
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # it would show what strangers send
     runner = web.AppRunner(server.application(), access_log=None)
     await runner.setup()
     try:

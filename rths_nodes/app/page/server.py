@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -82,6 +83,8 @@ class PageServer:
         self._procedure: dict[str, Any] | None = None
         self._leading: set[web.WebSocketResponse] = set()
         self._rate, self._watchers = guard.Rate(), 0
+        self._text: tuple[Any, float, str] = "", 0.0, ""
+        """Run, time and text of the situation that was packed last."""
         self._files = {
             path: ((files(__package__) / "static" / name).read_bytes(), kind)
             for path, (name, kind) in FILES.items()
@@ -145,7 +148,7 @@ class PageServer:
             number = -1
             while not socket.closed and not listening.done():
                 told, number, columns = self._watched.since(number)
-                words = json.dumps(told | self._more(request))
+                words = self._packed(told)[:-1] + ", " + json.dumps(self._more(request))[1:]
                 await asyncio.wait_for(_send(socket, words, columns), SLOW_S)
                 await asyncio.sleep(INTERVAL_S)
         except (TimeoutError, ConnectionError, RuntimeError):
@@ -159,6 +162,15 @@ class PageServer:
             with suppress(Exception):
                 await socket.close()
         return socket
+
+    def _packed(self, told: dict[str, Any]) -> str:
+        """The situation as text: packed once for all watchers, and anew for another run, whose columns follow."""
+        run, now = told.get("curves", {}).get("run"), time.monotonic()
+        before, since, text = self._text
+        if run != before or now - since > 0.5 * INTERVAL_S:
+            text = json.dumps(told)
+            self._text = run, now, text
+        return text
 
     async def _hear(self, socket: web.WebSocketResponse) -> None:
         """Take what a watcher sends until he leaves: a token tells that his page is the operator's."""
