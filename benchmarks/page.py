@@ -39,6 +39,8 @@ from rths_nodes.recording import bag
 
 SCENARIO = "chen_ricles_2010"
 ROWS = (("composed", 1024.0), ("composed", 4096.0), ("processes", 1024.0))
+NAMESPACE = f"page_{os.getpid()}"
+"""Nothing else on this machine is meant."""
 WATCHERS = 3
 WATCH = """
 import asyncio, sys, aiohttp
@@ -54,7 +56,7 @@ asyncio.run(watch())
 @contextmanager
 def page() -> Iterator[tuple[str, int]]:
     """``rths page`` at any port: its address and process."""
-    words = [sys.executable, "-m", "rths_nodes.app.cli", "page", "--port", "0"]
+    words = [sys.executable, "-m", "rths_nodes.app.cli", "page", "--port", "0", "--namespace", NAMESPACE]
     with subprocess.Popen(words, stdout=subprocess.PIPE, encoding="utf-8") as serving:
         try:
             assert serving.stdout is not None
@@ -88,7 +90,7 @@ def loop(host: str, rate: float, seconds: float, watched: bool) -> tuple[float, 
             stack.enter_context(watchers(address))
             time.sleep(1.0)
             spent = processor_s(process)
-        result = hosts.run(SCENARIO, overrides, host=host, pace="realtime", record=None)
+        result = hosts.run(SCENARIO, overrides, host=host, pace="realtime", record=None, namespace=NAMESPACE)
         spent = processor_s(process) - spent if watched else 0.0
     assert result.exit_code == 0, result.reason
     return result.timing["loop"]["median_s"], result.timing["loop"]["p99_s"], spent
@@ -128,7 +130,7 @@ def stop_once(address: str, folder: Path) -> tuple[float, float]:
     asked: list[tuple[int, int]] = []
 
     def ask() -> None:
-        while situation(address).get("run", {}).get("state") != "RUNNING":
+        while not over.is_set() and situation(address).get("run", {}).get("state") != "RUNNING":
             time.sleep(0.02)
         time.sleep(random.uniform(0.2, 0.7))
         headers = {"X-Rths-Page": "1", "Content-Type": "application/json"}
@@ -138,10 +140,15 @@ def stop_once(address: str, folder: Path) -> tuple[float, float]:
             assert json.load(answer)["confirmed"]
         asked.append((began, time.time_ns()))
 
+    over = threading.Event()
     asking = threading.Thread(target=ask)
     asking.start()
-    result = hosts.run(SCENARIO, host="composed", pace="realtime", record=folder, interrupted=lambda: False)
-    asking.join()
+    how: dict[str, Any] = {"host": "composed", "pace": "realtime", "namespace": NAMESPACE}
+    try:
+        result = hosts.run(SCENARIO, record=folder, interrupted=lambda: False, **how)
+    finally:
+        over.set()
+        asking.join()
     assert result.outcome == "held", result.reason
     began, answered = asked[0]
     recording = bag.read(str(folder))

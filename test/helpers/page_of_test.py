@@ -46,11 +46,13 @@ def page_and_terminal(*words: str) -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 @contextmanager
-def procedure_beside(folder: Path, rungs: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """``rths test --services`` of the ``rungs`` on a simulated bench, in ``folder``."""
+def procedure_beside(
+    folder: Path, rungs: str, *words: str, rig: str = "bench_simulated"
+) -> Iterator[subprocess.Popen[str]]:
+    """``rths test --services`` of the ``rungs`` on a bench, in ``folder``."""
     answers = {"operator": "A. Tester", "specimen": "D-17", "test_id": "first", "rungs": list(rungs), "level": 0.2}
     (folder / "answers.yaml").write_text(json.dumps(answers))
-    how = ("--rig", "bench_simulated", "--services", "--key", str(folder / "key" / "operator.key"))
+    how = ("--rig", rig, "--services", "--key", str(folder / "key" / "operator.key"))
     with _beside(folder, "test", "chen_ricles_2010", *how, "--answers", "answers.yaml", *words) as testing:
         yield testing
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
+import signal
+import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from page_of_test import CHROMIUM, MARK, Browser, get, page_and_terminal, procedure_beside
+from emulated_bench import free_port
+from page_of_test import CHROMIUM, MARK, RTHS, Browser, get, page_and_terminal, procedure_beside
 
 from rths_nodes.app.page.operating import CODE_S, Operating
 from rths_nodes.core.errors import ConfigError
@@ -174,14 +179,34 @@ async def lead(address: str, terminal: Callable[[], str], folder: Path) -> list[
         return browser.complaints
 
 
+@contextmanager
+def emulated(folder: Path, *words: str) -> Iterator[None]:
+    """``rths emulate`` of the bench behind the port udp, on this machine."""
+    command = [*RTHS, "emulate", "chen_ricles_2010", "--rig", "bench_udp", "--again", *words]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as far:
+        assert far.stdout is not None
+        assert "emulated at" in far.stdout.readline()
+        try:
+            yield
+        finally:
+            far.send_signal(signal.SIGINT)
+            far.communicate(timeout=30.0)
+
+
 @pytest.mark.nodes
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-def test_a_whole_test_is_led_by_the_page_alone(tmp_path: Path) -> None:
-    with (
-        page_and_terminal("--arm-from-page") as (address, terminal),
-        procedure_beside(tmp_path, "g", "--set=duration=0.5") as testing,
-    ):
+@pytest.mark.parametrize("rig", ["bench_simulated", "bench_udp"])
+def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None:
+    words = ["--set=duration=0.5"]
+    with ExitStack() as stack:
+        if rig == "bench_udp":
+            if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+                pytest.skip("no C compiler here")
+            words.append(f"--set=port.port={free_port()}")
+            stack.enter_context(emulated(tmp_path, *words))
+        address, terminal = stack.enter_context(page_and_terminal("--arm-from-page"))
+        testing = stack.enter_context(procedure_beside(tmp_path, "g", *words, rig=rig))
         complaints = asyncio.run(lead(address, terminal, tmp_path / "browser"))
         said, _ = testing.communicate(timeout=120.0)
     assert testing.returncode == 0, said

@@ -142,6 +142,25 @@ def test_in_a_browser_the_key_stops_the_rig_also_while_something_else_has_the_fo
     assert read_run(tmp_path / "run").outcome == "held"
 
 
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+def test_a_page_that_was_cut_off_or_loaded_again_comes_back_with_everything(tmp_path: Path) -> None:
+    async def look(address: str) -> list[str]:
+        async with Browser(address, tmp_path / "browser") as browser:
+            await browser.until("columns.length > 150")
+            first = await browser.value("starts[0]")
+            for gone in ("socket.close()", "location.reload()"):
+                await browser.value(gone)
+                await browser.until("typeof columns !== 'undefined' && columns.length > 150", 20.0)
+                assert await browser.value("starts[0]") == first
+            await browser.until('document.getElementById("state").textContent === "RUNNING"')
+            return browser.complaints
+
+    with page() as address, test_beside(tmp_path / "run", "--set", "duration=25") as running:
+        complaints = asyncio.run(look(address))
+        assert running.poll() is None, "the test goes on"
+    assert complaints == []
+
+
 def test_what_cannot_be_served_is_refused_in_a_line() -> None:
     with page() as address:
         taken = urlparse(address).port
