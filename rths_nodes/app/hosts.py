@@ -219,7 +219,8 @@ def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
 
 def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
     scenario, engine = loop.scenario, COMPILED if isinstance(loop, KernelLoop) else IN_PYTHON
-    about = information(scenario, options.run_id, options.host, options.pace, options.faults, engine=engine)
+    how = scenario, options.run_id, options.host, options.pace, options.faults
+    about = information(*how, engine=engine, recorded=bool(options.record))
     collector = Collector(scenario, loop.assembly.names) if keep else None
     recording = None
     if options.record:

@@ -119,16 +119,19 @@ def information(
     faults: Iterable[str] = (),
     actuator_nodes: str = "",
     engine: str = "",
+    recorded: bool = True,
 ) -> dict[str, str]:
-    """The scenario, what the run was called, where and with which version it began now.
+    """The scenario, if it is to be ``recorded``, what the run was called, where and with which version it began.
 
     ``actuator_nodes`` is empty on the host embedded, which has no nodes, and ``engine`` on the others.
     """
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
     layout |= {"engine": engine} if engine else {}
     injected = " ".join(faults)
+    sections = scenario.data().items() if recorded else ()
+    text = "".join(_section(json.dumps({name: value})) for name, value in sections)
     return {
-        "scenario": "".join(_section(json.dumps({name: value})) for name, value in scenario.data().items()),
+        **({"scenario": text} if recorded else {}),
         "scenario_hash": scenario.shared_hash(run_id),
         "run_id": run_id,
         "host": host,

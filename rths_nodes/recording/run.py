@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -160,8 +161,9 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
     wanted = {}
     for name in ("target", "command"):
         # where none came, or the safe policy has replaced it, what the rig was sent: never what was refused
-        replaced = np.isnan(commanded[name][:, :1]) | tripped[:, None]
-        wanted[name] = np.where(replaced & ~np.isnan(applied), applied, commanded[name])
+        given = wanted[name] = commanded[name].copy()
+        replaced = np.flatnonzero(np.isnan(given[:, 0]) | tripped)
+        given[replaced] = np.where(np.isnan(applied[replaced]), given[replaced], applied[replaced])
     n, m = len(flags), len(target["displacement"])
     energies = np.hstack([target[name] for name in ENERGIES])[1:]
     return Run(
@@ -218,11 +220,17 @@ class Collector:
         wide = widths(len(names.axes), len(names.observed), len(names.state), self._modes)
         sums = {stream: sum(fields.values()) for stream, fields in wide.items()}
         memory.check_histories(scenario, sum(sums.values()) - sums["target"], sums["target"])
-        self._tables = {
-            stream: {name: _Table(width) for name, width in fields.items()} for stream, fields in wide.items()
-        }
+        self._wide = wide
         self._last_sample = self._last_step = -1
         self._whole: Mapping[str, Mapping[str, Array]] | None = None
+
+    @cached_property
+    def _tables(self) -> dict[str, dict[str, _Table]]:
+        """Tables for what comes message by message."""
+        return {
+            stream: {name: _Table(width) for name, width in fields.items()}
+            for stream, fields in self._wide.items()
+        }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
         """All histories at once, by stream and field, a row for each sample or step; nothing else is called then.
@@ -274,6 +282,15 @@ class Collector:
     def state(self, sample: int, values: Sequence[float]) -> None:
         self._tables["compensator_state"]["values"].put(sample, values)
 
+    def _by_message(self) -> dict[str, dict[str, Array]]:
+        return {
+            stream: {
+                name: table.first(1 + (self._last_step if stream == "target" else self._last_sample))
+                for name, table in fields.items()
+            }
+            for stream, fields in self._tables.items()
+        }
+
     def run(
         self,
         information: dict[str, str] | None = None,
@@ -282,16 +299,9 @@ class Collector:
         integrator: Mapping[str, Any] | None = None,
     ) -> Run:
         """The Run of what has come in so far."""
-        rows = {
-            stream: {
-                name: table.first(1 + (self._last_step if stream == "target" else self._last_sample))
-                for name, table in fields.items()
-            }
-            for stream, fields in self._tables.items()
-        }
         return assembled(
             self.scenario,
-            rows if self._whole is None else self._whole,
+            self._by_message() if self._whole is None else self._whole,
             dof_names=self._names.observed,
             compensator_names=self._names.state,
             information=dict(information or {}),

@@ -199,4 +199,4 @@ def test_a_recording_of_version_1_of_the_messages_is_read(
     with pytest.raises(
         ConfigError, match="has other fields than here"
     ):  # its bytes would be taken for something else
-        replay.run(argparse.Namespace(recording=str(tmp_path / "old"), rate=1.0))
+        replay.run(argparse.Namespace(page=False, recording=str(tmp_path / "old"), rate=1.0))

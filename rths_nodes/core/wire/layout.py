@@ -40,11 +40,12 @@ def definition(message: str) -> str:
     return resource("msg", f"{message}.msg").read_text(encoding="utf-8")
 
 
-def fields(message: str) -> list[tuple[str, str, int]]:
+@cache
+def fields(message: str) -> tuple[tuple[str, str, int], ...]:
     """Name, type and array bound (0 for a scalar) of each field behind the header."""
     matches = filter(None, map(FIELD.match, definition(message).splitlines()))
     found = [(match["name"], match["type"], int(match["bound"] or 0)) for match in matches]
-    return [row for row in found if row[1] != HEADER]
+    return tuple(row for row in found if row[1] != HEADER)
 
 
 def bound_of(message: str, field: str) -> int:
