@@ -1,4 +1,4 @@
-"""What a page costs the loop, and how soon a stop from it brakes: python benchmarks/page.py [--beside | --stops N]
+"""Cost of a page for the loop, and time from its stop to the brake: python benchmarks/page.py --beside | --stops N
 
     --beside   the loop in real time with `rths page` and three watchers on WebSockets, against the loop alone, in
                pairs whose order changes, and beside these pairs of two runs alone, which show what the machine
@@ -14,16 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import re
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -50,6 +47,22 @@ async def watch():
             async for _ in socket:
                 pass
 asyncio.run(watch())
+"""
+STOP = """
+import json, random, sys, time, urllib.request
+address = sys.argv[1]
+while True:
+    with urllib.request.urlopen(address + "situation", timeout=10.0) as answer:
+        if json.load(answer).get("run", {}).get("state") == "RUNNING":
+            break
+    time.sleep(0.02)
+time.sleep(random.uniform(0.2, 0.7))
+headers = {"X-Rths-Page": "1", "Content-Type": "application/json"}
+request = urllib.request.Request(address + "stop", b'{"kind": "stop"}', headers)
+began = time.time_ns()
+with urllib.request.urlopen(request, timeout=10.0) as answer:
+    assert json.load(answer)["confirmed"]
+print(began, time.time_ns())
 """
 
 
@@ -127,30 +140,15 @@ def beside(pairs: int, seconds: float, rows: Sequence[tuple[str, float]]) -> Non
 
 def stop_once(address: str, folder: Path) -> tuple[float, float]:
     """Time (s) from a request to the first braking sample, and to the answer."""
-    asked: list[tuple[int, int]] = []
-
-    def ask() -> None:
-        while not over.is_set() and situation(address).get("run", {}).get("state") != "RUNNING":
-            time.sleep(0.02)
-        time.sleep(random.uniform(0.2, 0.7))
-        headers = {"X-Rths-Page": "1", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"{address}stop", b'{"kind": "stop"}', headers)
-        began = time.time_ns()
-        with urllib.request.urlopen(request, timeout=10.0) as answer:
-            assert json.load(answer)["confirmed"]
-        asked.append((began, time.time_ns()))
-
-    over = threading.Event()
-    asking = threading.Thread(target=ask)
-    asking.start()
+    asking = subprocess.Popen([sys.executable, "-c", STOP, address], stdout=subprocess.PIPE, encoding="utf-8")
     how: dict[str, Any] = {"host": "composed", "pace": "realtime", "namespace": NAMESPACE}
     try:
         result = hosts.run(SCENARIO, record=folder, interrupted=lambda: False, **how)
+        told, _ = asking.communicate(timeout=20.0)
     finally:
-        over.set()
-        asking.join()
+        asking.kill()
     assert result.outcome == "held", result.reason
-    began, answered = asked[0]
+    began, answered = map(int, told.split())
     recording = bag.read(str(folder))
     for topic, data, stamp in recording.messages():
         if not topic.endswith("/measurement"):
@@ -158,13 +156,6 @@ def stop_once(address: str, folder: Path) -> tuple[float, float]:
         if decode("Measurement", data, recording.definitions[topic])["flags"] & FLAG_TRIPPED:
             return 1e-9 * (stamp - began), 1e-9 * (answered - began)
     raise AssertionError("nothing has braked")
-
-
-def situation(address: str) -> dict[str, Any]:
-    """The situation that the page tells."""
-    with urllib.request.urlopen(f"{address}situation", timeout=10.0) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
 
 
 def stops(count: int, journal: Path | None) -> None:

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.page.beside import PORT
@@ -43,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stop-from-anywhere", action="store_true", help="who looks on from another machine may stop the rig, too"
     )
+    parser.add_argument(
+        "--recordings",
+        metavar="DIR",
+        default="runs",
+        help="folder whose recordings are shown; default: %(default)s",
+    )
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)  # it ends with this process
 
 
@@ -51,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     check_aiohttp()
     from rths_nodes.app.page.operating import Operating
     from rths_nodes.app.page.server import PageServer
+    from rths_nodes.app.page.shelf import Shelf
     from rths_nodes.app.procedure.operator_socket import by_socket
     from rths_nodes.ros.hosting.onlooker import Onlooker
 
@@ -60,7 +68,9 @@ def run(options: argparse.Namespace) -> int:
     onlooker = Onlooker(options.namespace, f"page_{os.getpid()}")
     try:
         operating = Operating(by_socket(options.namespace), _say, options.arm_from_page)
-        server = PageServer(onlooker, options.address, options.stop_from_anywhere, operating)
+        server = PageServer(
+            onlooker, options.address, options.stop_from_anywhere, operating, Shelf(Path(options.recordings))
+        )
         with orderly_stop() as interrupted:
             onlooker.start()
             rig, parent = f"the page of /{options.namespace.strip('/')}", options.parent

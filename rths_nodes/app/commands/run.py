@@ -64,7 +64,8 @@ def run(options: argparse.Namespace) -> int:
     keep = bool(options.report) and not chosen["record"]
     at_least = " at least" if chosen["host"] != EMBEDDED and chosen["pace"] != REALTIME else ""
     terminal.announce(f"{loaded.name}: takes{at_least}", lambda: _expected(loaded, chosen["pace"]))
-    with page_beside(chosen["namespace"], terminal.tell_now) if options.page else nullcontext():
+    shown = ("--recordings", str(Path(chosen["record"]).parent)) if chosen["record"] else ()
+    with page_beside(chosen["namespace"], terminal.tell_now, shown) if options.page else nullcontext():
         with orderly_stop() as interrupted, terminal.progress(loaded.name) as progress:
             done = hosts.run(
                 loaded,

@@ -168,7 +168,8 @@ def _test(
     for words in answers.notes:
         runner.do("note", way=ANSWERS, text=words)
     arms = ("--arm-from-page",) if options.arm_from_page else ()
-    page = page_beside(options.services, dialogue.say, arms) if options.page else nullcontext()
+    shown = (*arms, "--recordings", str(folder.parent))
+    page = page_beside(options.services, dialogue.say, shown) if options.page else nullcontext()
     with page, signatures.kept(runner, options.rig, terminal.tell):
         if options.services:
             from rths_nodes.app.procedure.services import Attendant

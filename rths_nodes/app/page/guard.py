@@ -21,6 +21,11 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """Headers of every answer: nothing from elsewhere, in no frame of others."""
+OF_REPORTS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; sandbox"
+}
+"""Of a report, which has its style and pictures in itself, and no script."""
 
 
 def is_loopback(address: str) -> bool:

@@ -3,6 +3,7 @@
     GET  /           the page; /card, the operator's, to be printed
     GET  /situation  what the onlooker knows, as JSON
     GET  /live       a WebSocket: the situation as text, ten times a second; columns as bytes
+    GET  /recordings those of a folder, as JSON; /report/NAME: the report of one
     POST /stop       {"kind": "stop" or "emergency_stop"}: answered once the rig has confirmed it
     POST /code       the terminal shows a code; POST /lead {"code", "name"}: who has it leads the procedure
     POST /act        {"act", "arguments"} of who leads: answered once it is over
@@ -27,6 +28,7 @@ from aiohttp import WSMsgType, web
 
 from rths_nodes.app.page import guard
 from rths_nodes.app.page.operating import Operating
+from rths_nodes.app.page.shelf import Shelf
 from rths_nodes.core.errors import ConfigError
 
 INTERVAL_S = 0.1
@@ -72,14 +74,19 @@ class PageServer:
     """Serves what ``watched`` knows at ``address``.
 
     ``stop_from_anywhere``: who looks on from another machine may stop, too. ``operating``: how the procedure is
-    led from here.
+    led from here. ``shelf``: recordings that are shown.
     """
 
     def __init__(
-        self, watched: Watched, address: str, stop_from_anywhere: bool = False, operating: Operating | None = None
+        self,
+        watched: Watched,
+        address: str,
+        stop_from_anywhere: bool = False,
+        operating: Operating | None = None,
+        shelf: Shelf | None = None,
     ) -> None:
         self._watched, self._address, self._open = watched, address, stop_from_anywhere
-        self._operating = operating
+        self._operating, self._shelf = operating, shelf
         self._procedure: dict[str, Any] | None = None
         self._leading: set[web.WebSocketResponse] = set()
         self._rate, self._watchers = guard.Rate(), 0
@@ -103,6 +110,9 @@ class PageServer:
         made.router.add_get("/situation", self._situation)
         made.router.add_get("/live", self._live)
         made.router.add_post("/stop", self._stop)
+        if self._shelf is not None:
+            made.router.add_get("/recordings", self._recordings)
+            made.router.add_get("/report/{name}", self._report)
         if self._operating is not None:
             made.router.add_post("/code", self._offer)
             made.router.add_post("/lead", self._lead)
@@ -121,12 +131,24 @@ class PageServer:
         except web.HTTPException as refused:
             answer = _refused(refused.status, refused.reason)
         if not answer.prepared:
-            answer.headers.update(guard.HEADERS)
+            answer.headers.update(guard.HEADERS | dict(answer.headers))
         return answer
 
     async def _file(self, request: web.Request) -> web.Response:
         body, kind = self._files[request.path]
         return web.Response(body=body, content_type=kind, charset="utf-8")
+
+    async def _recordings(self, request: web.Request) -> web.Response:
+        assert self._shelf is not None
+        return web.json_response(await asyncio.get_running_loop().run_in_executor(None, self._shelf.situation))
+
+    async def _report(self, request: web.Request) -> web.Response:
+        assert self._shelf is not None
+        name = request.match_info["name"]
+        found = await asyncio.get_running_loop().run_in_executor(None, self._shelf.report, name)
+        if found is None:
+            return _refused(404, "there is no such report")
+        return web.Response(body=found, content_type="text/html", charset="utf-8", headers=guard.OF_REPORTS)
 
     async def _situation(self, request: web.Request) -> web.Response:
         return web.json_response(self._watched.situation() | self._more(request))

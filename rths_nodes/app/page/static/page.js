@@ -243,6 +243,32 @@ function events() {
   }));
 }
 
+// recordings of the folder, with their reports: again when a test is over, and now and then
+let looked = "";
+
+async function recordings() {
+  if (!heard || told.recorded) return;
+  try {
+    const answer = await fetch("/recordings");
+    if (!answer.ok) return;
+    const found = await answer.json(), key = JSON.stringify(found);
+    if (key === looked) return;
+    looked = key;
+    text("folder", found.folder);
+    $("recordings").closest("section").hidden = !found.recordings.length;
+    $("recordings").replaceChildren(...found.recordings.map((each) => {
+      const row = document.createElement("tr"), left = row.insertCell(), right = row.insertCell();
+      left.textContent = each.name;
+      right.className = "number";
+      if (!each.report) return row;
+      const link = document.createElement("a");
+      Object.assign(link, { href: `report/${encodeURIComponent(each.name)}`, target: "_blank", rel: "noopener", textContent: "report" });
+      right.append(link);
+      return row;
+    }));
+  } catch { /* the server is away: the page says so */ }
+}
+
 // -- the procedure: its acts, as it says what is possible -----------------------------------------------
 
 let token = "", asked = "", shownActs = "";
@@ -536,3 +562,4 @@ connect();
 setInterval(age, 200);
 setInterval(draw, 200);
 setInterval(play, LOOK_MS);
+setInterval(recordings, 2000);

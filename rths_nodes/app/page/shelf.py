@@ -1,0 +1,60 @@
+"""Recordings of a folder, the newest first, and their reports, for a page to show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+MOST = 50
+"""Recordings that are shown."""
+LARGEST_REPORT = 64 << 20
+"""Bytes."""
+
+
+class Shelf:
+    """Looks into ``folder`` each time it is asked; only its recordings and their reports are given out."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+
+    def situation(self) -> dict[str, Any]:
+        """Return the folder, and of each recording its name, when it was made (s), and whether it has a report."""
+        made = [
+            {"name": name, "time": time, "report": self._report_of(name) is not None}
+            for time, name in self._made()
+        ]
+        return {"folder": str(self._folder), "recordings": made}
+
+    def report(self, name: str) -> bytes | None:
+        """Return the report of the recording ``name``; None where there is none that can be shown."""
+        if name not in {known for _, known in self._made()} or (found := self._report_of(name)) is None:
+            return None
+        try:
+            return found.read_bytes() if found.stat().st_size <= LARGEST_REPORT else None
+        except OSError:
+            return None
+
+    def _made(self) -> list[tuple[float, str]]:
+        """When each was made, and its name: folders with a recording, or with the record of a test."""
+        found = []
+        try:
+            children = list(self._folder.iterdir())
+        except OSError:
+            return []
+        for child in children:
+            marks = (child / "metadata.yaml", child / "procedure.yaml")
+            if not child.name.startswith(".") and any(map(_is_file, marks)):
+                found.append((child.stat().st_mtime, child.name))
+        return sorted(found, reverse=True)[:MOST]
+
+    def _report_of(self, name: str) -> Path | None:
+        """The report beside the recording, or that of a test in its folder."""
+        reports = self._folder / f"{name}.html", self._folder / name / "report.html"
+        return next(filter(_is_file, reports), None)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
