@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.ros.names import COMMANDS, STATES, TARGETS
 
-STATES, TARGETS, COMMANDS = "joint_states", "joint_targets", "joint_commands"
 COLORS = {TARGETS: "#1f77b4", COMMANDS: "#7f7f7f", STATES: "#d62728"}
 """The target lies below the command, and that below what is measured."""
 SHOWN = {TARGETS: "target", COMMANDS: "command", STATES: "measured"}

@@ -83,6 +83,10 @@ def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...])
     return Topic(name, _own("ClockProbe"), publishers, subscribers, recorded=False, apart=True)
 
 
+STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
+"""Topics of the axes as joints: what is measured, wanted and commanded."""
+
+
 def _joints(name: str) -> Topic:
     return Topic(name, "sensor_msgs/msg/JointState", (MONITOR,), (), recorded=False)
 
@@ -111,7 +115,7 @@ TOPICS: dict[str, Topic] = {
         _clock("clock_question", (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, AXIS)),
         _clock("clock_answer", (*LOOP[:2], MONITOR, RECORDER, AXIS), (ACTUATOR,)),
         # For tools that draw, and robots, at the rate of sync_status: measured, wanted, commanded.
-        *(_joints(name) for name in ("joint_states", "joint_targets", "joint_commands")),
+        *map(_joints, JOINTS),
         # For who looks on: curves in columns of 10 ms, and what they are called.
         Topic("live", _own("Live"), (MONITOR,), (), depth=20, recorded=False, best_effort=True),
         Topic("live_curves", _own("LiveCurves"), (MONITOR,), (), latched=True, recorded=False),

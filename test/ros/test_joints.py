@@ -21,7 +21,8 @@ from rths_nodes.app.cli import main
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.nodes.joints import JOINT_TOPICS, RATE, Joints
+from rths_nodes.ros.names import JOINTS
+from rths_nodes.ros.nodes.joints import RATE, Joints
 
 pytestmark = pytest.mark.nodes
 
@@ -32,7 +33,7 @@ class Ears:
     """All three topics."""
 
     def __init__(self, node: Node) -> None:
-        self._ears = [Ear(node, JointState, f"/rths/{topic}") for topic in JOINT_TOPICS]
+        self._ears = [Ear(node, JointState, f"/rths/{topic}") for topic in JOINTS]
 
     def listen(self, *_: int) -> None:
         for ear in self._ears:
@@ -102,7 +103,7 @@ def test_an_axis_that_is_controlled_by_force_has_its_aims_as_efforts() -> None:
     joints = Joints({"moved": False, "loaded": True}, 0.001, "rig", told.__setitem__)
     joints.tell(0, 0, [0.01, 2e3], [0.02, 2.1e3], [0.0, 0.1], [5.0, 1.9e3])
     joints.tell(50, 1_500_000_000, [0.02, 2e3], [0.03, 2.1e3], [0.01, 0.1], [5.0, 1.9e3])
-    states, targets, commands = (told[topic] for topic in JOINT_TOPICS)
+    states, targets, commands = (told[topic] for topic in JOINTS)
     np.testing.assert_allclose(states.velocity, [0.2, 0.0])
     np.testing.assert_array_equal(targets.position, [0.02, np.nan])
     np.testing.assert_array_equal(targets.effort, [np.nan, 2e3])

@@ -18,7 +18,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.layout import HEAD, number_of, stamp_of
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.ros.hosting.composed import ros_context
-from rths_nodes.ros.nodes.joints import JOINT_TOPICS, RATE, Joints
+from rths_nodes.ros.names import JOINTS
+from rths_nodes.ros.nodes.joints import RATE, Joints
 from rths_nodes.ros.transport.endpoints import message_class
 
 CLOCK_NS = 10_000_000
@@ -34,7 +35,7 @@ class JointsAgain:
     def __init__(self, node: Node, definitions: Mapping[str, str], axes: Mapping[str, bool], dt: float) -> None:
         rigs = [topic.rpartition("/")[0] for topic in definitions if topic.endswith("/measurement")]
         rig = rigs[0] if rigs else ""
-        made = {name: node.create_publisher(JointState, f"{rig}/{name}", 10) for name in JOINT_TOPICS}
+        made = {name: node.create_publisher(JointState, f"{rig}/{name}", 10) for name in JOINTS}
         self._joints = Joints(axes, dt, rig.strip("/"), lambda name, message: made[name].publish(message))
         self._command, self._measurement = f"{rig}/command", f"{rig}/measurement"
         self._definitions, self._every = definitions, max(1, round(1.0 / (RATE * dt)))

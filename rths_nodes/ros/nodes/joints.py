@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from sensor_msgs.msg import JointState
 
 from rths_nodes.core.wire.layout import stamp_of
+from rths_nodes.ros.names import COMMANDS, STATES, TARGETS
 
-STATES, TARGETS, COMMANDS = JOINT_TOPICS = ("joint_states", "joint_targets", "joint_commands")
 RATE = 20.0
 """Messages per second of test."""
 Values = Sequence[float]
