@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
+from uuid import uuid4
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
@@ -56,9 +57,8 @@ CANCELLING_S = 1.0
 """rclpy marks a goal within this time as cancelled once its cancel was taken."""
 THREADS = 4
 """One for the act that lasts; others are refused or heard meanwhile."""
-
-
 KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
+"""Types of the topics."""
 
 
 class Conducted(Protocol):
@@ -107,6 +107,8 @@ class OperatorNode(ThreadedNode):
             name: self._node.create_publisher(kind, name, quality(OPERATOR_TOPICS[name]))
             for name, kind in KINDS.items()
         }
+        self._motions = f"{MOTION}{uuid4().hex[:8]} "
+        """Beginning of the marks of its motions, which are not those of another procedure."""
         self._motion = 0
         """Number of the last motion that was drawn."""
         self._node.create_service(Act, "~/act", self._serve, callback_group=ReentrantCallbackGroup())
@@ -199,7 +201,7 @@ class OperatorNode(ThreadedNode):
     def _draw(self) -> None:
         """Publish the curves of the motions of the procedure."""
         for number, per, first, values in self._conducted.curves():
-            header = Header(frame_id=f"{MOTION}{number}", stamp=self._node.get_clock().now().to_msg())
+            header = Header(frame_id=f"{self._motions}{number}", stamp=self._node.get_clock().now().to_msg())
             if number != self._motion:
                 self._motion = number
                 self._publishers["live_curves"].publish(curves_of(self._conducted.scenario, header))

@@ -46,6 +46,7 @@ def test_motions_of_a_procedure_are_drawn(tmp_path: Path) -> None:
     assert names == [f"{axis}/{name}" for name in OF_AXIS for axis in axes]
     frames = [told.header.frame_id for told in curves.heard]
     assert all(frame.startswith(MOTION) for frame in frames)
+    assert len({frame.rpartition(" ")[0] for frame in frames}) == 1, "of one procedure"
     assert sorted(set(frames)) == sorted(frames)
     last = [told for told in live.heard if told.header.frame_id == frames[-1]]
     values = np.concatenate([np.array(told.values).reshape(-1, len(names), PER_CURVE) for told in last])
