@@ -6,7 +6,7 @@ import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.supervision.live import envelopes, per_column
+from rths_nodes.loop.supervision.live import columns_of, per_column
 
 
 def live_columns(of: Evaluation) -> Array:
@@ -18,6 +18,4 @@ def live_columns(of: Evaluation) -> Array:
     indicator = np.full(run.target.shape, np.nan)
     indicator[of.counted] = of.running.tracking_indicator
     error = run.target - run.displacement
-    rows = np.hstack([run.target, run.command, run.displacement, run.force, error, indicator])
-    padded = np.concatenate([rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)])
-    return envelopes(padded.reshape(-1, per, rows.shape[1]))
+    return columns_of(np.hstack([run.target, run.command, run.displacement, run.force, error, indicator]), per)

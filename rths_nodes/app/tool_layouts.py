@@ -136,12 +136,12 @@ def _beside(columns: Sequence[Any]) -> Any:
 def urdf(scenario: Scenario) -> str:
     """The axes as slabs above each other, each a prismatic joint along x within its stroke (m)."""
     robot = ElementTree.Element("robot", name=scenario.name)
-    _slab(robot, GROUND, 0.0, max(axis.limits.stroke for axis in scenario.axes.values()), "0.3 0.3 0.3 1")
+    _slab(robot, GROUND, max(axis.limits.stroke for axis in scenario.axes.values()), "0.3 0.3 0.3 1")
     height = 0.0
     for name, axis in scenario.axes.items():
         limits = axis.limits
         height += APART * limits.stroke
-        _slab(robot, f"{name}_slab", 0.0, limits.stroke, "0.84 0.15 0.16 1")
+        _slab(robot, f"{name}_slab", limits.stroke, "0.84 0.15 0.16 1")
         joint = _below(robot, "joint", name=name, type="prismatic")
         _below(joint, "parent", link=GROUND)
         _below(joint, "child", link=f"{name}_slab")
@@ -153,9 +153,8 @@ def urdf(scenario: Scenario) -> str:
     return _xml(robot)
 
 
-def _slab(robot: Any, name: str, height: float, stroke: float, color: str) -> None:
+def _slab(robot: Any, name: str, stroke: float, color: str) -> None:
     visual = _below(_below(robot, "link", name=name), "visual")
-    _below(visual, "origin", xyz=f"0 0 {height:g}", rpy="0 0 0")
     size = f"{WIDE * stroke:g} {WIDE * stroke:g} {THICK * stroke:g}"
     _below(_below(visual, "geometry"), "box", size=size)
     _below(_below(visual, "material", name=f"of_{name}"), "color", rgba=color)

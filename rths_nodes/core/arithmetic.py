@@ -142,7 +142,7 @@ def matvec(matrix: Array, vector: Array) -> Array:
 
 
 def groups(like: tuple[tuple[int, ...], ...], matrix: Array, vector: Array) -> Any:
-    """As ``matvec``, cut into vectors of as many numbers as those of ``like`` have; in compiled code tuples."""
+    """Product of ``matvec``, cut into vectors of as many numbers as those of ``like``; in compiled code tuples."""
     return tuple(matvec(matrix, vector).reshape(len(like), -1))
 
 

@@ -6,6 +6,7 @@ takes something else in silence, and its nodes then wait for each other in vain.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import socket
@@ -56,6 +57,14 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.variable}: {self.problem}; {self.advice}"
+
+
+def check_page() -> None:
+    """Raises ConfigError where there can be no page: it needs aiohttp."""
+    if importlib.util.find_spec("aiohttp") is None:
+        raise ConfigError(
+            "page: aiohttp is not installed: apt install python3-aiohttp, or pip install 'rths_nodes[page]'"
+        )
 
 
 def check() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import logging
 import os
 from collections.abc import Callable
@@ -55,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
-    check_aiohttp()
+    environment.check_page()
     from rths_nodes.app.page.operating import Operating
     from rths_nodes.app.page.server import PageServer
     from rths_nodes.app.page.shelf import Shelf
@@ -82,14 +81,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _say(words: str) -> None:
     print(words, flush=True)
-
-
-def check_aiohttp() -> None:
-    """Raises ConfigError where there can be no page."""
-    if importlib.util.find_spec("aiohttp") is None:
-        raise ConfigError(
-            "page: aiohttp is not installed: apt install python3-aiohttp, or pip install 'rths_nodes[page]'"
-        )
 
 
 async def serve(

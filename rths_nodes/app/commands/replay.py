@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.commands.page import LOOPBACK, check_aiohttp, serve
+from rths_nodes.app.commands.page import LOOPBACK, serve
 from rths_nodes.app.page.beside import PORT
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     """The page of the recording, until Ctrl-C."""
-    check_aiohttp()
+    environment.check_page()
     from rths_nodes.app.page.recorded import RecordedTest
     from rths_nodes.app.page.server import PageServer
     from rths_nodes.recording.reading import read_run

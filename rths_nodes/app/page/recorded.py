@@ -62,7 +62,7 @@ class RecordedTest:
         return self._told
 
     def since(self, number: int) -> tuple[dict[str, Any], int, list[tuple[int, int, bytes]]]:
-        """As of an onlooker: all columns with the first question."""
+        """Return what an onlooker would: all columns with the first question."""
         return self._told, len(self._messages), self._messages[max(0, number) :]
 
     def stop(self, kind: str, reason: str) -> str:

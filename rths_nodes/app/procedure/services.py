@@ -90,7 +90,7 @@ class Served:
         return self._runner.session.scenario
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
-        """As :meth:`MotionCurves.take`."""
+        """Return what :meth:`MotionCurves.take` gives."""
         return self._runner.session.drive.curves.take()
 
     def _look(self, sample: int, samples: int) -> None:

@@ -18,7 +18,7 @@ from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
 from rths_nodes.laboratory.sensing import Noise
 from rths_nodes.laboratory.sensors import converted
 from rths_nodes.loop.compiled.pure import foreign, is_plain
-from rths_nodes.loop.compiled.text import APART, HANDED_ON, TOGETHER, Kind, text_of
+from rths_nodes.loop.compiled.text import APART, FEW, HANDED_ON, TOGETHER, Kind, text_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.in_time import in_time
 from rths_nodes.loop.stages.monitor import MonitorStage
@@ -188,10 +188,10 @@ class _Gathered:
         rows = ("displacement", "velocity", "acceleration")
         arrays = [np.array([getattr(each, name) for each in targets]) for name in rows]
         flags = np.array([each.flags for each in targets], np.int64)
-        nothing = np.zeros(len(first.displacement))
         of_soft = dict(zip(("soft_x", "soft_v", "soft_a"), arrays, strict=True))
         self._constants |= of_soft | {"soft_flags": flags, "before": before}
-        self._constants["nothing"] = 0.0 if self._facts["in_floats"] else nothing
+        if self._facts["dofs"] > FEW:
+            self._constants["nothing"] = np.zeros(len(first.displacement))
         self._states["flags"] = first.flags
         self._kernels["index_anew"] = axis.anew
 

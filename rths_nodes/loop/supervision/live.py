@@ -103,15 +103,18 @@ class LiveColumns:
         """
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
-        count, short = divmod(len(rows), per)
-        if rest and short:
-            rows = np.concatenate((rows, np.full((per - short, self._width), np.nan)))
-            count += 1
-        used, left = rows[: count * per].reshape(count, per, self._width), rows[count * per :]
-        self._rows = array("d", left.ravel().tolist())
+        whole = len(rows) if rest else len(rows) // per * per
+        found = columns_of(rows[:whole], per)
+        self._rows = array("d", rows[whole:].ravel().tolist())
         self._append = self._rows.fromlist
-        self._first = first + count * per
-        return first, envelopes(used)
+        self._first = first + len(found) * per
+        return first, found
+
+
+def columns_of(rows: Array, per: int) -> Array:
+    """Columns ``(columns, curves, 4)`` of samples ``(n, curves)``, ``per`` each; the last one may be short."""
+    padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
+    return envelopes(padded.reshape(-1, per, rows.shape[1]))
 
 
 def envelopes(samples: Array) -> Array:

@@ -57,7 +57,7 @@ FEW = 6
 
 
 def put_one(array: Array, place: int, value: float) -> None:
-    """As ``put`` of a number."""
+    """Put a number to its ``place``."""
     array[place] = value
 
 

@@ -37,7 +37,7 @@ from rths_nodes.loop.options import (
 )
 from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario import files
-from rths_nodes.ros import names
+from rths_nodes.ros import environment, names
 from rths_nodes.ros.hosting import descriptions, node_processes
 from rths_nodes.ros.hosting.launch_end import EndOfLaunch, FolderOfLastWords, refusal
 from rths_nodes.ros.names import RECORDER
@@ -150,8 +150,8 @@ class LaunchedTest:
         self._further = {"use_sim_time": configured["use_sim_time"] == "true"}
         self._log_level = configured["log_level"]
         self._page = configured["page"] == "true"
-        if self._page and importlib.util.find_spec("aiohttp") is None:
-            raise ConfigError("page = true: aiohttp is not installed: apt install python3-aiohttp")
+        if self._page:
+            environment.check_page()
         # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not configured.get("launch-prefix")
         self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}

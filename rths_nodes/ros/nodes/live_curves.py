@@ -37,7 +37,7 @@ class LiveCurves:
         self._tell_names()
         first, values = self._columns.take(rest)
         if len(values):
-            told = columns_of(self._header(), first, self._columns.samples_per_column, values)
+            told = message_of(self._header(), first, self._columns.samples_per_column, values)
             self._topics.outlets["live"].publisher.publish(told)
 
     def _tell_names(self) -> None:
@@ -52,7 +52,7 @@ class LiveCurves:
         return made
 
 
-def columns_of(header: Header, first: int, per: int, values: Array) -> Live:
+def message_of(header: Header, first: int, per: int, values: Array) -> Live:
     """The message of ``values`` ``(columns, curves, 4)`` from the sample ``first`` on, ``per`` samples each."""
     told = Live(header=header, first=first, column=per)
     told.values = array("f", values.ravel())

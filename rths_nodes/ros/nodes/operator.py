@@ -34,7 +34,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, TestState
 from rths_nodes.msg import Measurement as MeasurementMessage
 from rths_nodes.ros.names import MOTION, OPERATOR, OPERATOR_TOPICS, TOPICS
-from rths_nodes.ros.nodes.live_curves import columns_of, curves_of
+from rths_nodes.ros.nodes.live_curves import curves_of, message_of
 from rths_nodes.ros.transport.endpoints import quality
 from rths_nodes.ros.transport.greeting import address
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
@@ -205,7 +205,7 @@ class OperatorNode(ThreadedNode):
             if number != self._motion:
                 self._motion = number
                 self._publishers["live_curves"].publish(curves_of(self._conducted.scenario, header))
-            self._publishers["live"].publish(columns_of(header, first, per, values))
+            self._publishers["live"].publish(message_of(header, first, per, values))
 
     # -- acts ---------------------------------------------------------------------------------------------
 

@@ -186,49 +186,40 @@ function limits() {
   });
 }
 
-function nodes() {
-  const rows = Object.entries(told.nodes || {}).sort();
-  const words = rows.map(([name, each]) => [name, each.level, each.words || ["ok", "warning", "error", "stale"][each.level]]);
-  const key = JSON.stringify(words);
-  if ($("nodes").dataset.key === key) return;
-  $("nodes").dataset.key = key;
-  $("nodes").replaceChildren(...words.map(([name, level, said]) => {
-    const row = document.createElement("tr"), left = row.insertCell(), right = row.insertCell();
-    left.textContent = name;
-    right.textContent = said;
-    right.className = `level${level}`;
-    return row;
-  }));
-}
-
-// what nodes say of themselves once a second: the compensator's inner numbers, and how the loop keeps time
-function rows(place, found) {
+// rows of a name, words and their class, where they have changed
+function fill(place, found) {
   const key = JSON.stringify(found);
   if ($(place).dataset.key === key) return;
   $(place).dataset.key = key;
-  $(place).replaceChildren(...found.map(([name, words, bad]) => {
+  $(place).replaceChildren(...found.map(([name, words, kind]) => {
     const row = document.createElement("tr"), left = row.insertCell(), right = row.insertCell();
     left.textContent = name;
     right.textContent = words;
-    right.className = bad ? "number level1" : "number";
+    right.className = kind;
     return row;
   }));
-  $(place).closest("section").hidden = !found.length;
 }
 
+function nodes() {
+  const said = ["ok", "warning", "error", "stale"];
+  fill("nodes", Object.entries(told.nodes || {}).sort().map(([name, each]) => [name, each.words || said[each.level], `level${each.level}`]));
+}
+
+// what nodes say of themselves once a second: the compensator's inner numbers, and how the loop keeps time
 function inside() {
   const nodes = told.nodes || {}, of = (name) => (nodes[name] && nodes[name].values) || {};
   const inner = Object.entries(of("compensator")).filter(([name]) => name.startsWith(INNER));
-  rows("inner", inner.map(([name, value]) => [name.slice(INNER.length).replace(/^axes\./, "").replaceAll("_", " "), value]));
+  fill("inner", inner.map(([name, value]) => [name.slice(INNER.length).replace(/^axes\./, "").replaceAll("_", " "), value, "number"]));
   const actuator = of("actuator"), timing = [];
   for (const name of ["missed", "bridged", "late"]) {
-    if (name in actuator) timing.push([`${name} samples`, actuator[name], actuator[name] !== "0"]);
+    if (name in actuator) timing.push([`${name} samples`, actuator[name], actuator[name] === "0" ? "number" : "number level1"]);
   }
   for (const name of ["integrator", "compensator", "monitor"]) {
     const values = of(name);
-    if (values.work_median_us) timing.push([name, `${Math.round(values.work_median_us)} (${Math.round(values.work_max_us)}) µs`]);
+    if (values.work_median_us) timing.push([name, `${Math.round(values.work_median_us)} (${Math.round(values.work_max_us)}) µs`, "number"]);
   }
-  rows("timing", timing);
+  fill("timing", timing);
+  for (const [place, found] of [["inner", inner], ["timing", timing]]) $(place).closest("section").hidden = !found.length;
 }
 
 function events() {
@@ -243,7 +234,7 @@ function events() {
   }));
 }
 
-// recordings of the folder, with their reports: again when a test is over, and now and then
+// recordings of the folder, with their reports
 let looked = "";
 
 async function recordings() {
@@ -511,17 +502,12 @@ function loop(from, to) {
 
 const LOOK_MS = 200;
 
-function show_head() {
-  $("head").max = columns.length;
-  $("head").value = head;
-}
-
 function play() {
   if (!told.recorded || !columns.length) return;
   if (head === 0 && !playing) head = columns.length;   // first of all the whole test
   if (playing) head = Math.min(columns.length, head + Number($("speed").value) * LOOK_MS / 1000 * curves.servo_rate / per);
   if (playing && head >= columns.length) pressed(false);
-  show_head();
+  Object.assign($("head"), { max: columns.length, value: head });
   show();
 }
 
