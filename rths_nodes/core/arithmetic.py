@@ -141,7 +141,7 @@ def matvec(matrix: Array, vector: Array) -> Array:
     return total
 
 
-def groups(like: tuple[tuple[int, ...], ...], matrix: Array, vector: Array) -> Any:
+def groups(like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array) -> Any:
     """Product of ``matvec``, cut into vectors of as many numbers as those of ``like``; in compiled code tuples."""
     return tuple(matvec(matrix, vector).reshape(len(like), -1))
 
@@ -175,7 +175,7 @@ def numbers(vector: Array) -> list[float]:
     return found
 
 
-def put(array: Array, first: int, values: Array) -> None:
+def put(array: Array, first: int, values: Sequence[float] | Array) -> None:
     """``values`` into ``array``, from the place ``first`` on: what a compiler takes long for as a slice."""
     array[first : first + len(values)] = values
 
@@ -240,6 +240,16 @@ def along_mean(
 def replaced(rows: tuple[Numbers, ...], values: Array) -> tuple[Numbers, ...]:
     """``rows`` that begin with the numbers of those of ``values``."""
     return tuple([(*now, *row[len(now) :]) for row, now in zip(rows, values.tolist(), strict=True)])
+
+
+def slopes(state: Numbers, before: Numbers, dt: float) -> Numbers:
+    """Change of ``state`` since ``before``, over ``dt``."""
+    return tuple([(now - then) / dt for now, then in zip(state, before, strict=True)])
+
+
+def interleaved(state: Numbers, others: Numbers) -> Numbers:
+    """Numbers of two tuples of one length in turns, from the first one of ``state`` on."""
+    return tuple([number for pair in zip(state, others, strict=True) for number in pair])
 
 
 def scaled(state: Numbers, factors: Numbers) -> Numbers:

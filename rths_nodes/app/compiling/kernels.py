@@ -129,6 +129,8 @@ def _own_forms() -> dict[Any, Any]:
         identity(arithmetic.mapped): _written_out(found, _calls, "function, items, given"),
         identity(arithmetic.along): _unrolled(found, "s[{i}] + h * rates[{i}]", "s, h, rates"),
         identity(arithmetic.along_mean): _unrolled(found, MEAN, "s, h, a, b, c, d"),
+        identity(arithmetic.slopes): _unrolled(found, "(s[{i}] - before[{i}]) / dt", "s, before, dt"),
+        identity(arithmetic.interleaved): _unrolled(found, "s[{i}], others[{i}]", "s, others"),
         identity(arithmetic.scaled): _unrolled(found, "s[{i}] * f[{i}]", "s, f"),
         identity(arithmetic.first): _unrolled(found, "values[{i}]", "s, values"),
         identity(arithmetic.raised): _unrolled(found, "s[{i}] + by if place == {i} else s[{i}]", "s, place, by"),

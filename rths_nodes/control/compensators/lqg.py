@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import block_diag, solve_continuous_are
 
-from rths_nodes.core.arithmetic import matvec
+from rths_nodes.core.arithmetic import Numbers, first, matvec, numbers, put
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
@@ -65,13 +65,13 @@ def rest(k: Array) -> Array:
     return np.zeros(k.shape[1])
 
 
-def step(k: Array, known: Array, deviation: Array, feedback: Array) -> None:
-    """From the deviation one sample ago ``(n_axes,)`` m: that of now into ``feedback`` ``(n_axes,)`` m."""
+def step(k: Array, known: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
+    """From the deviation one sample ago (m, by axis): the ``feedback`` of now, m, in place of the one before."""
     n = len(known) - len(deviation)
-    known[n:] = deviation
+    put(known, n, deviation)
     found = matvec(k, known)
-    known[:n] = found[:n]
-    feedback[:] = found[n:]
+    put(known, 0, found[:n])
+    return first(feedback, numbers(found[n:]))
 
 
 def deviation_controller(

@@ -24,7 +24,7 @@ from rths_nodes.control.compensators import lqg
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions
-from rths_nodes.core.arithmetic import Numbers, first, matvec, numbers, put
+from rths_nodes.core.arithmetic import Numbers, along, first, groups, interleaved, numbers, put, slopes
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -60,13 +60,17 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Arrays that are worked in place."""
+    """The last target, what the law adds up, and the observer."""
 
     derivatives: Array
-    """Displacement, velocity, acceleration and jerk of all axes, of the last target."""
-    feedforward: Array
+    """Displacement, velocity, acceleration and jerk of all axes, worked in place."""
+    displacement: Numbers
     """m."""
-    feedback: Array
+    acceleration: Numbers
+    """m/s^2."""
+    feedforward: Numbers
+    """m."""
+    feedback: Numbers
     """m."""
     observer: Array
 
@@ -86,41 +90,36 @@ def constants(params: Any, dt: float) -> Constants:
 def rest(k: Constants) -> State:
     """The target was at rest at zero, and the rig at the target."""
     n = len(k.matrix)
-    return State(np.zeros(len(DERIVATIVES) * n), np.zeros(n), np.zeros(n), lqg.rest(k.feedback))
+    nothing = (0.0,) * n
+    return State(np.zeros(len(DERIVATIVES) * n), nothing, nothing, nothing, nothing, lqg.rest(k.feedback))
 
 
-def law(feedback: Callable[..., None]) -> Callable[..., Any]:
+def law(feedback: Callable[..., Numbers]) -> Callable[..., Any]:
     """The step of the law with a ``feedback`` on the deviation."""
 
     def step(
         k: Any, s: State, x: Numbers, v: Numbers, a: Numbers, m: Numbers, f: Numbers, rests: bool, preparing: bool
     ) -> tuple[Any, Numbers]:
         dt, matrix, of_feedback = k
-        derivatives, u_ff, u_fb, observer = s
-        n = len(matrix)
+        derivatives, x_before, a_before, _, u_fb, observer = s
         # the target of the sample before belongs to this measurement
-        feedback(of_feedback, observer, np.array(m) - derivatives[:n], u_fb)
-        before = derivatives[2 * n : 3 * n].copy()
-        put(derivatives, 0, np.array(x + v + a))
-        put(derivatives, 3 * n, (derivatives[2 * n : 3 * n] - before) / dt)
-        put(u_ff, 0, matvec(matrix, derivatives))
-        return (derivatives, u_ff, u_fb, observer), first(x, numbers(u_ff + u_fb))
+        u_fb = feedback(of_feedback, observer, along(m, -1.0, x_before), u_fb)
+        put(derivatives, 0, x + v + a + slopes(a, a_before, dt))
+        u_ff = first(x, numbers(groups((x,), matrix, derivatives)[0]))
+        return (derivatives, x, a, u_ff, u_fb, observer), along(u_ff, 1.0, u_fb)
 
     return step
 
 
-def no_feedback(k: Any, observer: Array, deviation: Array, feedback: Array) -> None:
+def no_feedback(k: Any, observer: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
     """The deviation is left as it is."""
+    return feedback
 
 
-def shown(k: Constants, s: State) -> Array:
+def shown(k: Constants, s: State) -> Numbers:
     """Feedforward and feedback, one after the other for each axis, m."""
-    _, u_ff, u_fb, _ = s
-    found = np.empty(2 * len(u_ff))
-    for axis in range(len(u_ff)):
-        found[2 * axis] = u_ff[axis]
-        found[2 * axis + 1] = u_fb[axis]
-    return found
+    _, _, _, u_ff, u_fb, _ = s
+    return interleaved(u_ff, u_fb)
 
 
 class ModelBased(Coupled):

@@ -64,7 +64,7 @@ class OnNumbers(Compensator):
 
 
 Shown = Callable[[Any, Any], Any]
-"""``shown(constants, state)``: the inner numbers of an axis, a tuple of floats; of coupled ones an array."""
+"""``shown(constants, state)``: the inner numbers of an axis, a tuple of floats; of coupled ones also an array."""
 
 
 class Bound(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import solve_continuous_are
 
 from rths_nodes.core import channels
-from rths_nodes.core.arithmetic import matvec, put
+from rths_nodes.core.arithmetic import Numbers, groups, numbers, put, times
 from rths_nodes.core.control import SemiActiveOfKernel
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.kernels import Kernel
@@ -28,15 +28,15 @@ from rths_nodes.mechanics.structure import combined
 class Constants(NamedTuple):
     """The controller, worked off in a step."""
 
-    gain: Array
-    """K ``(1, 2 n)`` of f_c = -K z^, z = (x, x'): N/m and N s/m."""
+    gain: tuple[Numbers]
+    """K of f_c = -K z^, z = (x, x'): ``2 n`` of N/m and N s/m."""
     observer: Array
     """L ``(2 n, n + 1)`` of the Kalman filter."""
     onward: Array
     """z^ of now from z^, measurements before, measurements now."""
-    channels: Any
+    channels: tuple[int, ...]
     """Places of the measurements among the auxiliary channels."""
-    ground: Array
+    ground: Numbers
     """Factors with which the acceleration of the ground adds to each of them."""
     voltage: float
     """V."""
@@ -63,7 +63,7 @@ def constants(params: Any, structure: Structure | None, dt: float, measured: Seq
         )
     n = len(structure.influence)
     wanted = (*channels.accelerations(n), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
-    places = np.array([_channel(measured, name) for name in wanted])
+    places = tuple([_channel(measured, name) for name in wanted])
     weights = _sized("weights", params.weights, np.eye(n)[-1])
     location = _sized("damper_location", params.damper_location, np.eye(n)[0])
     plant = _Plant(structure, location)
@@ -71,9 +71,9 @@ def constants(params: Any, structure: Structure | None, dt: float, measured: Seq
     observer = plant.observer(params.noise_ratio)
     system = plant.system - observer @ plant.outputs
     inputs = np.column_stack([observer, plant.force - observer @ plant.direct])
-    ground = np.concatenate([structure.influence, [0.0, 0.0]])
-    onward = np.hstack(transition(system, inputs, dt))
-    return Constants(gain[None, :], observer, onward, places, ground, params.voltage)
+    ground = (*structure.influence.tolist(), 0.0, 0.0)
+    onward = np.asfortranarray(np.hstack(transition(system, inputs, dt)))
+    return Constants((tuple(gain.tolist()),), observer, onward, places, ground, params.voltage)
 
 
 def rest(k: Constants) -> State:
@@ -87,11 +87,13 @@ def step(
     """The filter goes on to this measurement; full voltage where it brings the force nearer."""
     gain, _, onward, channels, ground, voltage = k
     known, _ = s
-    states, count = len(onward), len(channels)
+    states, count, shown = len(onward), len(channels), numbers(auxiliary)
     put(known, states, known[states + count :])
-    put(known, states + count, auxiliary[channels] + ground_acceleration * ground)
-    put(known, 0, matvec(onward, known))
-    desired = -float(matvec(gain, known[:states])[0])
+    for index in range(count):
+        known[states + count + index] = shown[channels[index]] + ground_acceleration * ground[index]
+    (estimate,) = groups(gain, onward, known)
+    put(known, 0, estimate)
+    desired = -times(gain, numbers(estimate))[0]
     force = float(known[len(known) - 1])
     return (known, desired), (voltage if (desired - force) * force > 0.0 else 0.0,)
 
@@ -142,7 +144,7 @@ class ClippedOptimal(SemiActiveOfKernel):
 
     def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
         super().__init__(params, structure, dt, measured)
-        self.gain, self.observer = self._constants.gain[0], self._constants.observer
+        self.gain, self.observer = np.array(self._constants.gain[0]), self._constants.observer
 
     @property
     def estimate(self) -> Array:

@@ -52,10 +52,10 @@ class Constants(NamedTuple):
     sizes: tuple[int, int, int, int]
     """n, m, B, J"""
     ramp: bool
-    places: Array
-    """``(B, 2 J, n + 2 m)``: x and v at the end of each from z and the inputs at both ends, without the forces."""
-    onward: Array
-    """``(B, n + p, n + 2 m + 2 J + 1)``: z at their end, and what is shown of it, from that and the forces."""
+    places: tuple[Array, ...]
+    """B of ``(2 J, n + 2 m)``: x and v at the end of each, from z and the inputs at both ends, no force in it."""
+    onward: tuple[Array, ...]
+    """B of ``(n + p, n + 2 m + 2 J + 1)``: z at their end, and what is shown of it, from that and the forces."""
     held: tuple[float, float]
     """m/N and m/(N s) of a force that is held over a sub-step."""
     correction: tuple[float, float]
@@ -129,7 +129,8 @@ def linear_with_specimen(
         found = whole
         for block in range(blocks):
             first = numbers(matvec(places[block], whole[: n + 2 * m]))
-            forces = [f] * (2 * count + 1)
+            forces = numbers(whole[n + 2 * m :])
+            forces[0] = f
             for index in range(count):
                 x1 = first[2 * index] + x_held * f
                 v1 = first[2 * index + 1] + v_held * f
@@ -142,8 +143,7 @@ def linear_with_specimen(
                 x0, v0 = x1 + x_more * (passed - f), v1 + v_more * (passed - f)
                 f = force(own, inner, x0, v0)
                 forces[2 * index + 1], forces[2 * index + 2] = passed, f
-            for place in range(2 * count + 1):
-                whole[n + 2 * m + place] = forces[place]
+            put(whole, n + 2 * m, forces)
             found = matvec(onward[block], whole)
             put(whole, 0, found[:n])
         return (whole, inner, x0, v0, f), found
@@ -197,18 +197,18 @@ def constants(
             of_all[:, n + 2 * m + 2 * index] += start
             of_all[:, n + 2 * m + 2 * index + 1] += end
             shares.append(to_place @ of_all[:, : n + 2 * m])
-        places.append(np.vstack(shares))
+        places.append(np.asfortranarray(np.vstack(shares)))
         last = np.zeros((1, of_all.shape[1]))
         last[0, -1] = 1.0
-        onward.append(np.vstack([of_all, seen @ np.vstack([of_all, last])]))
+        onward.append(np.asfortranarray(np.vstack([of_all, seen @ np.vstack([of_all, last])])))
     later = [to_place @ powers[age] @ np.column_stack([start, end]) for age in range(count - 1, 0, -1)]
     x_later, v_later = np.hstack([*later, np.zeros((2, 1))]).tolist()
     decay, own = decay_of(specimen), specimen.bound()[1]
     return Constants(
         (n, m, substeps // count, count),
         ramp,
-        np.array(places),
-        np.array(onward),
+        tuple(places),
+        tuple(onward),
         tuple((to_place @ (start + end)).tolist()),
         tuple((to_place @ end).tolist()),
         (tuple(x_later), tuple(v_later)),
@@ -229,6 +229,6 @@ def rest_of(specimen: Specimen) -> Callable[[Constants], State]:
     inner = tuple(specimen.initial_state)
 
     def rest(k: Constants) -> State:
-        return State(np.zeros(k.onward.shape[2]), inner, 0.0, 0.0, kernel.force(own, inner, 0.0, 0.0))
+        return State(np.zeros(k.onward[0].shape[1]), inner, 0.0, 0.0, kernel.force(own, inner, 0.0, 0.0))
 
     return rest

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.control.ramps import OfKernel
-from rths_nodes.core.arithmetic import all_finite, dot, finite, numbers
+from rths_nodes.core.arithmetic import all_finite, dot, finite, numbers, put
 from rths_nodes.core.control import SemiActive, SetupOfKernel
 from rths_nodes.core.kernels import copied
 from rths_nodes.core.protocols import Integrator
@@ -78,7 +78,7 @@ class _Gathered:
     def __init__(self, assembly: Assembly) -> None:
         self._a, self._scenario = assembly, assembly.scenario
         self._kernels: dict[str, Callable[..., Any]] = {"finite": finite, "all_finite": all_finite}
-        self._kernels |= {"numbers": numbers, "acting": limit_rows.acting, "index_step": axis.step}
+        self._kernels |= {"numbers": numbers, "put": put, "acting": limit_rows.acting, "index_step": axis.step}
         self._kernels["broken_alone"] = limit_rows.broken_alone
         self._constants: dict[str, Any] = {}
         self._states: dict[str, Any] = {}
@@ -315,7 +315,7 @@ class _Gathered:
         auxiliary.reset()
         channels = true + auxiliary.ahead(1)[0] if auxiliary.any else true.copy()
         if len(true):
-            self._states["channels"] = channels
+            self._states["channels"] = channels.copy()
         command, modes = np.zeros(len(places)), self._a.port.control_mode
         shown = Measurement(0, np.array(moved), np.array(forces), command, channels, flags, modes)
         return shown, Measurement(0, np.array(places), np.array(pushes), command, true.copy(), flags, modes)

@@ -190,7 +190,7 @@ def _solve(kind: Kind) -> list[str]:
     lines.append(f"solver, (x, v, a, exact, r) = {called}")
     if kind.control:
         known = f"channels, float(ground[{index}]), float(chance[{index}])"
-        lines += [f"controller, wanted = control(of_control, controller, {known})", "inputs = np.array(wanted)"]
+        lines += [f"controller, wanted = control(of_control, controller, {known})", "put(inputs, 0, wanted)"]
     lines += _shared_out(kind)
     if kind.soft_start:
         lines.append("flags = 0")
@@ -295,7 +295,7 @@ def _shown(kind: Kind) -> list[str]:
         if count:
             lines += [f"if law_renewed({law}):", IN + call] if kind.renewed else [call]
             if kind.coupled_law:
-                lines.append(f"shown[row, {first}:{first + count}] = {name}")
+                lines.append(f"put(shown[row], {first}, {name})")
             else:
                 places = ", ".join(f"shown[row, {first + place}]" for place in range(count))
                 lines.append(f"{places} = {each(f'{name}[#]', count)}")
@@ -328,7 +328,11 @@ def _rig(kind: Kind) -> list[str]:
         lines.append(f"rig, (places, rates, pushes, true) = rig_step(of_rig, rig, {command}, acts)")
         lines.append(f"{each('d_#', n)} = {each('float(places[#])', n)}")
         lines.append(f"{each('g_#', n)} = {each('float(pushes[#])', n)}")
-        lines += [f"channels = true{' + channel_noise[row]' * kind.channel_noise}"] if kind.channels else []
+        if kind.channel_noise:
+            sums = "channels[index] = true[index] + channel_noise[row, index]"
+            lines += [f"for index in range({kind.channels}):", IN + sums]
+        elif kind.channels:
+            lines.append("channels = true")
     for axis in range(n):
         if not kind.coupled_rig:
             lines.append(
