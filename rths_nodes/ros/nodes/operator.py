@@ -114,7 +114,9 @@ class OperatorNode(ThreadedNode):
         self._node.create_service(Act, "~/act", self._serve, callback_group=ReentrantCallbackGroup())
         self._goals: list[Any] = []
         self._cancelled: set[bytes] = set()
-        self._followed = self._closing = False
+        self._followers: set[bytes] = set()
+        """Endpoints of the programs that heard the feedback when the act began."""
+        self._closing = False
         actions: Any = ActionServer(
             self._node,
             LastingAct,
@@ -251,11 +253,17 @@ class OperatorNode(ThreadedNode):
             goal.publish_feedback(told)
 
     def _look_for_clients(self) -> None:
-        """Stop an act that nobody follows any more: its client has ended without a cancel."""
+        """Stop an act whose client has ended without a cancel.
+
+        The middleware does not tell whose goal it is: of several programs that follow it, each one counts.
+        """
         if not self._goals:
-            self._followed = False
+            self._followers.clear()
             return
-        clients = self._node.count_subscribers(f"{self.service}/_action/feedback")
-        if self._followed and not clients:
+        endpoints = self._node.get_subscriptions_info_by_topic(f"{self.service}/_action/feedback")
+        here = {bytes(each.endpoint_gid) for each in endpoints}
+        if not self._followers:
+            self._followers = here
+        elif not self._followers <= here:
+            self._followers &= here
             self._conducted.answer(LEFT)
-        self._followed = clients > 0

@@ -80,6 +80,18 @@ def test_an_act_whose_client_has_left_is_stopped(session: Session) -> None:
     assert "the operator's program has left" in session.runner.session.reason
 
 
+def test_an_act_whose_client_has_left_is_stopped_also_while_another_one_follows_it(session: Session) -> None:
+    other = Client("rths_0")
+    running(session, [])
+    client_of(session).close()
+    end = time.monotonic() + 30.0
+    while session.runner.state is not State.HELD:
+        assert time.monotonic() < end
+        other.spin(0.01)
+    assert "the operator's program has left" in session.runner.session.reason
+    other.close()
+
+
 def test_an_act_that_is_refused_is_aborted_with_the_reason(session: Session) -> None:
     client = client_of(session)
     done = client.answer(client.goal(Request("connect")).get_result_async())
