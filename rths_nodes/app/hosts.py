@@ -10,14 +10,12 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.compiling.loops import loop_over_kernels
-from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.protocols import Port
@@ -262,10 +260,8 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | N
     from rths_nodes.ros.hosting import descriptions
 
     axes = descriptions.axes_with_nodes(scenario, options.actuator_nodes)
-    with _resolved(scenario) as file:
-        given = options.changed(scenario=str(file), rig="", case="", overrides=())
-        console = options.host == PROCESSES or bool(options.separate)
-        result = _run_nodes(descriptions.describe(given, axes, console), options, watch, port)
+    console = options.host == PROCESSES or bool(options.separate)
+    result = _run_nodes(descriptions.describe(options, axes, console, scenario), options, watch, port)
     return _result(
         scenario,
         options,
@@ -280,20 +276,6 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | N
         notes=result.notes,
         actuator_nodes=options.actuator_nodes,
     )
-
-
-@contextmanager
-def _resolved(scenario: Scenario) -> Iterator[Path]:
-    """A file with ``scenario`` as it is run, for the nodes. Raises ConfigError where there is no room for it."""
-    with ExitStack() as stack:
-        try:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rths_"))
-            file = Path(folder) / f"{scenario.name}.yaml"
-            file.write_text(yaml_text.dump(scenario.data()), encoding="utf-8")
-        except OSError as error:
-            where = error.filename or tempfile.gettempdir()
-            raise ConfigError(f"{where}: the scenario cannot be written there ({error.strerror})") from error
-        yield file
 
 
 def _messages(recording: dict[str, Any]) -> dict[str, Any] | None:

@@ -8,9 +8,7 @@ would be read as another number than it says is refused here: ``010``, which YAM
 
 from __future__ import annotations
 
-import pickle
 import re
-from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -22,8 +20,6 @@ MOST_NODES = 200_000
 """Values, lists and sections in a text: three full matrices of 250 degrees of freedom."""
 DEEPEST = 50
 """Levels of lists and sections inside each other; the deepest shipped scenario has 7."""
-KEPT, LONGEST_KEPT = 64, 100_000
-"""Texts whose data are kept, as a process reads the same ones again and again; of at most so many characters."""
 LONGEST_NUMBER = 300
 """Digits of a whole number; one with more is beyond every float."""
 
@@ -184,7 +180,7 @@ def parse(source: str, origin: str) -> Any:
     if len(source) > LARGEST_TEXT:
         raise ConfigError(f"{origin}: {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:
-        return pickle.loads(_kept(source)) if len(source) <= LONGEST_KEPT else yaml.load(source, _Loader)
+        return yaml.load(source, _Loader)
     except ConfigError as error:
         raise error.within(origin) from None
     except Exception as error:  # PyYAML lets all kinds through, e.g. ValueError for characters that are none
@@ -192,12 +188,6 @@ def parse(source: str, origin: str) -> Any:
         line = f" line {mark.line + 1}:" if mark else ""
         words = " ".join(str(getattr(error, "problem", None) or error).split())
         raise ConfigError(f"{origin}:{line} not YAML: {words}") from None
-
-
-@lru_cache(KEPT)
-def _kept(source: str) -> bytes:
-    """The data of a text in a form of which each caller gets a copy of its own."""
-    return pickle.dumps(yaml.load(source, _Loader))
 
 
 def number_in(word: str) -> Any:

@@ -14,6 +14,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 
+from rths_nodes.loop.scenario import files
 from rths_nodes.ros.hosting import composed
 
 NAME = "chen_ricles_2010"
@@ -116,6 +117,22 @@ def test_what_a_node_was_started_with_is_refused_when_it_is_configured(values: d
         assert node.trigger_configure() == TransitionCallbackReturn.FAILURE
         assert node.phase.exit_code == 2
         assert words in node.phase.problem
+
+
+def test_a_scenario_that_the_runner_has_built_is_not_read_again() -> None:
+    """Until the parameter names another one."""
+    built = files.load("tadc_sine", ["compensator.type=none"])
+    with composed.ros_context() as context:
+        node = composed.make_node(
+            "compensator", lambda *_: None, context, {"scenario": built.name}, scenario=built
+        )
+        try:
+            assert node.get_parameter("compensator.type").value == "none"
+            assert node.settings.load() is built
+            assert refusal(node, scenario=NAME) == ""
+            assert node.get_parameter("compensator.type").value == "adaptive_inverse"
+        finally:
+            node.destroy_node()
 
 
 def test_another_scenario_has_other_sections() -> None:

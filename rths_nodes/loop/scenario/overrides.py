@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,12 @@ def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
         with problems.gathered():
             pairs.append(_split(assignment))
     problems.refuse()
-    return replace(scenario, pairs) if pairs else scenario
+    return replace(scenario, pairs)
 
 
-def replace(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]]) -> Scenario:
+def replace(scenario: Scenario, pairs: Sequence[tuple[list[str], Any]]) -> Scenario:
     """As :func:`override`, from keys and values: ``(["structure", "mass"], 5e5)``."""
-    return from_data(Scenario, _changed(scenario, pairs, Path()))
+    return from_data(Scenario, _changed(scenario, pairs, Path())) if pairs else scenario
 
 
 def _changed(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]], folder: Path) -> dict[str, Any]:

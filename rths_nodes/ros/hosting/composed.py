@@ -120,9 +120,9 @@ def run(
 
         try:
             for each in descriptions:
-                if each not in beside:
-                    arguments = in_namespace(f"/{each.namespace}")
-                    test.add(each.role, open_writer, context, each.parameters, cli_args=arguments).start()
+                if each.role not in separate:
+                    given = each.parameters, in_namespace(f"/{each.namespace}")
+                    test.add(each.role, open_writer, context, *given, scenario=each.scenario).start()
             result = test.run(context, watch)
             if console:
                 for node in test.nodes:
@@ -184,19 +184,11 @@ class ComposedTest:
         self._prepared = False
         self._ended_at = 0
 
-    def add(
-        self,
-        role: str,
-        open_writer: OpenWriter,
-        context: Any,
-        values: Mapping[str, Any] | None = None,
-        cli_args: Sequence[str] | None = None,
-    ) -> RthsNode:
-        """Make one more node of the test, with the parameter ``values``."""
-        last: dict[str, Any] = {"prepare": self._prepare, "handed": self._handed} if role == ACTUATOR else {}
-        self.nodes.append(
-            make_node(role, open_writer, context, values, cli_args=cli_args, clock=self._clock, **last)
-        )
+    def add(self, role: str, open_writer: OpenWriter, context: Any, *values: Any, **given: Any) -> RthsNode:
+        """Make one more node of the test; what is ``given`` as of :func:`make_node`."""
+        if role == ACTUATOR:
+            given |= {"prepare": self._prepare, "handed": self._handed}
+        self.nodes.append(make_node(role, open_writer, context, *values, clock=self._clock, **given))
         return self.nodes[-1]
 
     @property

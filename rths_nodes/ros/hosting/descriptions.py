@@ -28,6 +28,8 @@ class NodeDescription:
     namespace: str = names.NAMESPACE
     axis: str = ""
     """The axis of an axis node, which lives in a namespace of that name."""
+    scenario: Scenario | None = None
+    """The scenario as it is run, where the runner has built it; None where the parameters say how to."""
 
     @property
     def peer(self) -> str:
@@ -35,21 +37,25 @@ class NodeDescription:
         return names.axis_node(self.axis) if self.axis else self.role
 
 
-def describe(options: RunOptions, axes: Sequence[str] = (), console: bool = False) -> list[NodeDescription]:
+def describe(
+    options: RunOptions, axes: Sequence[str] = (), console: bool = False, scenario: Scenario | None = None
+) -> list[NodeDescription]:
     """The nodes of a rig; without a recording there is no recorder.
 
     ``axes`` have a node each, all of them or none (:func:`axes_with_nodes`). With ``console`` the test does not
-    begin before the runner's console listens.
+    begin before the runner's console listens. The nodes get a ``scenario`` that has been built as it is.
     """
+    if scenario is not None:
+        options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
     roles = [role for role in names.NODES if role != RECORDER or options.recorded]
     peers = [*roles, *map(names.axis_node, axes), *([names.CONSOLE] if console else [])]
     namespace = checked_namespace(options.namespace)
-    of_rig = [NodeDescription(role, _parameters(options, role, peers), namespace) for role in roles]
-    of_axes = [
-        NodeDescription(names.AXIS, _parameters(options, names.AXIS, peers), f"{namespace}/{axis}", axis=axis)
-        for axis in axes
+    places = [(role, namespace, "") for role in roles]
+    places += [(names.AXIS, f"{namespace}/{axis}", axis) for axis in axes]
+    return [
+        NodeDescription(role, _parameters(options, role, peers), where, axis, scenario)
+        for role, where, axis in places
     ]
-    return of_rig + of_axes
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:

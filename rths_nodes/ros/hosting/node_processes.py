@@ -18,6 +18,7 @@ from typing import IO
 
 import yaml
 
+from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.last_words import LastWords, tell_launch
 from rths_nodes.loop.outcomes import ExitCode
@@ -227,9 +228,14 @@ class Processes:
 
     def _arguments(self, description: NodeDescription) -> list[str]:
         assert self._folder is not None
-        file = Path(self._folder.name) / f"{description.peer.replace('/', '_')}.yaml"
-        parameters = yaml.safe_dump({"/**": {"ros__parameters": description.parameters}})
-        file.write_text(parameters, encoding="utf-8")
+        folder, parameters = Path(self._folder.name), description.parameters
+        if description.scenario is not None:
+            scenario = folder / "scenario" / f"{description.scenario.name}.yaml"
+            scenario.parent.mkdir(exist_ok=True)
+            scenario.write_text(yaml_text.dump(description.scenario.data()), encoding="utf-8")
+            parameters = parameters | {"scenario": str(scenario)}
+        file = folder / f"{description.peer.replace('/', '_')}.yaml"
+        file.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}), encoding="utf-8")
         return ["--ros-args", "--params-file", str(file), "-r", f"__ns:=/{description.namespace}"]
 
     def __exit__(self, *_: object) -> None:

@@ -103,7 +103,9 @@ class RthsNode(LifecycleNode):
         self.identity = self.place.peer
         """The name of this node among the peers."""
         self.phase = PhaseMachine(host.on_ended)
-        self.settings = NodeSettings(self, self.place, lambda: self.phase.now is not Phase.UNCONFIGURED)
+        self.settings = NodeSettings(
+            self, self.place, lambda: self.phase.now is not Phase.UNCONFIGURED, host.scenario
+        )
         self.topics = NodeTopics(self, self.clock, on_heard)
         self.deferred = DeferredSends(self.topics)
         self.shared = NodeContext(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
 from rths_nodes.ros.nodes.settings import NodeSettings
@@ -43,5 +44,7 @@ class Host:
     """Called when all peers are found, before the node says that it is ready."""
     on_ended: Callable[[], None] = lambda: None
     """Called when the node hears that the test is over."""
+    scenario: Scenario | None = None
+    """The scenario as it is run; None where the node builds it from its parameters."""
     handed: Port | None = None
     """A port in place of the scenario's: a procedure has opened it, and closes it."""

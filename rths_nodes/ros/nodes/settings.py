@@ -81,10 +81,15 @@ def _as_parameter(default: Any) -> Any:
 
 
 class NodeSettings:
-    """The parameters of ``node``, which is at ``place``; they cannot be set any more once it is ``frozen()``."""
+    """The parameters of ``node``, which is at ``place``; they cannot be set any more once it is ``frozen()``.
 
-    def __init__(self, node: Node, place: Place, frozen: Callable[[], bool]) -> None:
-        self._node, self.place, self._frozen = node, place, frozen
+    A scenario that has been ``built`` counts as long as the parameter ``scenario`` names it.
+    """
+
+    def __init__(
+        self, node: Node, place: Place, frozen: Callable[[], bool], built: Scenario | None = None
+    ) -> None:
+        self._node, self.place, self._frozen, self._built = node, place, frozen, built
         self._options = settings_of(place.role)
         self._given = parameters.given(node)
         """By name, what the node was started with and what was set since."""
@@ -227,6 +232,8 @@ class NodeSettings:
         scenario, case, overrides, rig = (given.get(name, self._options[name].default) for name in _OF_SCENARIO)
         if not scenario:
             raise ConfigError(f"scenario: missing; known: {', '.join(files.shipped())}, or a path")
+        if self._built is not None and scenario == self._built.name:
+            scenario = self._built
         self._file = loaded = files.load(scenario, [entry for entry in overrides if entry], case, rig)
         return parameters.effective(loaded, given, self.owned)
 
