@@ -63,11 +63,13 @@ class Evaluation:
     that brought it is not installed here, the parts of the result that need it are noted in ``left_out``.
     """
 
-    def __init__(self, run: Run, tracked: dict[str, dict[str, float]] | None = None) -> None:
-        """``tracked``: the indices of the test itself, where they are at hand; they are not computed again."""
+    def __init__(
+        self, run: Run, tracked: dict[str, dict[str, float]] | None = None, assembly: Assembly | None = None
+    ) -> None:
+        """``tracked``, the indices of the test itself, and ``assembly`` are not made again where at hand."""
         self.run = run
         self.scenario = run.scenario
-        self.assembly = Assembly(run.scenario)
+        self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
         """Part of the result -> why it is missing."""
         self._tracked = {} if tracked is None else {False: tracked}

@@ -40,6 +40,7 @@ from rths_nodes.loop.options import (
 )
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
@@ -73,6 +74,8 @@ class RunResult:
     faults: tuple[str, ...] = ()
     engine: str = ""
     """On the host embedded."""
+    assembly: Assembly | None = field(default=None, repr=False)
+    """Second components of the scenario, beside those of a loop over kernels; None where they are to be built."""
 
     @property
     def ending(self) -> str:
@@ -252,6 +255,7 @@ def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: W
         run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
         notes=list(loop.notes) if isinstance(loop, KernelLoop) else [],
         engine=engine,
+        assembly=loop.assembly.twin() if engine == COMPILED else None,
     )
 
 

@@ -67,7 +67,7 @@ def test_what_is_built_is_handed_on() -> None:
     assert loop.substructure.setup is not loop.commands.setup
 
 
-def test_a_twin_shares_the_ground_motion_and_the_names_only(built: Built) -> None:
+def test_a_twin_shares_what_nobody_changes(built: Built) -> None:
     assembly = Assembly(files.load(DAMPED))
     Loop(assembly)
     built.clear()
@@ -75,12 +75,15 @@ def test_a_twin_shares_the_ground_motion_and_the_names_only(built: Built) -> Non
     CommandWarmUp(assembly)
     families = Counter(name.partition(" ")[0] for name in built.elements())
     assert not {"ground_motion", "port", "rig", "specimen"} & set(families)
-    for family in ("structure", "integrator", "semi_active", "ramp", "compensator"):
+    assert "structure" not in families  # it is linear
+    for family in ("integrator", "semi_active", "ramp", "compensator"):
         assert families[family] == 1, family
     assert families["setup"] == 2
     twin = assembly.twin()
     assert twin.ground_acceleration is assembly.ground_acceleration
     assert twin.names is assembly.names
+    yields = Assembly(files.load("yielding_five_story"))
+    assert yields.twin().structure is not yields.structure
 
 
 def test_under_a_twin_without_loads_the_ground_stands_still() -> None:

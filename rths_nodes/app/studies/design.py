@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +128,12 @@ class Design:
         """Keys that are scattered."""
         return tuple(self.base.scatter)
 
-    def rows(self) -> Iterator[Row]:
+    @cached_property
+    def rows(self) -> list[Row]:
         """All runs, in their order."""
+        return list(self._rows())
+
+    def _rows(self) -> Iterator[Row]:
         names, number = _short(list(self.factors)), 0
         for chosen in itertools.product(*self.factors.values()):
             levels = dict(zip(self.factors, chosen, strict=True))

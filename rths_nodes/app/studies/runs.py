@@ -160,7 +160,7 @@ def findings(
         eager=eager,
     )
     run = report.read()
-    evaluation = Evaluation(run, report.metrics["axes"])
+    evaluation = Evaluation(run, report.metrics["axes"], report.assembly)
     return Findings(
         outcome=report.outcome,
         reason=report.reason,

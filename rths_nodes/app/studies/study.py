@@ -29,7 +29,7 @@ def undone(design: Design, journal: Journal) -> list[Row]:
     First a run of each kind, so that it is known early what they cost; then another one of each.
     """
     found, seen = [], set(journal.results)
-    for row in design.rows():
+    for row in design.rows:
         if row.key not in seen and row.scenario:
             found.append(row)
             seen.add(row.key)
@@ -76,7 +76,7 @@ def table(design: Design, results: dict[str, dict[str, Any]]) -> StudyTable:
 
     Columns: number, name, outcome and reason; the levels; plant and what was drawn; all indices; the scenario.
     """
-    rows = list(design.rows())
+    rows = design.rows
     found = [Findings(**_result(row, results)) for row in rows]
     values = [one.values for one in found]
     indices = list(dict.fromkeys([*design.indices, *(name for row in values for name in row)]))

@@ -26,6 +26,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.observation import GroundForce, Observation
+from rths_nodes.numerical.structures.linear_force import is_linear
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,9 @@ class Assembly:
     def twin(self, loaded: bool = True) -> Assembly:
         """An assembly of second components; unless ``loaded`` the ground stands still under them.
 
-        Names and ground motion, which nobody changes, are those of the first. Of a component whose class declares
-        itself ``external = True`` (it speaks to a socket, a process, a rig) there is no second: ConfigError.
+        Names, ground motion and a linear structure, which nobody changes, are those of the first. Of a component
+        whose class declares itself ``external = True`` (it speaks to a socket, a process, a rig) there is no
+        second: ConfigError.
         """
         twin = Assembly(self.scenario)
         twin._first, twin._loaded = self, loaded
@@ -120,8 +122,8 @@ class Assembly:
         """The structure as the scenario states it, before a reduction; None for a test without one."""
         params = self.scenario.structure
         first = None if self._first is None else self._first.full_structure
-        if first is not None and is_sparse(first.mass):
-            return first  # it is linear and remembers nothing; to read and check it again takes long
+        if first is not None and is_linear(first):
+            return first  # it remembers nothing, and to read and check it again takes time
         return None if params is None else self._build("structure", params)
 
     @cached_property

@@ -42,7 +42,7 @@ class NumericalStage:
         self.pending = False
         self._nothing = np.zeros(seen.n_observed)
         self._controller: SemiActive | None = assembly.controller if controlled else None
-        self._ground_acceleration = assembly.ground_acceleration.tolist()
+        self._ground_acceleration = assembly.ground_acceleration.tolist() if self._controller else []
         self._auxiliary = np.zeros(len(assembly.names.inputs))
         self._lead = force_lead_of(scenario, self.integrator)
         whole = not scenario.force_axes or self.setup.takes_loads

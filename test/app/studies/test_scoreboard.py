@@ -246,7 +246,7 @@ def test_each_record_is_scored() -> None:
         ("elcentro_1940_ns", "benchmark_kobe_1995"),
     )
     of = scoreboard.design(load(PAPER, ["duration=2"]), [law], scoreboard.Scored((), 2, 0, 1, ("J2",), records))
-    told = [parse(row.scenario, "scenario") for row in of.rows()]
+    told = [parse(row.scenario, "scenario") for row in of.rows]
     assert [(each["ground_motion"]["record"], each["seed"]) for each in told] == [
         (record, seed) for record in records for seed in (1, 2)
     ]

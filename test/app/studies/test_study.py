@@ -64,7 +64,7 @@ def text(of: study.StudyTable, folder: Path) -> str:
 
 
 def test_the_runs_are_all_combinations_with_the_same_plants() -> None:
-    rows = list(designed().rows())
+    rows = designed().rows
     assert [row.number for row in rows] == list(range(12))
     levels = [(row.levels[GAIN], row.levels[ESTIMATE], row.plant.number) for row in rows]
     assert levels == list(itertools.product((0.0, 0.4), (15.0, 30.0, 45.0), (1, 2)))
@@ -84,14 +84,14 @@ def test_levels_are_lists_grids_settings_and_cases() -> None:
     of = designed(
         factors={"law": {"settings": laws}, "case": {"list": ["alpha_29_k_p_0", "alpha_15_k_p_04"]}}, plants=0
     )
-    names = [row.name for row in of.rows()]
+    names = [row.name for row in of.rows]
     assert names[:2] == ["law=none, case=alpha_29_k_p_0", "law=none, case=alpha_15_k_p_04"]
-    assert [files.from_text(row.scenario, "").compensator.type_name for row in of.rows()][::2] == [
+    assert [files.from_text(row.scenario, "").compensator.type_name for row in of.rows][::2] == [
         "none",
         "inverse",
     ]
     grid = designed(factors={GAIN: {"log_grid": [0.01, 1.0, 3]}}, plants=0)
-    assert [row.levels[GAIN] for row in grid.rows()] == pytest.approx([0.01, 0.1, 1.0])
+    assert [row.levels[GAIN] for row in grid.rows] == pytest.approx([0.01, 0.1, 1.0])
 
 
 def test_a_combination_that_does_not_fit_together_is_a_row_with_its_reason(tmp_path: Path) -> None:
