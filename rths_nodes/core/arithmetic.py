@@ -141,6 +141,11 @@ def matvec(matrix: Array, vector: Array) -> Array:
     return total
 
 
+def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
+    """Product of ``matvec`` into ``array`` ``(m,)``, which shares no memory with the others."""
+    array[:] = matvec(matrix, vector)
+
+
 def groups(like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array) -> Any:
     """Product of ``matvec``, cut into vectors of as many numbers as those of ``like``; in compiled code tuples."""
     return tuple(matvec(matrix, vector).reshape(len(like), -1))

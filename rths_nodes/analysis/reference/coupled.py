@@ -98,7 +98,7 @@ def ideal_response(
         voltage[k] = damper.voltage or 0.0
         if k:
             state, _ = step(plant, state, ground_acceleration[k : k + 1], float(voltage[k]))
-        whole, _, displacement, _, force = state
+        whole, _, _, displacement, _, force = state
         seen[k, :-1], seen[k, -1] = whole[: 2 * n], force
         if controller is not None:
             relative = absolute @ seen[k] - structure.influence * ground_acceleration[k]

@@ -92,14 +92,18 @@ def _own_forms() -> dict[Any, Any]:
     import numpy as np
 
     @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
-    def matvec(matrix: Any, vector: Any) -> Any:
+    def matvec_into(array: Any, matrix: Any, vector: Any) -> None:
         rows, columns = matrix.shape
-        result = np.empty(rows)
         for row in range(rows):
-            result[row] = matrix[row, 0] * vector[0]
+            array[row] = matrix[row, 0] * vector[0]
         for column in range(1, columns):  # so the inner loop is one over numbers that lie side by side
             for row in range(rows):
-                result[row] += matrix[row, column] * vector[column]
+                array[row] += matrix[row, column] * vector[column]
+
+    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    def matvec(matrix: Any, vector: Any) -> Any:
+        result = np.empty(len(matrix))
+        matvec_into(result, matrix, vector)
         return result
 
     @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
@@ -124,6 +128,7 @@ def _own_forms() -> dict[Any, Any]:
         identity(arithmetic.numbers): numbers,
         identity(arithmetic.replaced): _written_out(found, _replaced, "rows, values"),
         identity(arithmetic.matvec): matvec,
+        identity(arithmetic.matvec_into): matvec_into,
         identity(arithmetic.groups): _written_out(found, _grouped, "like, matrix, vector", _summed),
         identity(arithmetic.times): _written_out(found, _products, "rows, vector"),
         identity(arithmetic.mapped): _written_out(found, _calls, "function, items, given"),

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import all_nan, ceiling, matvec, numbers, put
+from rths_nodes.core.arithmetic import all_nan, ceiling, matvec, matvec_into, numbers, put
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.kernels import advance_of
 from rths_nodes.core.rounding import ROUNDING
@@ -68,9 +68,12 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """(z, inputs before, inputs now, forces) in an array; of the specimen inner states, place and force."""
+    """The system in arrays that are worked in place; of the specimen inner states, place and force."""
 
     whole: Array
+    """(z, inputs before, inputs now, forces)."""
+    moved: Array
+    """``(2 J,)``: x and v at the end of each sub-step, without the forces in these."""
     inner: tuple[float, ...]
     displacement: float
     velocity: float
@@ -119,7 +122,7 @@ def linear_with_specimen(
     def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[Any, Array]:
         (n, m, blocks, count), ramp, places, onward, held, correction, later, way, own = k
         (x_held, v_held), (x_more, v_more), (x_later, v_later) = held, correction, later
-        whole, inner, x0, v0, f = s
+        whole, moved, inner, x0, v0, f = s
         own = driven(own, voltage)
         if ramp:
             put(whole, n, whole[n + m : n + 2 * m])
@@ -128,7 +131,8 @@ def linear_with_specimen(
         put(whole, n + m, inputs)
         found = whole
         for block in range(blocks):
-            first = numbers(matvec(places[block], whole[: n + 2 * m]))
+            matvec_into(moved, places[block], whole[: n + 2 * m])
+            first = numbers(moved)
             forces = numbers(whole[n + 2 * m :])
             forces[0] = f
             for index in range(count):
@@ -146,7 +150,7 @@ def linear_with_specimen(
             put(whole, n + 2 * m, forces)
             found = matvec(onward[block], whole)
             put(whole, 0, found[:n])
-        return (whole, inner, x0, v0, f), found
+        return (whole, moved, inner, x0, v0, f), found
 
     return step
 
@@ -229,6 +233,7 @@ def rest_of(specimen: Specimen) -> Callable[[Constants], State]:
     inner = tuple(specimen.initial_state)
 
     def rest(k: Constants) -> State:
-        return State(np.zeros(k.onward[0].shape[1]), inner, 0.0, 0.0, kernel.force(own, inner, 0.0, 0.0))
+        whole, moved = np.zeros(k.onward[0].shape[1]), np.zeros(len(k.places[0]))
+        return State(whole, moved, inner, 0.0, 0.0, kernel.force(own, inner, 0.0, 0.0))
 
     return rest

@@ -269,7 +269,7 @@ class _Gathered:
             kernel, k = found
             self._kernels["rig_step"], self._constants["of_rig"] = kernel.step, k
             state = kernel.rest(k)
-            self._states["rig"] = copied(state)
+            self._states |= {"rig": copied(state), "driven": np.zeros(len(self._scenario.axes))}
             places, _, pushes, true = kernel.shown(k, state)
         else:
             for place, (actuator, k) in enumerate(rig.axes):

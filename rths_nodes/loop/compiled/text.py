@@ -324,8 +324,8 @@ def _rig(kind: Kind) -> list[str]:
             lines += ["acts = input_line[at].copy()", "input_line[at] = inputs"]
         lines += ["at += 1", "if at == len(line):", f"{IN}at = 0"]
     if kind.coupled_rig:
-        command = f"np.array({row('w_#', n)})"
-        lines.append(f"rig, (places, rates, pushes, true) = rig_step(of_rig, rig, {command}, acts)")
+        lines.append(f"put(driven, 0, {row('w_#', n)})")
+        lines.append("rig, (places, rates, pushes, true) = rig_step(of_rig, rig, driven, acts)")
         lines.append(f"{each('d_#', n)} = {each('float(places[#])', n)}")
         lines.append(f"{each('g_#', n)} = {each('float(pushes[#])', n)}")
         if kind.channel_noise:
