@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.app.commands import completion, terminal
@@ -120,12 +120,14 @@ def where(given: argparse.Namespace) -> Where:
     return Where(given.jobs or processors(), given.scheduler, given.engine)
 
 
-def tell_engine(where: Where, samples: float, scenarios: Iterable[Scenario]) -> None:
-    """Say why runs of ``samples`` in all are not compiled, where they would be; nothing where they are."""
-    if where.eager(samples):
+def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> bool:
+    """Return whether runs of ``samples`` in all shall be compiled, and say why those are not that cannot be."""
+    eager = where.eager(scenarios[0], samples)
+    if eager:
         from rths_nodes.app.compiling import loops
 
         terminal.tell(dict.fromkeys(words for scenario in scenarios for words in loops.remarks(scenario)))
+    return eager
 
 
 def check_least(given: argparse.Namespace, **least: float) -> None:

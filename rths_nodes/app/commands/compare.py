@@ -47,8 +47,7 @@ def run(options: argparse.Namespace) -> int:
     at_once = comparison.at_once(chosen)
     where, scenarios = Where(at_once, engine=options.engine), [variant.scenario for variant in chosen]
     samples = sum(scenario.samples for scenario in scenarios)
-    arguments.tell_engine(where, samples, scenarios)
-    if not where.eager(samples):
+    if not arguments.tell_engine(where, samples, scenarios):
         terminal.announce(
             f"{len(chosen)} variants, {at_once} at a time, take",
             lambda: run_time.estimated_s(scenarios, at_once=at_once),

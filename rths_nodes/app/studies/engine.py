@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.app.studies import run_time
 from rths_nodes.app.studies.tasks import Job, Progress, Tell
 from rths_nodes.loop.interrupts import raised_at_once
 from rths_nodes.loop.options import AUTO, COMPILED
+from rths_nodes.loop.scenario.schema import Scenario
 
-WORTH = 3e6
-"""Samples of all runs from which on a loop over kernels is worth the time to compile it."""
+WORTH_S = 40.0
+"""Time of all runs from which on a loop over kernels is worth the time to compile it."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,14 @@ class Where:
     scheduler: str = ""
     engine: str = AUTO
 
-    def eager(self, samples: float) -> bool:
-        """Return whether runs of ``samples`` in all use the loop over kernels; few are not worth compiling one."""
-        return self.engine == COMPILED or (self.engine == AUTO and samples >= WORTH)
+    def eager(self, scenario: Scenario, samples: float) -> bool:
+        """Return whether ``samples`` of runs like ``scenario`` use the loop over kernels.
+
+        By themselves only those do that are worth the time to compile one.
+        """
+        if self.engine != AUTO:
+            return self.engine == COMPILED
+        return (run_time.of_samples(scenario, samples) or 0.0) >= WORTH_S
 
 
 def as_completed(

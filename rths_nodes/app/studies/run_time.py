@@ -20,18 +20,26 @@ WORTH = 100_000
 def estimated_s(scenarios: Sequence[Scenario], pace: str = "", at_once: int = 1) -> float | None:
     """Estimate the time of tests, s, on the host embedded, ``at_once`` at a time; None if it is short or unknown.
 
-    In lockstep the first one is tried on simulators of its own. One with a part outside of this process, be it a
-    rig or a program, is never tried.
+    In lockstep the first one is tried.
     """
     if pace == REALTIME:
         return sum(scenario.samples * scenario.dt for scenario in scenarios)
-    samples = sum(scenario.samples for scenario in scenarios)
+    found = of_samples(scenarios[0], sum(scenario.samples for scenario in scenarios))
+    return None if found is None else found / at_once
+
+
+def of_samples(scenario: Scenario, samples: float) -> float | None:
+    """Estimate the time of ``samples`` of tests like ``scenario``, s; None if it is short or unknown.
+
+    It is tried on simulators of its own. A test with a part outside of this process, be it a rig or a program, is
+    never tried.
+    """
     if samples < WORTH:
         return None
     try:
-        loop = Loop(Assembly(scenarios[0]).twin())
+        loop = Loop(Assembly(scenario).twin())
     except ConfigError:
         return None
     end = time.perf_counter() + TRIED_S
     outcome = loop.run(interrupted=lambda: time.perf_counter() > end)
-    return float(samples * outcome.timing["loop"]["mean_s"] / at_once)
+    return float(samples * outcome.timing["loop"]["mean_s"])

@@ -237,7 +237,7 @@ def all_of(
 ) -> Iterator[tuple[int, Findings]]:
     """Run each of ``chosen``; their Findings by number, as they are ready. Raises what a run raises."""
     travels = where.scheduler or where.processes > 1
-    given = keep, response, where.eager(sum(each.samples for each in chosen))
+    given = keep, response, bool(chosen) and where.eager(chosen[0], sum(each.samples for each in chosen))
     jobs = ((n, (to_json(each.data()) if travels else each, *given)) for n, each in enumerate(chosen))
     for number, plain in engine.as_completed(run_remote, jobs, len(chosen), where, progress):
         if isinstance(plain, Lost):

@@ -61,7 +61,7 @@ def run(
     """
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
-    eager = where.eager(len(rows) * design.base.samples)
+    eager = where.eager(design.base, len(rows) * design.base.samples)
     jobs = ((number, (row.scenario, response, eager)) for number, row in enumerate(rows))
     for number, plain in engine.as_completed(runs.run_safely, jobs, len(rows), where, progress):
         if isinstance(plain, Lost):

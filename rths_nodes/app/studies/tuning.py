@@ -201,7 +201,8 @@ class Search:
         """
         from scipy.stats import qmc
 
-        self._eager = self._where.eager(budget * sum(each.samples for each in self._scenarios))
+        samples = sum(each.samples for each in self._scenarios)
+        self._eager = self._where.eager(self._scenarios[0], budget * samples)
         if progress:
             self._told = lambda done: progress(done, budget)
         n = len(self._chosen)

@@ -131,7 +131,7 @@ def predict(run: Run, assignments: Sequence[str], engine: str = AUTO) -> Predict
     if wanted[CHANGED].dt != base.dt:
         raise ConfigError("servo_rate: the rig was identified at that of the recording, and cannot be changed")
     runs, outcomes = {MEASURED: run}, {MEASURED: (run.outcome, run.information.get("reason", ""))}
-    eager = Where(engine=engine).eager(len(wanted) * base.samples)
+    eager = Where(engine=engine).eager(base, len(wanted) * base.samples)
     for name, scenario in wanted.items():
         result = hosts.run(scenario, eager=eager)
         runs[name], outcomes[name] = result.read(), (result.outcome, result.reason)
