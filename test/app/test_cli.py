@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands import parameters
+from rths_nodes.app.commands import check, parameters
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
@@ -26,6 +26,7 @@ SHORT = ["--set", "duration=0.2"]
 @pytest.fixture(autouse=True)
 def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(check, "REHEARSED_S", 0.2)  # a shorter part of a test is enough here
 
 
 @pytest.fixture

@@ -53,6 +53,8 @@ LAST_ANSWER_S = 0.3
 """The middleware has this time to hand over the last answer, that to finish: it tells nobody when it has."""
 RESULT_KEPT_S = 10
 """A client may ask for this time for the result of an act that is over; clients ask when the act begins."""
+UNSEEN_S = 10.0
+"""A client that the middleware has not shown for so long since its act began has left."""
 CANCELLING_S = 1.0
 """rclpy marks a goal within this time as cancelled once its cancel was taken."""
 THREADS = 4
@@ -116,6 +118,8 @@ class OperatorNode(ThreadedNode):
         self._cancelled: set[bytes] = set()
         self._followers: set[bytes] = set()
         """Endpoints of the programs that heard the feedback when the act began."""
+        self._alone_since = 0.0
+        """When an act began, or its last follower left, s."""
         self._closing = False
         actions: Any = ActionServer(
             self._node,
@@ -216,6 +220,8 @@ class OperatorNode(ThreadedNode):
 
     def _perform(self, goal: Any) -> Any:
         """Do the act of a ``goal``: succeeded where it was done, cancelled where a cancel has stopped it."""
+        if not self._goals:
+            self._followers, self._alone_since = self._listeners(), time.monotonic()
         self._goals.append(goal)
         name = bytes(goal.goal_id.uuid)
         try:
@@ -258,12 +264,15 @@ class OperatorNode(ThreadedNode):
         The middleware does not tell whose goal it is: of several programs that follow it, each one counts.
         """
         if not self._goals:
-            self._followers.clear()
             return
-        endpoints = self._node.get_subscriptions_info_by_topic(f"{self.service}/_action/feedback")
-        here = {bytes(each.endpoint_gid) for each in endpoints}
-        if not self._followers:
-            self._followers = here
-        elif not self._followers <= here:
-            self._followers &= here
+        here, now = self._listeners(), time.monotonic()
+        left = not self._followers <= here
+        self._followers = self._followers & here or here
+        if left or (not here and now - self._alone_since > UNSEEN_S):
+            self._alone_since = now
             self._conducted.answer(LEFT)
+
+    def _listeners(self) -> set[bytes]:
+        """The endpoints that hear the feedback: every client of an action has one."""
+        endpoints = self._node.get_subscriptions_info_by_topic(f"{self.service}/_action/feedback")
+        return {bytes(each.endpoint_gid) for each in endpoints}
