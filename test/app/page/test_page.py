@@ -155,7 +155,7 @@ def test_a_page_that_was_cut_off_or_loaded_again_comes_back_with_everything(tmp_
             await browser.until('document.getElementById("state").textContent === "RUNNING"')
             return browser.complaints
 
-    with page() as address, test_beside(tmp_path / "run", "--set", "duration=25") as running:
+    with page() as address, test_beside(tmp_path / "run", "--set", "duration=60") as running:
         complaints = asyncio.run(look(address))
         assert running.poll() is None, "the test goes on"
     assert complaints == []
@@ -177,7 +177,7 @@ def test_what_cannot_be_served_is_refused_in_a_line() -> None:
 
 
 def test_a_run_shows_its_own_page(tmp_path: Path) -> None:
-    words = [*RTHS, "run", "chen_ricles_2010", "--page", "--pace", "realtime", "--set", "duration=20"]
+    words = [*RTHS, "run", "chen_ricles_2010", "--page", "--pace", "realtime", "--set", "duration=60"]
     running = subprocess.Popen(
         [*words, "--record", str(tmp_path / "run")],
         stdin=subprocess.DEVNULL,
