@@ -185,16 +185,16 @@ def completed(built: T, name: str, value: Any) -> T:
     return attrs.evolve(built, **{name: value})  # type: ignore[misc]
 
 
-def recorded(kind: str, values: Mapping[str, Any], reason: str) -> Any:
+def recorded(kind: str, values: Mapping[str, Any], reason: str, declared: type = object) -> Any:
     """Parameters of a component of type ``kind`` as they were recorded, unchecked: it cannot be built here.
 
-    ``registry.class_of`` refuses them with the ``reason``.
+    What they may declare is as in the class ``declared``. ``registry.class_of`` refuses them with the ``reason``.
     """
     fields = {
         name: attrs.field(metadata={_KEY: Spec("recorded", "")})
         for name in values
         if name.isidentifier() and not iskeyword(name) and not name.startswith("_")
     }
-    cls = attrs.make_class("Recorded", fields, frozen=True, kw_only=True)
+    cls = attrs.make_class("Recorded", fields, (declared,), frozen=True, kw_only=True)
     cls.type_name, cls.cannot_be_built = kind, reason  # type: ignore[attr-defined]
     return cls(**{name: values[name] for name in fields})

@@ -214,16 +214,14 @@ class Port(Readback, Protocol):
 
     The constructor touches nothing outside the process: that is left to ``open``. ``simulated`` is true where no
     real actuator can move. Its ``Params`` has ``transport_samples`` and ``longest_wait`` (s), as that of the
-    simulator; with the class attribute ``builds_axes = True`` there every axis needs an actuator and a specimen,
-    or the test a rig.
+    simulator, and may declare what stands in :class:`rths_nodes.core.declarations.OfPortParams`.
 
     Whatever a port of another package raises is told with its type, its address and what was tried. It may leave
     out what it cannot read back (:class:`Readback`). It may have ``address``: where the rig is, in words;
     ``failure``: as ``interlock``, but the test has failed; ``numbers()``: after the test, what it has counted;
     ``drop_heartbeat()``: no more signs of life to the far end, which then stops the rig by itself; where that
     depends on its ``Params``, these have ``has_heartbeat``; ``trigger``: a digital output of the rig that tells
-    when a test runs (``laboratory/ports/trigger.py``);
-    ``one_node = True`` in its ``Params`` where no axis can have a node. Where the rig gives the ticks, the port
+    when a test runs (``laboratory/ports/trigger.py``). Where the rig gives the ticks, the port
     declares ``follows_rig = True``: it sends a Command when it is written, calls ``pacer`` at each tick of the
     rig, has ``wait(seconds)`` for what comes of the rig, and ``in_lockstep``.
     """

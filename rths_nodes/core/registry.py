@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+from rths_nodes.core import declarations
 from rths_nodes.core.errors import ConfigError, unknown
 
 FAMILIES: dict[str, str] = {
@@ -74,6 +75,7 @@ def _load(family: str, name: str) -> Any:
     try:
         loaded = getattr(importlib.import_module(module), attribute)
         loaded.Params.type_name = name
+        declarations.complete(family, loaded)
     except Exception as error:  # a module of another package may raise anything
         kind = "" if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: "
         raise ConfigError(f"{family} {name!r}: {place} cannot be loaded ({kind}{error})") from error

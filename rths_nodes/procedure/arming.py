@@ -120,7 +120,7 @@ def start_of(scenario: Scenario, port: Port) -> Array:
 
     ``port`` is that of the rig. Zero where the integrator is outside of this process.
     """
-    external = getattr(registry.class_of("integrator", scenario.integrator), "external", False)
+    external = registry.class_of("integrator", scenario.integrator).external
     if external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
     assembly = Assembly(scenario, port)

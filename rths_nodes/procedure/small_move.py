@@ -251,7 +251,7 @@ def _model(scenario: Scenario) -> Any:
     try:
         if scenario.rig is not None:
             cls = registry.class_of("rig", scenario.rig)
-            if getattr(cls, "external", False):
+            if cls.external:
                 return None
             return cls(scenario.rig, scenario.dt, len(scenario.axes))
         models = [axis.specimen for axis in scenario.axes.values()]

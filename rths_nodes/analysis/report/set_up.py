@@ -122,7 +122,7 @@ def _sensors(scenario: Scenario) -> Part:
 
 def _altered(scenario: Scenario) -> Iterator[str]:
     """Say in sentences what is done to the measured forces."""
-    simulated = getattr(scenario.port, "builds_axes", False)
+    simulated = scenario.port.builds_axes
     for name, axis in scenario.axes.items():
         if axis.rig_axis and (told := corrections_in_words(axis.rig_axis, simulated)):
             yield f"{axis_names(scenario)[name]}: {'; '.join(told)}."

@@ -266,7 +266,7 @@ class Way:
 def _rig(scenario: Scenario) -> Any:
     """The rig without sensors, its transport apart. Raises ConfigError where there is no model of an axis."""
     if scenario.rig is not None:
-        if getattr(registry.class_of("rig", scenario.rig), "external", False):
+        if registry.class_of("rig", scenario.rig).external:
             raise ConfigError(
                 f"rig.type = {type(scenario.rig).type_name!r}: its specimen is in another process, so the "
                 "stability cannot be judged before the test"

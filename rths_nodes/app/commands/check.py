@@ -110,7 +110,7 @@ def _rig(loaded: Scenario) -> Iterator[str]:
         scale = mine.similitude
         if (scale.length, scale.force) != (1.0, 1.0):
             told.append(f"structure/specimen {scale.length:g} in length, {scale.force:g} in force")
-        told += corrections_in_words(mine, simulated=getattr(loaded.port, "builds_axes", False))
+        told += corrections_in_words(mine, simulated=loaded.port.builds_axes)
         yield f"axes.{name}: is {mine.name}; {'; '.join(told)}"
     for name, channel in loaded.rig_file.auxiliary.items():
         yield _channel(name, channel)

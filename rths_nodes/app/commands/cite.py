@@ -60,7 +60,7 @@ def _of_components(scenario: Any) -> Iterator[tuple[str, str]]:
         if declared and declared[-1].family:
             cls = registry.class_of(declared[-1].family, part)
             name = f"{place}.type = {type(part).type_name}"
-            yield from ((name, source) for source in getattr(cls, "SOURCES", ()))
+            yield from ((name, source) for source in cls.SOURCES)
 
 
 def _of_evaluation() -> Iterator[tuple[str, str]]:

@@ -253,7 +253,7 @@ def _check_words(kind: str, fault: Any, scenario: Scenario) -> None:
         raise ConfigError(f"{kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the test's end")
     if isinstance(fault, NotANumber) and fault.field and fault.field not in POISONED[fault.stream]:
         raise unknown(kind, f"field of a {fault.stream}", fault.field, POISONED[fault.stream])
-    if isinstance(fault, (Hydraulics, Interlock)) and not getattr(scenario.port, "can_be_switched", False):
+    if isinstance(fault, (Hydraulics, Interlock)) and not scenario.port.can_be_switched:
         kind_of_port = type(scenario.port).type_name
         raise ConfigError(
             f"{kind}: port.type = {kind_of_port!r}: pressure and interlock of its rig are not ours to switch; "

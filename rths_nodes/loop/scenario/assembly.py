@@ -103,7 +103,7 @@ class Assembly:
 
     def _build(self, family: str, params: Any, *arguments: Any) -> Any:
         cls = registry.class_of(family, params)
-        if self._first is not None and getattr(cls, "external", False):
+        if self._first is not None and cls.external:
             raise ConfigError(
                 f"{family}.type = {params.type_name!r}: stands outside of this process, there is only one of it"
             )
@@ -265,12 +265,12 @@ class Assembly:
         if scenario.rig is not None:
             rig = self._build("rig", scenario.rig, scenario.dt, len(scenario.axes))
         params = scenario.port
-        if getattr(params, "builds_axes", False):
+        if params.builds_axes:
             scenario.check_fit("axes", self._parts)
         name = type(params).type_name
         own = name in registry.built_in("port")
         # a simulator stands for the rig as its file describes it: its numbers are SI units in axis coordinates
-        real = scenario.rig_file is not None and not getattr(params, "builds_axes", False)
+        real = scenario.rig_file is not None and not params.builds_axes
         axes = in_order_of_rig(scenario.axes) if real else scenario.axes
         built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
         port = built if own else NamedPort(built, name)

@@ -17,10 +17,10 @@ def check_layout(scenario: Scenario) -> None:
             f"axes.{scenario.force_axes[0]}.mode = 'force': its force loop reads the axes beside it, so they have "
             "one actuator node; actuator_nodes must be one"
         )
-    if getattr(scenario.port, "one_node", False):
+    if scenario.port.one_node:
         kind = type(scenario.port).type_name
         raise ConfigError(f"port.type = {kind!r}: has all axes in one datagram; actuator_nodes must be one")
-    if getattr(scenario.port, "watchdog", None) is not None:
+    if scenario.port.watchdog is not None:
         raise ConfigError(
             f"port.watchdog = {scenario.port.watchdog:g} s: is for a rig with one actuator node; a node per axis "
             "stops its axis by itself"

@@ -114,12 +114,12 @@ def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
         if scenario.axes[name].force_control.closed_by != CONTROLLER or hasattr(port, "cannot_be_built"):
             continue
         kind = type(port).type_name
-        if not getattr(port, "carries_force", False):
+        if not port.carries_force:
             raise ConfigError(
                 f"axes.{name}.force_control.closed_by = 'controller': the port {kind} carries displacements only; "
                 "'nodes' closes the force loop before it"
             )
-        if scenario.rig_file is not None and not getattr(port, "builds_axes", False):
+        if scenario.rig_file is not None and not port.builds_axes:
             raise ConfigError(
                 f"axes.{name}.force_control.closed_by = 'controller': a rig file has no channel for N; "
                 "'nodes' closes the force loop before it"

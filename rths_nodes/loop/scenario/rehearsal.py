@@ -40,7 +40,7 @@ def simulated(scenario: Scenario) -> Scenario:
 
     Actuators and specimens are those of the scenario, or of the rig file. Raises ConfigError where they have none.
     """
-    data, real = scenario.data(), not getattr(scenario.port, "builds_axes", False)
+    data, real = scenario.data(), not scenario.port.builds_axes
     given = {} if real else data["port"]
     data["port"] = given | {
         "type": "simulator",

@@ -180,7 +180,7 @@ class Scenario(AxesByMode):
 
     def _validate_rig(self) -> None:
         """For a simulator either every axis has an actuator and a specimen, or the rig has them for all."""
-        needed = self.rig is None and getattr(self.port, "builds_axes", False)
+        needed = self.rig is None and self.port.builds_axes
         for name, axis in self.axes.items():
             for noun in ("actuator", "specimen"):
                 given = getattr(axis, noun) is not None

@@ -16,6 +16,6 @@ def axis_names(scenario: Scenario) -> dict[str, str]:
 def simulation(scenario: Scenario) -> str:
     """``simulated``, or ``emulated`` where another program stands in for the rig; empty for a rig."""
     port = scenario.port
-    if getattr(port, "builds_axes", False):
+    if port.builds_axes:
         return SIMULATED
-    return EMULATED if getattr(port, "emulator", False) or getattr(port, "stand_in", False) else ""
+    return EMULATED if port.emulator or port.stand_in else ""
