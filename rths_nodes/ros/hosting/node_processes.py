@@ -22,6 +22,7 @@ from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.last_words import LastWords, tell_launch
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.names import RECORDER
 
@@ -176,6 +177,15 @@ class Process:
         self.popen.kill()
 
 
+def _written(scenario: Scenario, folder: Path) -> Path:
+    """The file of a ``scenario`` as it is run, in ``folder``: one for all nodes, of which some read it already."""
+    file = folder / f"{scenario.name}.yaml"
+    if not file.exists():
+        folder.mkdir(exist_ok=True)
+        file.write_text(yaml_text.dump(scenario.data()), encoding="utf-8")
+    return file
+
+
 def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> Process:
     read, write = os.pipe()
     os.set_blocking(read, False)  # a child of the node may hold the other end open
@@ -230,10 +240,7 @@ class Processes:
         assert self._folder is not None
         folder, parameters = Path(self._folder.name), description.parameters
         if description.scenario is not None:
-            scenario = folder / "scenario" / f"{description.scenario.name}.yaml"
-            scenario.parent.mkdir(exist_ok=True)
-            scenario.write_text(yaml_text.dump(description.scenario.data()), encoding="utf-8")
-            parameters = parameters | {"scenario": str(scenario)}
+            parameters = parameters | {"scenario": str(_written(description.scenario, folder / "scenario"))}
         file = folder / f"{description.peer.replace('/', '_')}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}), encoding="utf-8")
         return ["--ros-args", "--params-file", str(file), "-r", f"__ns:=/{description.namespace}"]
