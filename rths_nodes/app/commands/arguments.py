@@ -9,7 +9,7 @@ from typing import Any
 from rths_nodes.app.commands import completion, terminal
 from rths_nodes.app.studies.engine import Where, processors
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.options import AUTO, COMMAND, ENGINES, LOCKSTEP, PYTHON, REALTIME, Option, options
+from rths_nodes.loop.options import AUTO, COMMAND, COMPILED, ENGINES, LOCKSTEP, PYTHON, REALTIME, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -120,14 +120,14 @@ def where(given: argparse.Namespace) -> Where:
     return Where(given.jobs or processors(), given.scheduler, given.engine)
 
 
-def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> bool:
-    """Return whether runs of ``samples`` in all shall be compiled, and say why those are not that cannot be."""
-    eager = where.eager(scenarios[0], samples)
-    if eager:
+def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> Where:
+    """Decide on the engine of runs of ``samples`` in all, and say why those are not compiled that cannot be."""
+    where = where.decided(scenarios[0], samples)
+    if where.engine == COMPILED:
         from rths_nodes.app.compiling import loops
 
         terminal.tell(dict.fromkeys(words for scenario in scenarios for words in loops.remarks(scenario)))
-    return eager
+    return where
 
 
 def check_least(given: argparse.Namespace, **least: float) -> None:

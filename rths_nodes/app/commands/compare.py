@@ -9,6 +9,7 @@ from typing import Any
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
+from rths_nodes.loop.options import COMPILED
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
@@ -45,9 +46,10 @@ def run(options: argparse.Namespace) -> int:
     cases = [name.strip() for part in options.cases for name in part.split(",")]
     chosen = comparison.variants(loaded, options.set, cases, options.common)
     at_once = comparison.at_once(chosen)
-    where, scenarios = Where(at_once, engine=options.engine), [variant.scenario for variant in chosen]
+    scenarios = [variant.scenario for variant in chosen]
     samples = sum(scenario.samples for scenario in scenarios)
-    if not arguments.tell_engine(where, samples, scenarios):
+    where = arguments.tell_engine(Where(at_once, engine=options.engine), samples, scenarios)
+    if where.engine != COMPILED:
         terminal.announce(
             f"{len(chosen)} variants, {at_once} at a time, take",
             lambda: run_time.estimated_s(scenarios, at_once=at_once),
@@ -55,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     with terminal.progress(loaded.name) as progress:
         response = options.response or comparison.has_response(chosen)
         results = comparison.compare(
-            chosen, keep=figure is not None, response=response, progress=progress, by=options.engine
+            chosen, keep=figure is not None, response=response, progress=progress, by=where.engine
         )
     if options.json:
         terminal.print_json(comparison.as_json(loaded, results))

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     if out.suffix != ".npz":
         raise ConfigError(f"--out {out}: must end in .npz")
     terminal.check_writable(out)
-    arguments.tell_engine(where, options.plants * scenario.samples, [scenario])
+    where = arguments.tell_engine(where, options.plants * scenario.samples, [scenario])
     try:
         with terminal.progress(scenario.name) as progress:
             found = corridor.predicted(

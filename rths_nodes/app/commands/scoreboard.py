@@ -152,7 +152,7 @@ def run(options: argparse.Namespace) -> int:
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
     of = scoreboard.design(loaded, chosen, scored)
-    arguments.tell_engine(where, of.count * loaded.samples, [loaded])
+    where = arguments.tell_engine(where, of.count * loaded.samples, [loaded])
     table = scoreboard.run(of, folder, where, terminal.progress)
     axes = options.rank, options.response or options.rank
     scores = scoreboard.scores(table, chosen, options.rank)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from rths_nodes.app.studies import run_time
 from rths_nodes.app.studies.tasks import Job, Progress, Tell
 from rths_nodes.loop.interrupts import raised_at_once
-from rths_nodes.loop.options import AUTO, COMPILED
+from rths_nodes.loop.options import AUTO, COMPILED, IN_PYTHON
 from rths_nodes.loop.scenario.schema import Scenario
 
 WORTH_S = 40.0
@@ -44,6 +44,10 @@ class Where:
         if self.engine != AUTO:
             return self.engine == COMPILED
         return (run_time.of_samples(scenario, samples) or 0.0) >= WORTH_S
+
+    def decided(self, scenario: Scenario, samples: float) -> Where:
+        """The same with the engine that ``samples`` of runs like ``scenario`` get: a trial is made once."""
+        return replace(self, engine=COMPILED if self.eager(scenario, samples) else IN_PYTHON)
 
 
 def as_completed(
