@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -70,25 +70,24 @@ def test_a_cancel_ends_a_run_held_and_the_goal_as_cancelled(session: Session) ->
     assert {told.samples for told in feedback} <= {0, session.runner.ladder.scenario.samples}
 
 
-def test_an_act_whose_client_has_left_is_stopped(session: Session) -> None:
+def leaves(session: Session, wait: Callable[[float], None] = time.sleep) -> None:
+    """The client of a run that moves leaves, and the run is held for that."""
     running(session, [])
     client_of(session).close()
     end = time.monotonic() + 30.0
     while session.runner.state is not State.HELD:
         assert time.monotonic() < end
-        time.sleep(0.01)
+        wait(0.01)
     assert "the operator's program has left" in session.runner.session.reason
+
+
+def test_an_act_whose_client_has_left_is_stopped(session: Session) -> None:
+    leaves(session)
 
 
 def test_an_act_whose_client_has_left_is_stopped_also_while_another_one_follows_it(session: Session) -> None:
     other = Client("rths_0")
-    running(session, [])
-    client_of(session).close()
-    end = time.monotonic() + 30.0
-    while session.runner.state is not State.HELD:
-        assert time.monotonic() < end
-        other.spin(0.01)
-    assert "the operator's program has left" in session.runner.session.reason
+    leaves(session, other.spin)
     other.close()
 
 
