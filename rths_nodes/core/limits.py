@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError, join
-from rths_nodes.core.parameters import integer, number, params, section, text
+from rths_nodes.core.parameters import integer, number, params, section, sections, text
 
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
 """Actions beyond a level: told only; the safe stop, after which the test is held, or tripped; the same, and
@@ -45,6 +46,22 @@ class Disagreement(Level):
     """Levels of what an axis measures minus what another channel shows of the same."""
 
     channel: str = text("auxiliary channel that measures the same, by its name without the unit")
+
+
+@params
+class OfExpression(Level):
+    """Levels of an expression over the quantities of a test (``expressions.py``), in a unit of its own."""
+
+    of: str = text("expression, such as abs(force.north * piston_velocity.north)")
+    unit: str = text("unit of the levels, such as kW; 1 for a number without one")
+
+    def validate(self, path: str) -> None:
+        """Refuses a unit that is none, as well."""
+        super().validate(path)
+        try:
+            unit_of(self.unit)
+        except ValueError as error:
+            raise ConfigError(f"{path}.unit = {self.unit!r}: {error}") from None
 
 
 QUANTITIES = {
@@ -113,9 +130,19 @@ class WholeLevels:
         None,
     )
 
+    expressions: dict[str, OfExpression] = sections(
+        OfExpression, "levels of one's own, by name, on expressions over the quantities of the test", optional=True
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses the name of another level for an expression."""
+        for name in self.expressions:
+            if name in WHOLE:
+                raise ConfigError(f"{join(path, 'expressions')}.{name}: is the name of a level; choose another")
+
     def given(self, simulated: bool, rate: float) -> dict[str, Level]:
         """Return the levels that hold behind a port, ``simulated`` or not, at ``rate`` samples per second."""
-        found = {name: level for name in WHOLE if (level := getattr(self, name)) is not None}
+        found = {name: level for name in WHOLE if (level := getattr(self, name)) is not None} | self.expressions
         if not simulated and self.bridged_share is None:
             found["bridged_share"] = Level(maximum=BRIDGED_HELD, warn_maximum=BRIDGED_TOLD, action=HOLD)
         if not simulated and self.parameter_at_bound is None:
@@ -181,3 +208,8 @@ class Limits:
                         f"{join(path, 'levels')}.{name}.{key} = {value:g}: must be within +- {limit:g}, where the "
                         "test stops in any case"
                     )
+
+
+def unit_of_level(quantity: str, level: Level) -> str:
+    """Return the unit in which the ``level`` of a ``quantity`` is given."""
+    return level.unit if isinstance(level, OfExpression) else (QUANTITIES | WHOLE)[quantity]

@@ -11,7 +11,7 @@ from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, quantity, rounded
-from rths_nodes.core.limits import QUANTITIES, STOP, WHOLE, Limits
+from rths_nodes.core.limits import QUANTITIES, STOP, Limits, unit_of_level
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SATURATED,
@@ -340,7 +340,7 @@ def _of_whole(of: Evaluation, told: Mapping[str, Mapping[str, float]]) -> Iterat
         level = levels[name]
         ends = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
         samples = rounded(found.get("samples"), digits=9)
-        yield _limit(WHOLE_RIG, f"level of {name}", ends, WHOLE[name], samples, level.action)
+        yield _limit(WHOLE_RIG, f"level of {name}", ends, unit_of_level(name, level), samples, level.action)
 
 
 def _limit(axis: str, name: str, ends: tuple[Any, Any, Any, Any], unit: str, samples: str, action: str) -> Row:

@@ -8,11 +8,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.limits import INDICATE, QUANTITIES, SHARE_S, WHOLE, Disagreement, Level, Limits
+from rths_nodes.core.limits import (
+    INDICATE,
+    QUANTITIES,
+    SHARE_S,
+    WHOLE,
+    Disagreement,
+    Level,
+    Limits,
+    OfExpression,
+    unit_of_level,
+)
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Command, Measurement
 from rths_nodes.laboratory.corrections import forces_shown, shown_forces
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.limit_rows import NEVER, PER_AXIS, Lists, Row, acting, of_levels, table
+from rths_nodes.loop.supervision.own_levels import OwnLevels
 
 WHOLE_RIG = "whole rig"
 """In the place of an axis: what concerns all of them."""
@@ -47,14 +58,22 @@ class LevelWatch:
         """Rows of the disagreements: 0 for displacements and 1 for forces, the axis, the channel."""
         self._told: dict[int, Row] = {}
         self._acted: dict[int, Row] = {}
+        self._own = OwnLevels(axes, channels)
+        self._units: dict[int, str] = {}
         end = PER_AXIS * len(axes)
+        behind = end + len(WHOLE)
+        of_expressions = behind + sum(isinstance(level, Disagreement) for *_, level in levels)
         for index, axis, quantity, level in levels:
-            first, of = (end, WHOLE) if axis == WHOLE_RIG else (PER_AXIS * index, QUANTITIES)
-            place = first + list(of).index(quantity)
-            if isinstance(level, Disagreement):
-                place = end + len(WHOLE) + len(self._second_sensors)
+            if isinstance(level, OfExpression):
+                place = of_expressions + self._own.add(level_path(axis, quantity), level)
+            elif isinstance(level, Disagreement):
+                place = behind + len(self._second_sensors)
                 second = _second(level_path(axis, quantity), level.channel, QUANTITIES[quantity], channels)
                 self._second_sensors.append((int(quantity == "force_disagreement"), index, second))
+            else:
+                first, of = (end, WHOLE) if axis == WHOLE_RIG else (PER_AXIS * index, QUANTITIES)
+                place = first + list(of).index(quantity)
+            self._units[place] = unit_of_level(quantity, level)
             low, high = _or(level.minimum, -math.inf), _or(level.maximum, math.inf)
             warn_low, warn_high = _or(level.warn_minimum, low), _or(level.warn_maximum, high)
             persistence = NEVER if level.action == INDICATE else level.persistence
@@ -90,9 +109,14 @@ class LevelWatch:
         levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
         return cls(levels, list(limits), dt, channels, tares or Tares.none(len(limits))) if levels else None
 
-    def judge(self, command: Command | None, measured: Measurement) -> Breach | None:
-        """The first level that Measurement k with Command k breaks; without one the applied command is both."""
-        values, call = self._values(command, measured), self._calls
+    def judge(
+        self, command: Command | None, measured: Measurement, aims: list[float] | None = None
+    ) -> Breach | None:
+        """The first level that Measurement k with Command k breaks; without one the applied command is both.
+
+        ``aims`` ``(n_axes,)`` m: what the displacements are compared with; by default the targets.
+        """
+        values, call = self._values(command, measured, aims), self._calls
         self._calls = call + 1
         for place, (low, high) in self._ends.items():
             self._ends[place] = min(low, values[place]), max(high, values[place])
@@ -108,7 +132,7 @@ class LevelWatch:
             return None
         return Breach(self._words(broken, values[broken], call), self._acted[broken].action)
 
-    def _values(self, command: Command | None, measured: Measurement) -> list[float]:
+    def _values(self, command: Command | None, measured: Measurement, aims: list[float] | None) -> list[float]:
         """Return the values of ``of_levels``, of the whole rig, and of the differences from second sensors."""
         displacements, forces = measured.displacement.tolist(), measured.force.tolist()
         auxiliary, moved = measured.auxiliary.tolist(), (measured.displacement - self._tares.displacement).tolist()
@@ -117,10 +141,14 @@ class LevelWatch:
         commands = targets = (measured.command - self._tares.command).tolist()
         if command is not None:
             commands, targets = command.command.tolist(), command.target.tolist()
+        if aims is not None and aims is not targets:
+            moved = [x - (aim - target) for x, aim, target in zip(moved, aims, targets, strict=True)]
         now = displacements, forces, commands, targets, moved
         values = of_levels(now, self._before or now, self._rate) + self._of_rig(command, measured)
         self._before = now
-        return values + [now[which][axis] - auxiliary[channel] for which, axis, channel in self._second_sensors]
+        own = self._own.values(values, commands, targets, auxiliary) if self._own else []
+        second = [now[which][axis] - auxiliary[channel] for which, axis, channel in self._second_sensors]
+        return values + second + own
 
     def _of_rig(self, command: Command | None, measured: Measurement) -> list[float]:
         """As in WHOLE: a bridged Command tells nothing of a parameter, a second counts from the first one."""
@@ -139,8 +167,8 @@ class LevelWatch:
         lasted = in_a_row[place] if last[place] == call else 0
         quantity, axis, _, low, high, _, _ = (self._acted if lasted else self._told)[place]
         bound, sign = (low, ">=") if value < low else (high, "<=")
-        behind = f" for {lasted} samples" if lasted > 1 and axis != WHOLE_RIG else ""
-        behind, unit = _IN_A_ROW.get(quantity, behind), _UNITS[quantity]
+        behind = f" for {lasted} samples" if lasted > 1 else ""
+        behind, unit = _IN_A_ROW.get(quantity, behind), self._units[place]
         return f"{level_path(axis, quantity)}: {value:.6g} {unit}{behind}: must be {sign} {bound:g} {unit}"
 
     def take_told(self) -> list[str]:
@@ -178,14 +206,16 @@ def level_numbers(watch: LevelWatch | None) -> dict[str, Any]:
 
 def level_path(axis: str, quantity: str) -> str:
     """Where a level stands in the scenario."""
-    return f"levels.{quantity}" if axis == WHOLE_RIG else f"axes.{axis}.limits.levels.{quantity}"
+    whole = "levels" if quantity in WHOLE else "levels.expressions"
+    return f"{whole}.{quantity}" if axis == WHOLE_RIG else f"axes.{axis}.limits.levels.{quantity}"
 
 
 def level_notes(timing: Mapping[str, Any]) -> list[str]:
     """Say what was beyond a level in a test, a sentence for each; nothing where none was."""
     return [
         f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "
-        f"{row['first']:.0f} on; {row['lowest']:.4g} to {row['highest']:.4g} {_UNITS[quantity]} in the test"
+        f"{row['first']:.0f} on; {row['lowest']:.4g} to {row['highest']:.4g} "
+        f"{_UNITS.get(quantity, 'in its unit')} in the test"
         for axis, rows in timing.get("levels", {}).items()
         for quantity, row in rows.items()
         if row.get("samples")

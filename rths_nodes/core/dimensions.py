@@ -1,0 +1,87 @@
+"""Units as products, and their dimensions: N/m, kN*mm, m/s^2, W.
+
+A unit is a factor to SI and the powers of metre, kilogram, second and volt. It serves what is given in words by a
+laboratory (``expressions.py``); parameters of scenarios have one unit each, in their names and in their pages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rths_nodes.core.units import FORCES, LENGTHS, PRESSURES
+
+BASES = ("m", "kg", "s", "V")
+LARGEST_POWER = 12
+"""No quantity of a test has a larger power of a base."""
+_FACTOR = re.compile(r"([A-Za-z]+|1)(?:\^(-?\d{1,2}))?")
+
+
+class Unit(NamedTuple):
+    """A unit: what it is in SI, and the powers of the :data:`BASES`."""
+
+    factor: float
+    powers: tuple[int, ...]
+
+    def times(self, other: Unit, power: int = 1) -> Unit:
+        """Return this unit times the ``power`` of another one. Raises ValueError beyond LARGEST_POWER."""
+        powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
+        if max(map(abs, powers)) > LARGEST_POWER:
+            raise ValueError(f"has a power beyond {LARGEST_POWER}")
+        return Unit(self.factor * other.factor**power, powers)
+
+    @property
+    def words(self) -> str:
+        """Its dimension as a product of SI units."""
+        known = next((name for name, unit in _NAMED.items() if unit == (1.0, self.powers)), "")
+        bases = [
+            base if power == 1 else f"{base}^{power}"
+            for base, power in zip(BASES, self.powers, strict=True)
+            if power
+        ]
+        return known or "*".join(bases) or "1"
+
+
+def _unit(factor: float, m: int = 0, kg: int = 0, s: int = 0, volt: int = 0) -> Unit:
+    return Unit(factor, (m, kg, s, volt))
+
+
+NUMBER = _unit(1.0)
+"""A number without a unit."""
+_NAMED = {
+    "1": NUMBER,
+    "m": _unit(1.0, m=1),
+    "N": _unit(1.0, m=1, kg=1, s=-2),
+    "W": _unit(1.0, m=2, kg=1, s=-3),
+    "J": _unit(1.0, m=2, kg=1, s=-2),
+    "Pa": _unit(1.0, m=-1, kg=1, s=-2),
+    "s": _unit(1.0, s=1),
+    "Hz": _unit(1.0, s=-1),
+    "kg": _unit(1.0, kg=1),
+    "V": _unit(1.0, volt=1),
+}
+UNITS = {
+    **_NAMED,
+    **{name: _unit(factor, m=1) for name, factor in LENGTHS.items()},
+    **{name: _unit(factor, m=1, kg=1, s=-2) for name, factor in FORCES.items()},
+    **{name: _unit(factor, m=-1, kg=1, s=-2) for name, factor in PRESSURES.items()},
+    **{"kW": _unit(1e3, m=2, kg=1, s=-3), "kJ": _unit(1e3, m=2, kg=1, s=-2), "t": _unit(1e3, kg=1)},
+    **{"ms": _unit(1e-3, s=1), "g": _unit(9.80665, m=1, s=-2), "samples": NUMBER},
+}
+"""Names in products."""
+
+
+def unit_of(text: str) -> Unit:
+    """Return the unit that ``text`` names: factors with powers between ``*`` and ``/``. Raises ValueError."""
+    found, sign = NUMBER, 1
+    for part in re.split(r"([*/])", text.replace(" ", "")):
+        if part in ("*", "/"):
+            sign = 1 if part == "*" else -1
+            continue
+        factor = _FACTOR.fullmatch(part)
+        if factor is None or factor[1] not in UNITS:
+            raise ValueError(
+                f"{part!r} is no unit; known: {', '.join(UNITS)}, between * and /, with ^ for a power"
+            )
+        found = found.times(UNITS[factor[1]], sign * int(factor[2] or 1))
+    return found

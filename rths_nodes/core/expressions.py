@@ -1,0 +1,207 @@
+"""Expressions over named quantities, as a laboratory writes them: ``abs(force.north * piston_velocity.north)``.
+
+The text is Python's syntax of arithmetic, of which only what stands here is let in: numbers, quantities by name
+(``force.north``, ``force["north 2"]``), ``+ - * /``, powers by small whole numbers, and the FUNCTIONS. Anything
+else is refused before it is compiled, so an expression can neither loop nor reach anything but its numbers. Units
+are followed through it: what cannot be added is refused. Inside everything is SI; ``si(2, "kN/m")`` is a constant
+with a unit. Where the arithmetic has no result, that is not a number.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rths_nodes.core.dimensions import NUMBER, Unit, unit_of
+
+LONGEST, MOST_TERMS, LARGEST_EXPONENT = 500, 100, 4
+"""Characters, parts and power of an expression, at most."""
+
+
+def _least(*values: float) -> float:
+    return math.nan if any(map(math.isnan, values)) else min(values)
+
+
+def _largest(*values: float) -> float:
+    return math.nan if any(map(math.isnan, values)) else max(values)
+
+
+def _sign(value: float) -> float:
+    return value if math.isnan(value) else float((value > 0.0) - (value < 0.0))
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {
+    "abs": (abs, 1, 1),
+    "sqrt": (math.sqrt, 1, 1),
+    "sign": (_sign, 1, 1),
+    "hypot": (math.hypot, 2, 2),
+    "min": (_least, 2, 8),
+    "max": (_largest, 2, 8),
+}
+"""Name -> function, and of how many numbers, at least and at most."""
+CONSTANT = "si"
+Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
+"""Noun -> whose -> place among the values, and the unit in which they have it."""
+
+
+class Expression:
+    """A ``text`` over the quantities with these ``names``. Raises ValueError that says what is wrong.
+
+    ``unit`` is its own; :meth:`value` is in SI units.
+    """
+
+    def __init__(self, text: str, names: Names) -> None:
+        if len(text) > LONGEST:
+            raise ValueError(f"has {len(text)} characters: must be <= {LONGEST}")
+        try:
+            tree = ast.parse(text.strip(), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ValueError(f"is no expression ({error.args[0] if error.args else error})") from None
+        if (terms := sum(1 for _ in ast.walk(tree))) > MOST_TERMS:
+            raise ValueError(f"has {terms} parts: must be <= {MOST_TERMS}")
+        self.text = text
+        reader = _Reader(names)
+        self.unit, made = reader.read(tree.body)
+        self.places = tuple(reader.places)
+        """Places of the values that it needs."""
+        whole = ast.fix_missing_locations(ast.Expression(_lambda(made)))
+        known = {name: function for name, (function, *_) in FUNCTIONS.items()}
+        self._value: Callable[[Sequence[float]], float]
+        self._value = eval(compile(whole, "<expression>", "eval"), {"__builtins__": {}} | known)
+
+    def value(self, values: Sequence[float]) -> float:
+        """Return it, in SI units, from all values, in their own; nan where arithmetic has no result."""
+        try:
+            return self._value(values)
+        except (ArithmeticError, ValueError):
+            return math.nan
+
+
+def _lambda(body: ast.expr) -> ast.expr:
+    found: Any = ast.parse("lambda v: 0.0", mode="eval").body
+    found.body = body
+    return found  # type: ignore[no-any-return]
+
+
+class _Reader:
+    """Turns the tree of an expression into one of what is let in, and follows the units."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self.places: dict[int, None] = {}
+
+    def read(self, node: ast.expr) -> tuple[Unit, ast.expr]:
+        """Return unit and tree of a part. Raises ValueError."""
+        if isinstance(node, ast.Constant):
+            return NUMBER, ast.Constant(_number(node))
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            return self._quantity(node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+            unit, made = self.read(node.operand)
+            return unit, ast.UnaryOp(node.op, made)
+        if isinstance(node, ast.BinOp):
+            return self._operation(node)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        raise ValueError(
+            f"{ast.unparse(node)!r} is not let in; let in are numbers, quantities such as "
+            f"{self._example()}, + - * / **, {', '.join(FUNCTIONS)}, {CONSTANT}(number, unit)"
+        )
+
+    def _example(self) -> str:
+        return next((f"{noun}.{whose}" for noun, named in self._names.items() for whose in named), "none")
+
+    def _quantity(self, node: ast.Attribute | ast.Subscript) -> tuple[Unit, ast.expr]:
+        noun = node.value.id if isinstance(node.value, ast.Name) else ""
+        if isinstance(node, ast.Attribute):
+            whose = node.attr
+        else:
+            whose = node.slice.value if isinstance(node.slice, ast.Constant) else None  # type: ignore[assignment]
+        if noun not in self._names:
+            raise ValueError(f"{ast.unparse(node)!r}: no such quantity; known: {', '.join(self._names)}")
+        if whose not in self._names[noun]:
+            known = ", ".join(self._names[noun]) or "none"
+            raise ValueError(f"{ast.unparse(node)!r}: no such {noun}; known: {known}")
+        place, unit = self._names[noun][whose]
+        self.places[place] = None
+        value: ast.expr = ast.Subscript(ast.Name("v", ast.Load()), ast.Constant(place), ast.Load())
+        if unit.factor != 1.0:
+            value = ast.BinOp(value, ast.Mult(), ast.Constant(unit.factor))
+        return Unit(1.0, unit.powers), value
+
+    def _operation(self, node: ast.BinOp) -> tuple[Unit, ast.expr]:
+        (left, a), words = self.read(node.left), ast.unparse(node)
+        if isinstance(node.op, ast.Pow):
+            power = _whole(node.right)
+            return NUMBER.times(left, power), ast.BinOp(a, ast.Pow(), ast.Constant(power))
+        right, b = self.read(node.right)
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            _alike(words, left, right)
+            unit = left
+        elif isinstance(node.op, (ast.Mult, ast.Div)):
+            unit = left.times(right, 1 if isinstance(node.op, ast.Mult) else -1)
+        else:
+            raise ValueError(f"{words!r}: of operations + - * / ** are let in")
+        return unit, ast.BinOp(a, node.op, b)
+
+    def _call(self, node: ast.Call) -> tuple[Unit, ast.expr]:
+        name, words = (node.func.id if isinstance(node.func, ast.Name) else ""), ast.unparse(node)
+        if name == CONSTANT:
+            return _constant(node)
+        if name not in FUNCTIONS:
+            raise ValueError(f"{words!r}: no such function; known: {', '.join(FUNCTIONS)}, {CONSTANT}")
+        _, least, most = FUNCTIONS[name]
+        if node.keywords or not least <= len(node.args) <= most:
+            raise ValueError(f"{words!r}: {name} takes {least} to {most} numbers")
+        units, made = zip(*(self.read(each) for each in node.args), strict=True)
+        for unit in units[1:]:
+            _alike(words, units[0], unit)
+        unit = units[0]
+        if name == "sign":
+            unit = NUMBER
+        elif name == "sqrt":
+            if any(power % 2 for power in unit.powers):
+                raise ValueError(f"{words!r}: of {unit.words} there is no root")
+            unit = Unit(1.0, tuple(power // 2 for power in unit.powers))
+        return unit, ast.Call(ast.Name(name, ast.Load()), list(made), [])
+
+
+def _number(node: ast.Constant) -> float:
+    if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
+        raise ValueError(f"{node.value!r} is no number")
+    try:
+        value = float(node.value)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise ValueError("has a number beyond all that a computer has")
+    return value
+
+
+def _whole(node: ast.expr) -> int:
+    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    inner = node.operand if isinstance(node, ast.UnaryOp) and negative else node
+    value = inner.value if isinstance(inner, ast.Constant) else None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_EXPONENT:
+        raise ValueError(f"power {ast.unparse(node)}: must be a whole number, 1 to {LARGEST_EXPONENT} or negative")
+    return -value if negative else value
+
+
+def _constant(node: ast.Call) -> tuple[Unit, ast.expr]:
+    words = ast.unparse(node)
+    texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
+    if node.keywords or len(texts) != 2 or len(node.args) != 2 or not isinstance(texts[1], str):
+        raise ValueError(f'{words!r}: {CONSTANT} takes a number and its unit, such as {CONSTANT}(2, "kN/m")')
+    unit, value = unit_of(texts[1]), node.args[0]
+    assert isinstance(value, ast.Constant)
+    return Unit(1.0, unit.powers), ast.Constant(_number(value) * unit.factor)
+
+
+def _alike(words: str, left: Unit, right: Unit) -> None:
+    if left.powers != right.powers:
+        raise ValueError(
+            f"{words!r}: {left.words} and {right.words} do not go together; a constant with a unit is written "
+            f'{CONSTANT}(2, "N")'
+        )

@@ -1,0 +1,78 @@
+"""Levels of a laboratory's own: expressions over what the rig shows, sample by sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rths_nodes.core.dimensions import Unit, unit_of
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.expressions import Expression
+from rths_nodes.core.limits import QUANTITIES, WHOLE, OfExpression
+from rths_nodes.loop.supervision.limit_rows import PER_AXIS
+
+COMMAND, TARGET, CHANNEL = "command", "target", "channel"
+
+
+class OwnLevels:
+    """Values of expressions that have levels; false while there are none.
+
+    They may name the first PER_AXIS of QUANTITIES of each of the ``axes``, its command and target (m), and the
+    auxiliary ``channels`` whose unit is known.
+    """
+
+    def __init__(self, axes: Sequence[str], channels: Sequence[str]) -> None:
+        self._made: list[tuple[Expression, float]] = []
+        self._names: dict[str, dict[str, tuple[int, Unit]]] = {}
+        n, metre = len(axes), unit_of("m")
+        for number, (noun, unit) in enumerate(list(QUANTITIES.items())[:PER_AXIS]):
+            of = unit_of(unit)
+            self._names[noun] = {axis: (PER_AXIS * i + number, of) for i, axis in enumerate(axes)}
+        behind = PER_AXIS * n + len(WHOLE)
+        for number, noun in enumerate((COMMAND, TARGET)):
+            self._names[noun] = {axis: (behind + number * n + i, metre) for i, axis in enumerate(axes)}
+        self._first_channel = behind + 2 * n
+        self._names[CHANNEL] = {}
+        for number, channel in enumerate(channels):
+            name, _, unit = channel.partition(" [")
+            try:
+                self._names[CHANNEL][name] = self._first_channel + number, unit_of(unit.rstrip("]") or "1")
+            except ValueError:
+                continue  # nobody can say what it may be added to
+
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
+    def add(self, path: str, level: OfExpression) -> int:
+        """Return the number of the expression that ``level``, at ``path``, is of.
+
+        Raises ConfigError for one that is none or of another unit, and where the level acts on a rig at rest.
+        """
+        try:
+            made, unit = Expression(level.of, self._names), unit_of(level.unit)
+        except ValueError as error:
+            raise ConfigError(f"{path}.of = {show(level.of)}: {error}") from None
+        if made.unit.powers != unit.powers:
+            raise ConfigError(f"{path}.unit = {level.unit!r}: must be one of {made.unit.words}, as {level.of}")
+        at_rest = made.value([0.0] * (1 + max(made.places, default=0))) / unit.factor
+        low = -math.inf if level.minimum is None else level.minimum
+        high = math.inf if level.maximum is None else level.maximum
+        told = all(place < self._first_channel for place in made.places)
+        if told and not low <= at_rest <= high:
+            words = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
+            raise ConfigError(
+                f"{path}.of = {show(level.of)}: {words} where the rig stands at zero: it would act there"
+            )
+        self._made.append((made, unit.factor))
+        return len(self._made) - 1
+
+    def values(
+        self,
+        values: Sequence[float],
+        commands: Sequence[float],
+        targets: Sequence[float],
+        channels: Sequence[float],
+    ) -> list[float]:
+        """Return the value of each expression, in the unit of its levels, from what ``LevelWatch`` has."""
+        known = [*values, *commands, *targets, *channels]
+        return [made.value(known) / factor for made, factor in self._made]

@@ -1,0 +1,154 @@
+"""Expressions of a laboratory: their values, their units, and that nothing else is let in."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rths_nodes.core.dimensions import unit_of
+from rths_nodes.core.expressions import FUNCTIONS, LONGEST, Expression
+
+NAMES = {
+    "force": {"north": (0, unit_of("N")), "south 2": (1, unit_of("N"))},
+    "piston_velocity": {"north": (2, unit_of("m/s"))},
+    "displacement": {"north": (3, unit_of("m"))},
+}
+VALUES = [2e3, -3e3, 0.5, 0.004]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("abs(force.north * piston_velocity.north)", 1e3, "W"),
+        ('force["south 2"] - force.north', -5e3, "N"),
+        ("2.5 * displacement.north ** 2", 4e-5, "m^2"),
+        ('force.north - si(2, "kN/mm") * displacement.north', -6e3, "N"),
+        ('min(force.north, force["south 2"], si(1, "kN"))', -3e3, "N"),
+        ("hypot(force.north, force.north)", 2e3 * math.sqrt(2.0), "N"),
+        ("sqrt(displacement.north ** 2)", 0.004, "m"),
+        ('sign(force["south 2"]) * piston_velocity.north ** -1', -2.0, "m^-1*s"),
+        ("force.north / max(abs(displacement.north), si(0.1, 'mm')) / si(1, 'N/m')", 5e5, "1"),
+    ],
+)
+def test_an_expression_has_its_value_and_its_unit(text: str, value: float, unit: str) -> None:
+    made = Expression(text, NAMES)
+    assert made.value(VALUES) == pytest.approx(value, rel=1e-15)
+    assert made.unit.words == unit
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("force.north + displacement.north", "N and m do not go together"),
+        ("force.north + 3", 'a constant with a unit is written si(2, "N")'),
+        ("force.east", "no such force; known: north, south 2"),
+        ("pressure.north", "no such quantity; known: force, piston_velocity, displacement"),
+        ("sqrt(force.north)", "of N there is no root"),
+        ("force.north ** 0.5", "must be a whole number"),
+        ("force.north ** 9", "1 to 4"),
+        ("9 ** 9 ** 9", "must be a whole number"),
+        ("si(2, 'furlong')", "'furlong' is no unit; known: 1, m, N"),
+        ("max(force.north)", "max takes 2 to 8 numbers"),
+        ("force.north > 3", "is not let in"),
+        ("__import__('os').system('true')", "no such function"),
+        ("().__class__.__bases__", "no such quantity"),
+        ("force.north.__class__", "no such quantity"),
+        ("(lambda: 1)()", "no such function"),
+        ("[force.north for x in (1,)]", "is not let in"),
+        ("'a' * 10**9", "is no number"),
+        ("True", "is no number"),
+        ("1e999", "beyond all"),
+        ("v[0]", "no such quantity"),
+        ("force.north\x00", "is no expression"),
+        ("(" * 300, "is no expression"),
+        ("-" * 400 + "1", "parts: must be <= 100"),
+        ("+".join(["1"] * 300), f"characters: must be <= {LONGEST}"),
+        ("", "is no expression"),
+    ],
+)
+def test_what_is_not_let_in_is_refused_in_words(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        Expression(text, NAMES)
+
+
+@pytest.mark.parametrize("text", ["1 / (force.north - force.north)", "sqrt(-1 * force.north / force.north)"])
+def test_where_arithmetic_has_no_result_it_is_not_a_number(text: str) -> None:
+    assert math.isnan(Expression(text, NAMES).value(VALUES))
+
+
+def test_what_is_not_a_number_passes_through_every_function() -> None:
+    for name, (_, least, _) in FUNCTIONS.items():
+        arguments = ", ".join(["force.north", 'force["south 2"]'][:least])
+        for place in range(least):
+            values = [math.nan if n == place else 1.0 for n in range(4)]
+            root = f"{name}({arguments.replace('north', 'north * force.north')})" if name == "sqrt" else ""
+            assert math.isnan(Expression(root or f"{name}({arguments})", NAMES).value(values)), name
+
+
+PIECES = [
+    *(
+        "force.north",
+        "displacement.north",
+        'force["south 2"]',
+        "1",
+        "2.5",
+        "si(3, 'mm')",
+        "+",
+        "-",
+        "*",
+        "/",
+        "**",
+    ),
+    *(
+        "(",
+        ")",
+        ",",
+        "abs(",
+        "max(",
+        "sqrt(",
+        "import",
+        "lambda",
+        "v",
+        "[",
+        "]",
+        ".",
+        ":",
+        " if ",
+        "__",
+        "'",
+        "for",
+    ),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=20))
+def test_any_text_is_taken_or_refused_in_words(pieces: list[str]) -> None:
+    """It has a value then, a float, from the values that it names alone."""
+    try:
+        made = Expression("".join(pieces), NAMES)
+    except ValueError:
+        return
+    needed = set(made.places)
+    values = [random.Random(n).uniform(-1.0, 1.0) if n in needed else None for n in range(4)]
+    assert isinstance(made.value(values), (float, int))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "factor", "words"),
+    [("kN*mm", 1.0, "J"), ("kN/mm", 1e6, "kg*s^-2"), ("m/s^2", 1.0, "m*s^-2"), ("kW", 1e3, "W"), ("1", 1.0, "1")],
+)
+def test_units_are_products(text: str, factor: float, words: str) -> None:
+    unit = unit_of(text)
+    assert unit.factor == pytest.approx(factor)
+    assert unit.words == words
+
+
+@pytest.mark.parametrize("text", ["", "N/", "N**2", "N^m", "Nm", "m^99", "m^9*m^9"])
+def test_a_unit_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no unit|has a power beyond"):
+        unit_of(text)
