@@ -4,7 +4,8 @@
                pairs whose order changes, and beside these pairs of two runs alone, which show what the machine
                can resolve. Told are, over the pairs, the medians of the ratios of median and p99 of the loop.
     --stops N  N runs on the simulator, each stopped by POST /stop at a random moment: time from the request to the
-               stamp of the first Measurement whose Command was of the safe stop, and to the answer.
+               stamp of the first Measurement whose Command was of the safe stop, and to the answer; with --busy K
+               beside K processes that take all of the processors that they get.
 
 Runs are chen_ricles_2010 in real time. The time of a stop does not depend on the browser: a click is a request.
 """
@@ -158,11 +159,23 @@ def stop_once(address: str, folder: Path) -> tuple[float, float]:
     raise AssertionError("nothing has braked")
 
 
-def stops(count: int, journal: Path | None) -> None:
-    """Print how soon ``count`` stops brake; those in the ``journal`` count."""
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Run ``count`` processes that never wait."""
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+
+
+def stops(count: int, journal: Path | None, others: int) -> None:
+    """Print how soon ``count`` stops brake beside busy ``others``; those in the ``journal`` count."""
     lines = journal.read_text("utf-8").splitlines() if journal is not None and journal.exists() else []
     found = [tuple(json.loads(line)) for line in lines]
-    with page() as (address, _), tempfile.TemporaryDirectory() as folder:
+    with busy(others), page() as (address, _), tempfile.TemporaryDirectory() as folder:
         while len(found) < count:
             found.append(stop_once(address, Path(folder) / str(len(found))))
             if journal is not None:
@@ -184,12 +197,13 @@ def main() -> None:
         "--row", type=int, action="append", choices=range(len(ROWS)), help="of the hosts; default: all"
     )
     parser.add_argument("--stops", type=int, default=0, metavar="N")
+    parser.add_argument("--busy", type=int, default=0, metavar="K", help="busy processes beside the stops")
     parser.add_argument("--journal", type=Path, help="keeps the stops that were made")
     options = parser.parse_args()
     if options.beside:
         beside(options.pairs, options.seconds, [ROWS[row] for row in options.row or range(len(ROWS))])
     if options.stops:
-        stops(options.stops, options.journal)
+        stops(options.stops, options.journal, options.busy)
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ LAYERS = {
     ),
     "analysis": (
         (
-            *("units", "reference", "stability", "histories", "energy"),
+            *("units", "reference", "stability", "histories", "energy", "round_trips"),
             *("response_errors", "published_indices", "identification", "step_times", "response_spectrum"),
         ),
         ("study_table", "share_of_structure", "equilibrium", "overlay", "live_columns"),

@@ -47,15 +47,18 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
     return found | {"round_trip_median_s": float(np.median(trips)), "round_trip_max_s": max(trips)}
 
 
-def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float) -> str:
-    """Why a loop of ``dt`` s cannot go by way of ``peer`` in real time; empty where it may."""
+def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
+    """Why a loop of ``dt`` s, with hops of ``depth``, cannot go by way of ``peer`` in real time; empty: it may."""
+    within = (1 + depth) * dt
     if not exchanges:
         return ""
     median = float(np.median([one.round_trip for one in exchanges]))
-    if median <= dt:
+    if median <= within:
         return ""
+    samples = "a sample" if not depth else f"{1 + depth} samples (hops.depth = {depth})"
+    needed = math.ceil(median / dt)
     return (
         f"the way to the {peer} node and back takes {1e3 * median:.3g} ms (median of {len(exchanges)}): must be "
-        f"<= {1e3 * dt:.3g} ms, a sample, in real time. A lead of the compensator does not make up for it, every "
-        "sample would be bridged: a slower servo_rate, pace = lockstep, or the loop on one machine"
+        f"<= {1e3 * within:.3g} ms, {samples}, in real time: hops.depth = {needed} at least, a slower servo_rate, "
+        "pace = lockstep, or the loop on one machine"
     )

@@ -19,7 +19,8 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.command import CommandStage, outgoing_of
+from rths_nodes.loop.stages.due_commands import DueCommands
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
@@ -89,6 +90,9 @@ class Loop:
         self.substructure = NumericalStage.of(assembly)
         self.commands = CommandStage.of(assembly)
         self.rig = RigStage.of(assembly.scenario, assembly.port)
+        self._due = DueCommands(self.rig)
+        self._outgoing = outgoing_of(assembly) if assembly.scenario.hops.depth else None
+        """The check of Commands that the rig gets later, and checks again; else it is the first to check them."""
         self.monitor = MonitorStage.of(assembly)
         self._breach_known = self._failed = self._abandoned = False
         self._interrupted: Callable[[], bool] | None = None
@@ -169,11 +173,11 @@ class Loop:
             return None
 
     def _answered(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
-        target = self._next_target(measured)
+        silent, target = self._abandoned, self._next_target(measured)
         if target is not None:
             self._hand_on(target, sinks)
         command = None if self._abandoned else self._command(measured)
-        if not self.rig.stopping:
+        if not (silent or self.rig.stopping):
             for sink in sinks:
                 sink.state(measured.sample, self.commands.state())
         return command
@@ -192,7 +196,16 @@ class Loop:
         self.commands.target(target)
 
     def _command(self, measured: Measurement) -> Command | None:
-        return self.commands.next(measured)
+        command, outgoing = self.commands.next(measured), self._outgoing
+        if outgoing is None:
+            return command
+        if measured.sample == 0:
+            outgoing.start(measured)
+        if command is not None and (reason := outgoing.refusal(command)):
+            self._abandoned = True
+            self.rig.trip(reason, command.sample + self.rig.under_way.depth)
+            return None
+        return command
 
     @property
     def _publishes(self) -> bool:
@@ -201,7 +214,7 @@ class Loop:
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         """The Command of a sample and its Measurement; ``before`` is the last one."""
-        measured = self.rig.tick(command)
+        measured = self.rig.tick(self._due.of(command))
         while measured is None:  # nothing is late here: an operator holds the test
             self._await_operator()
             measured = self.rig.tick(None, late=True)

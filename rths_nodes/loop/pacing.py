@@ -27,6 +27,10 @@ class Clock(Protocol):
 SYSTEM_CLOCK: Clock = time
 """The clock of this machine: its functions are called directly, so it costs no more than the module itself."""
 
+ANSWERED = 0.8
+"""The share of a sample that the loop has for a Command at least, also where a Measurement was late. Less than
+one, so that bridging does not make the schedule slip."""
+
 BUSY_WAIT_NS = 150_000
 """The pacer waits actively for the end of a sleep: the scheduler wakes a process up to this late."""
 

@@ -181,6 +181,12 @@ def test_check_says_what_a_scenario_is(output: Callable[..., str], name: str) ->
     assert output("check", name).startswith(f"{name}: fits together\n")
 
 
+def test_check_tells_that_a_test_trips_on_a_simulator(output: Callable[..., str]) -> None:
+    told = output("check", PAPER, *settings("axes.story_1.limits.velocity=0.05"))
+    assert "caution: on a simulator the test trips: sample" in told
+    assert "axes.story_1.limits.velocity: command = " in told
+
+
 def test_check_refuses_what_does_not_fit_together(refusal: Callable[..., str]) -> None:
     message = refusal("check", "predefined_sine", *settings("integrator.type=cr"))
     assert "structure: missing" in message

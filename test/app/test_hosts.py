@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ import pytest
 
 import rths_nodes
 from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
+from rths_nodes.app.commands import check
 from rths_nodes.core import registry
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED
 from rths_nodes.core.wire.plain import decode
@@ -57,6 +60,10 @@ CASES = {
             "axes.load.load={value: 50.0e3, ramp_time: 0.4, held_for: 0.1, held_from: 1.0}",
         ),
     ),
+    "hops": (  # and samples of it that only the rig knows
+        "chen_ricles_2010",
+        (*HARD[:2], "hops.depth=3", "port.transport_samples=1", "axes.story_1.sensors.force_noise_rms=100.0"),
+    ),
     "benchmark": ("rths_benchmark_2020", ("duration=0.3", "ground_motion.record=elcentro_1940_ns")),
 }
 
@@ -68,6 +75,7 @@ CASES = {
         "coupled",
         "benchmark",
         "loaded",
+        "hops",
         *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler", "large")),
     ],
 )
@@ -430,3 +438,14 @@ def test_an_interrupted_run_is_held_and_recorded(tmp_path, patience):
 
 def test_without_a_structure_scenario_names_come_from_the_axes():
     assert Assembly(files.load("predefined_sine")).names.model == ("axis_1",)
+
+
+def test_check_says_which_depth_the_hops_of_a_recording_need(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(check, "REHEARSED_S", 0.2)
+    patient = ["duration=1.2", "hops.depth=5", "bridge.max_bridge=1.0"]
+    hosts.run("chen_ricles_2010", patient, host="composed", pace="realtime", record=tmp_path / "run", keep=False)
+    assert main(["check", "chen_ricles_2010", "--hops", str(tmp_path / "run")]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"hops: a Command is there [\d.]+ ms after its Measurement in 99.9 % of the samples", told)
+    assert re.search(r"hops.depth = \d+ is needed, 0 declared", told)
+    assert "hops.depth = 0: error norm on a simulator in" in told

@@ -34,9 +34,9 @@ RUNAWAY = 20_000
 
 
 @cache
-def farthest(bench: benches.Bench, ratio: int) -> float:
+def farthest(bench: benches.Bench, ratio: int, sets: tuple[str, ...] = ()) -> float:
     """How far its test goes from its zero, m, so many times slower, on a rig that is as it should be."""
-    test = simulated(slower(bench.scenario(True), ratio))
+    test = simulated(slower(bench.scenario(True, *sets), ratio))
     loop = Loop(Assembly(test))
     collector = Collector(test, loop.assembly.names)
     loop.run([collector])
@@ -59,6 +59,8 @@ class WatchedSession(RuleBasedStateMachine):
     """A session on a ``bench`` and its model: how an act is done, what may happen in it, and what must hold."""
 
     bench = benches.ONE
+    sets: tuple[str, ...] = ()
+    """What differs from the scenario of the bench."""
 
     def _made(self, known: bool, wrong: str, start: float, pressure: str, closed: bool) -> None:
         benches.restored()
@@ -67,7 +69,7 @@ class WatchedSession(RuleBasedStateMachine):
         sets += [f"axes.{first}.sensors.{wrong}"] if wrong else []
         sets += [] if pressure == "high" else [f"port.hydraulics={pressure}"]
         sets += [] if closed else ["port.interlock=open"]
-        self.scenario = self.bench.scenario(known, *sets)
+        self.scenario = self.bench.scenario(known, *sets, *self.sets)
         self.model = RigModel(known, bool(wrong), closed=closed, pressure=pressure)
         self.hashes = {test.time_ratio: hash_of(test) for test in (self.scenario, slower(self.scenario, 2))}
         """Of what the operator has seen, by its ratio of time."""

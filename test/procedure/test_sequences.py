@@ -175,7 +175,7 @@ class Sequences(WatchedSession):
         # a load that was signed for, and not tared, goes into the test, which then goes elsewhere
         unknown = model.standing or model.unsure or model.loaded
         sound = not (unknown or any(what in VAGUE for _, _, what in happens))
-        self.watch.reach = farthest(self.bench, model.ratio) if sound else None
+        self.watch.reach = farthest(self.bench, model.ratio, self.sets) if sound else None
         done = self._do("run", lambda: self.session.run(runner), happens, still=self.rung == "c")
         if not self.entered:
             return
@@ -302,6 +302,16 @@ class PairSequences(Sequences):
         super().begins(known, "", 0.0, pressure, True, way)
 
 
+class HopsSequences(Sequences):
+    """The same where Commands are under way."""
+
+    @initialize(depth=st.sampled_from((1, 3, 8)), way=st.integers(6, 9))
+    def begins(self, depth: int, way: int) -> None:  # type: ignore[override]
+        """Most of what happens happens in its tests."""
+        self.sets = (f"hops.depth={depth}",)
+        super().begins(True, "", 0.0, "high", True, way)
+
+
 class ColumnSequences(Sequences):
     """The same on a column under its load."""
 
@@ -357,8 +367,8 @@ def test_stops_of_a_column_keep_its_load(seed: int) -> None:
     column.teardown()
 
 
-KINDS = {"one": Sequences, "pair": PairSequences, "column": ColumnSequences}
-BRIEFLY = {"one": 34, "pair": 13, "column": 3}
+KINDS = {"one": Sequences, "pair": PairSequences, "hops": HopsSequences, "column": ColumnSequences}
+BRIEFLY = {"one": 30, "pair": 12, "hops": 8, "column": 3}
 """Sequences of make test; twenty times as many in soak."""
 
 

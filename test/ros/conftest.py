@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import relay
 
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.wire.plain import encode
@@ -269,25 +271,61 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
             node.destroy_node()
 
 
-@pytest.fixture
-def two_machines() -> Iterator[tuple[list[str], list[str]]]:
-    """Two network namespaces with a cable between them: what runs a command in each."""
-    names_of = [f"rths_{os.getpid()}_{end}" for end in "ab"]
+class Namespaces:
+    """Two network namespaces, each as a machine: ``run_in`` are the words that run a command there."""
 
-    def ip(words: str) -> None:
+    def __init__(self) -> None:
+        self.names = [f"rths_{os.getpid()}_{end}" for end in "ab"]
+        self.run_in = tuple(["ip", "netns", "exec", name] for name in self.names)
+
+    def ip(self, words: str) -> None:
         subprocess.run(["ip", *words.split()], check=True, capture_output=True)
 
-    try:
-        for name in names_of:
-            ip(f"netns add {name}")
-        ip(f"-n {names_of[0]} link add cable type veth peer name cable netns {names_of[1]}")
-        for number, name in enumerate(names_of, 1):
+    def connect(self) -> None:
+        """Addresses for the devices ``cable`` that the ends have."""
+        for number, name in enumerate(self.names, 1):
             for words in ("addr add 10.77.0.{}/24 dev cable", "link set cable up", "link set lo up"):
-                ip(f"-n {name} {words.format(number)}")
-            ip(f"-n {name} route add 224.0.0.0/4 dev cable")
-        yield tuple(["ip", "netns", "exec", name] for name in names_of)  # type: ignore[misc]
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no network namespaces here: {error}")
-    finally:
-        for name in names_of:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+                self.ip(f"-n {name} {words.format(number)}")
+            self.ip(f"-n {name} route add 224.0.0.0/4 dev cable")
+
+    def __enter__(self) -> Namespaces:
+        try:
+            for name in self.names:
+                self.ip(f"netns add {name}")
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.__exit__()
+            pytest.skip(f"no network namespaces here: {error}")
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+@pytest.fixture
+def two_machines() -> Iterator[Any]:
+    """Two network namespaces with a cable between them: what runs a command in each."""
+    with Namespaces() as namespaces:
+        first, second = namespaces.names
+        namespaces.ip(f"-n {first} link add cable type veth peer name cable netns {second}")
+        namespaces.connect()
+        yield namespaces.run_in
+
+
+@pytest.fixture
+def two_laboratories() -> Iterator[Callable[..., Any]]:
+    """As ``two_machines``, far apart: called with delay and jitter of a frame (ms), and the share that is lost."""
+    with Namespaces() as namespaces, ExitStack() as stack:
+
+        def apart(delay: float, jitter: float = 0.0, lost: float = 0.0) -> Any:
+            numbers = [str(each) for each in (delay, jitter, lost)]
+            command = [sys.executable, relay.__file__, *namespaces.names, *numbers]
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                pytest.skip("no /dev/net/tun here")
+            namespaces.connect()
+            return namespaces.run_in
+
+        yield apart

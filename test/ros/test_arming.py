@@ -12,6 +12,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rths_nodes.core.wire.run_mark import frame_of
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.clock_offset import Exchange
+from rths_nodes.loop.supervision.hops import HopsParams
 from rths_nodes.loop.supervision.states import State, TestMachine
 from rths_nodes.loop.supervision.stop_request import StopRequest
 from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
@@ -46,7 +47,7 @@ class Bench:
         settings: Any = SimpleNamespace(
             peers=("actuator", "integrator", "monitor", "console"),
             hash="abc",
-            scenario=SimpleNamespace(name="frame", dt=0.001),
+            scenario=SimpleNamespace(name="frame", dt=0.001, hops=HopsParams()),
             lockstep=False,
             value=lambda name: {"peer_timeout": 30.0}[name],
         )

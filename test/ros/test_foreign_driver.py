@@ -198,7 +198,7 @@ class Bench:
         self.limits = assembly.scenario.limits["story_1"]
         self.dt = assembly.scenario.dt
         self.patience = round(2e9 * assembly.scenario.port.longest_wait) + LATER_NS
-        self.guard = DriverGuard(assembly, self.phase, lambda why, k: self.trips.append((why, k)), clock)
+        self.guard = DriverGuard(assembly, self.phase, lambda why, k, _: self.trips.append((why, k)), clock)
         self.guard.measurement(measured(0))
 
 

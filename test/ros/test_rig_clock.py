@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rths_nodes.loop.pacing import Pacer
-from rths_nodes.ros.nodes.rig_clock import ANSWER, RigClock
+from rths_nodes.loop.pacing import ANSWERED, Pacer
+from rths_nodes.ros.nodes.rig_clock import RigClock
 
 MS = 1_000_000
 DT = 0.01
@@ -43,26 +43,35 @@ def test_a_command_has_most_of_a_sample_from_its_tick_or_a_late_measurement_on(
     paced: RigClock, still_clock: Any
 ) -> None:
     assert paced.pacer
-    paced.measured()
+    paced.measured(0)
     assert paced.deadline == paced.pacer.due
     still_clock.now += 9 * MS
-    paced.measured()
-    assert paced.deadline == still_clock.now + round(ANSWER * 10 * MS)
+    paced.measured(0)
+    assert paced.deadline == still_clock.now + round(ANSWERED * 10 * MS)
 
 
 def test_in_lockstep_no_command_is_late(still_clock: Any) -> None:
     assert RigClock(DT, 5, None, still_clock).deadline is None
 
 
+def test_a_command_under_way_is_timed_from_its_own_measurement_to_its_coming(still_clock: Any) -> None:
+    times = RigClock(DT, 5, None, still_clock)
+    for sample in range(4):
+        times.measured(sample)
+        still_clock.now += 10 * MS
+    times.answered(2, waited=5 * MS)
+    assert times.durations()["loop"].seconds.tolist() == pytest.approx([0.025])
+
+
 def test_loop_and_work_are_timed(still_clock: Any) -> None:
     times = RigClock(DT, 5, None, still_clock)
     times.start()
     times.begin()
-    for took in (2, 4):
-        times.measured()
+    for sample, took in enumerate((2, 4)):
+        times.measured(sample)
         still_clock.now += took * MS
         assert times.waited == took * MS
-        times.answered()
+        times.answered(sample + 1)
         times.tick()
         still_clock.now += MS
         times.worked()

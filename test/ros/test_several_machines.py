@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, MONITOR, REC
 NAME = "chen_ricles_2010"
 RIG = (ACTUATOR, MONITOR, RECORDER)
 MODEL = (INTEGRATOR, COMPENSATOR)
+DEPTH = 17
+"""Samples at 1024 Hz: of 10 to 12 ms there and back."""
 
 
 class Machine:
@@ -98,6 +101,44 @@ def test_a_machine_whose_partner_does_not_come_says_whom_it_waits_for(tmp_path: 
     (code, words), *_ = Machine((), (COMPENSATOR,), tmp_path, "peer_timeout:=0.5").end().values()
     assert code == 1
     assert "not ready within 0.5 s: waits for /rths/" in words
+
+
+def together(network: Any, folder: Path, *values: str) -> dict[str, tuple[int, str]]:
+    """A test over a ``network`` of two machines: exit code and words of each process."""
+    rig, model = (Machine(words, here, folder, *values) for words, here in zip(network, (RIG, MODEL), strict=True))
+    return rig.end() | model.end()
+
+
+@pytest.mark.long
+def test_commands_under_way_between_two_laboratories_give_the_bits_of_one_machine(
+    two_laboratories: Any, tmp_path: Path, different: Any
+) -> None:
+    """In lockstep, over a network that delays, loses and reorders."""
+    overrides = ["duration=0.5", "hops.depth=8"]
+    ended = together(two_laboratories(2.0, 1.0, 0.01), tmp_path, f"overrides:={overrides}")
+    assert {code for code, _ in ended.values()} == {0}, ended
+    assert different(rths_nodes.run(NAME, overrides), rths_nodes.read(tmp_path / "run")) == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_two_laboratories_5_ms_apart_run_a_test_in_real_time(two_laboratories: Any, tmp_path: Path) -> None:
+    """5 ms +- 1 ms each way are some 12 samples at 1024 Hz; without a depth for them the test is refused."""
+    network, hermite = two_laboratories(5.0, 1.0), "ramp.type=hermite"
+
+    def run(*overrides: str) -> dict[str, tuple[int, str]]:
+        folder = tmp_path / str(len(overrides))
+        return together(network, folder, f"overrides:={list(overrides)}", "pace:=realtime", "peer_timeout:=20.0")
+
+    code, words = run(hermite)[ACTUATOR]
+    assert code == 2
+    assert re.search(r"must be <= 0.977 ms, a sample, in real time: hops.depth = 1\d at least", words), words
+    ended = run(hermite, f"hops.depth={DEPTH}")
+    assert {code for code, _ in ended.values()} == {0}, ended
+    found = rths_nodes.read(tmp_path / "2" / "run")
+    reference = rths_nodes.run(NAME, [hermite, f"port.transport_samples={DEPTH}"])
+    norms = [run.metrics["axes"]["story_1"]["error_norm_percent"] for run in (found, reference)]
+    assert norms[0] <= 1.1 * norms[1]
 
 
 @pytest.mark.soak

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rths_nodes.core.samples import Command
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
+from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
 from rths_nodes.ros.nodes.rig_clock import RigClock
@@ -28,8 +29,10 @@ PATIENCE = 5 * SECOND
 class Rig:
     """What the gate asks of a rig, and what it tells it."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 0) -> None:
         self.sample = 0
+        self.under_way = UnderWay(depth)
+        self.under_way.start = Command(0, np.zeros(1), np.zeros(1))
         self.ended = self.stopping = self.stop_due = False
         self.pause = SimpleNamespace(has_command=False, goes_on=False)
         self.trips: list[tuple[str, int]] = []
@@ -53,8 +56,8 @@ class Rig:
 class Bench:
     """A gate with its rig, and the topics of both: messages are put into lists."""
 
-    def __init__(self, clock: Any, realtime: bool, optional: tuple[str, ...] = ()) -> None:
-        self.clock, self.rig = clock, Rig()
+    def __init__(self, clock: Any, realtime: bool, optional: tuple[str, ...] = (), depth: int = 0) -> None:
+        self.clock, self.rig = clock, Rig(depth)
         rig: Any = self.rig
         self.commands: deque[int] = deque()
         self.messages: dict[str, list[dict[str, Any]]] = {"trip": [], "progress": []}
@@ -74,8 +77,9 @@ class Bench:
         if self.times.pacer:
             self.times.pacer.start()
         self.observers.begin(clock.now)
-        self.times.measured()
+        self.times.measured(0)
 
+    inboxes: ClassVar[dict[str, Any]] = {"command": SimpleNamespace(waited=lambda: 0)}
     codec = SimpleNamespace(unpack_command=lambda sample: (Command(sample, np.zeros(1), np.zeros(1)), 0))
 
     def receive(self, topic: str, unpack: Any) -> Any:
@@ -129,11 +133,31 @@ def test_a_command_of_a_past_tick_is_late_and_one_of_a_later_tick_trips(lockstep
     assert lockstep.rig.trips == [("Command 7 came where 5 was expected", 0)]
 
 
+def test_commands_that_hops_bring_before_their_tick_are_kept_until_then(still_clock: Any) -> None:
+    bench = Bench(still_clock, realtime=False, depth=2)
+    taken = []
+    for sample, come in enumerate([(), (1, 2), (3,), (4, 5), (), ()]):
+        bench.rig.sample = sample
+        bench.come(*come)
+        assert bench.gate.may_tick()
+        command = bench.gate.hand_over()
+        assert command is not None
+        taken.append(command.sample)
+    assert taken == [-1, 0, 1, 2, 3, 4], "the first two ticks hold the rig where it stands"
+    assert (bench.rig.late, bench.rig.trips) == ([], [])
+    bench.rig.sample = 7  # tick 7 went without Command 5: that is late now, and tick 8 takes number 6
+    bench.come(6)
+    assert bench.rig.late == [5]
+    assert bench.gate.hand_over() is not None
+    bench.come(9)
+    assert bench.rig.trips == [("Command 9 came where 6 to 8 was expected", 0)]
+
+
 def test_in_real_time_a_late_command_is_not_waited_for(realtime: Bench) -> None:
     realtime.clock.now += SECOND
     assert not realtime.gate.may_tick(), "nothing moves yet: the first Command may take its time"
     realtime.rig.sample = 1
-    realtime.times.measured()
+    realtime.times.measured(1)
     deadline = realtime.gate.deadline
     assert deadline is not None
     realtime.clock.now = deadline - 1

@@ -66,7 +66,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
     samples = usable(run)
     if samples < LEAST:
         raise ConfigError(f"{samples} samples before the first that was bridged or lost: must be >= {LEAST}")
-    q, dt = int(run.scenario.port.transport_samples), run.scenario.dt
+    q, dt = int(run.scenario.transport_samples), run.scenario.dt
     found = {}
     for column, axis in enumerate(run.axes):
         command, moved, force = (values[:samples, column] for values in (run.command, run.displacement, run.force))

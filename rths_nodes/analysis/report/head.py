@@ -65,6 +65,8 @@ def particulars(of: Evaluation) -> dict[str, str]:
         "Samples": _of(len(run.time) - 1, scenario.samples),
         "Transport samples q": "declared by the port" if transport is None else str(transport),
     }
+    if scenario.hops.depth:
+        found["Samples p under way in hops"] = str(scenario.hops.depth)
     if scenario.time_ratio > 1:
         found["Time axis"] = f"the rig moves {scenario.time_ratio} times slower"
     if "gaps" in known:

@@ -137,7 +137,7 @@ class Way:
         self._ramp, self._setup, self._compensator = assembly.ramp, assembly.setup, assembly.compensator
         self._late_velocity = assembly.late_velocity
         self._rig = _rig(scenario)
-        self.transport = scenario.port.transport_samples
+        self.transport = scenario.transport_samples
         self.auxiliary = self._inputs(assembly)
         """Auxiliary inputs of the rig, which stay as they are at rest."""
         spans = sum(sum(spans_of(part).values()) for _, part in walk(scenario.compensator, "compensator"))

@@ -102,7 +102,7 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
         _response(assembly.compensator, "compensator", "compensator", scenario.compensator),
         _actuators(scenario),
         scenario.dt,
-        scenario.port.transport_samples * scenario.dt,
+        scenario.transport_samples * scenario.dt,
         time_ratio=float(scenario.time_ratio),
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+from rths_nodes.analysis.round_trips import RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError, IntegratorError
 from rths_nodes.core.protocols import Port
@@ -14,10 +15,9 @@ from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.margins import Margins
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import commissioning
-
-if TYPE_CHECKING:
-    from rths_nodes.loop.supervision.margins import Margins
 
 REHEARSED_S = 2.0
 """Time that the test may take on a simulator, s; it is told how much of it that was."""
@@ -25,6 +25,11 @@ REHEARSED_S = 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
+    parser.add_argument(
+        "--hops",
+        metavar="RECORDING",
+        help="a test that ran in real time over the hops to the rig: say which hops.depth they need",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,10 +40,13 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.loop.embedded import checked_loop
 
     loaded = arguments.scenario(options)
+    measured = _round_trips(options.hops) if options.hops else None
     port = NeverOpened(Assembly(loaded).port) if options.rig else None  # on it an operator drives: rths test
     assembly = checked_loop(loaded, port=port).assembly
     terminal.say(f"{loaded.name}: fits together")
     for words in _told(loaded, assembly, options.rig):
+        terminal.say(f"  {words}")
+    for words in _hops(loaded, measured) if measured else ():
         terminal.say(f"  {words}")
     return 0
 
@@ -199,12 +207,53 @@ def _excess_travel(loaded: Scenario) -> Iterator[str]:
             yield f"axes {' and '.join(members)} stop together, in at most {time:.3g} s"
 
 
+def _round_trips(recording: str) -> RoundTrips:
+    """Read how long Commands were under way in a ``recording``. Raises ConfigError where it does not tell."""
+    from rths_nodes.recording.reading import read_run
+
+    try:
+        return of_recording(read_run(recording))
+    except ConfigError as error:
+        raise error.within(f"--hops {recording}") from None
+
+
+def _hops(loaded: Scenario, found: RoundTrips) -> Iterator[str]:
+    """Say which depth hops with the round trips ``found`` need, and what that costs the test on a simulator."""
+    from rths_nodes.loop.scenario.overrides import override
+
+    depth = found.depth(loaded.dt)
+    yield (
+        f"hops: a Command is there {1e3 * found.p999:.4g} ms after its Measurement in 99.9 % of the samples, "
+        f"{1e3 * found.longest:.4g} ms at most: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
+    )
+    for each in sorted({0, loaded.hops.depth, depth}):
+        rehearsed = _rehearsed(override(loaded, [f"hops.depth={each}"]))
+        if rehearsed is not None:
+            yield f"hops.depth = {each}: {rehearsed.in_words(loaded.dt)}"
+
+
+class Rehearsed(NamedTuple):
+    """A test on a simulator: the margins, why it tripped (empty if it did not), and its error norms by axis, %."""
+
+    margins: Margins
+    reason: str
+    errors: dict[str, float]
+
+    def in_words(self, dt: float) -> str:
+        """Say what became of it; ``dt`` s."""
+        if self.reason:
+            return f"on a simulator the test trips: {self.reason}"
+        norms = ", ".join(f"{axis} {error:.3g} %" for axis, error in self.errors.items())
+        return f"error norm on a simulator in {self.margins.samples * dt:.3g} s: {norms}"
+
+
 def _margins(loaded: Scenario) -> Iterator[str]:
     """Room of each axis beside its braking way, and what the test on a simulator leaves of it."""
     from rths_nodes.core.braking import braked_together
     from rths_nodes.loop.supervision.safe_stop import braking_time
 
-    found, names = _rehearsed(loaded), list(loaded.limits)
+    rehearsed, names = _rehearsed(loaded), list(loaded.limits)
+    found = None if rehearsed is None else rehearsed.margins
     for group in braked_together(loaded.limits.values(), loaded.stop_groups):
         time = braking_time(loaded.limits[names[axis]] for axis in group)
         for axis in group:
@@ -222,13 +271,14 @@ def _margins(loaded: Scenario) -> Iterator[str]:
                     f"{found.samples * loaded.dt:.3g} s: {1e3 * found.smallest[axis]:.4g} mm"
                 )
             yield words
+    if rehearsed is not None and rehearsed.reason:
+        yield f"caution: {rehearsed.in_words(loaded.dt)}"
 
 
-def _rehearsed(loaded: Scenario) -> Margins | None:
-    """The margins of the test on a simulator, for as long as REHEARSED_S allow; None where it has no models."""
+def _rehearsed(loaded: Scenario) -> Rehearsed | None:
+    """The test on a simulator, for as long as REHEARSED_S allow; None where it has no models."""
     from rths_nodes.loop.embedded import checked_loop
     from rths_nodes.loop.scenario.rehearsal import simulated
-    from rths_nodes.loop.supervision.margins import Margins
 
     try:
         loop = checked_loop(simulated(loaded))
@@ -238,5 +288,7 @@ def _rehearsed(loaded: Scenario) -> Margins | None:
         return None
     until = monotonic() + REHEARSED_S
     margins = Margins(loaded.limits, loaded.dt, loaded.stop_groups)
-    loop.run([margins], interrupted=lambda: monotonic() > until)
-    return margins
+    outcome = loop.run([margins], interrupted=lambda: monotonic() > until)
+    reason = outcome.reason if outcome.state is State.TRIPPED else ""
+    errors = {axis: row["error_norm_percent"] for axis, row in outcome.metrics["axes"].items()}
+    return Rehearsed(margins, reason, errors)

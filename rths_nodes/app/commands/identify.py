@@ -187,7 +187,7 @@ def _orders(words: str | None, n: int) -> Orders | None:
 
 def _about(late: Transport, model: LoadingModel, scenario: Scenario) -> str:
     """The transport in words, and what to do about it."""
-    declared, dt = scenario.port.transport_samples, scenario.dt
+    declared, dt = scenario.transport_samples, scenario.dt
     samples = str(late.samples) if late.certain else f"{late.least} to {late.most}"
     found = f"transport: {samples} samples by the responses, {declared} declared (port.transport_samples)"
     if model.lead:
@@ -215,7 +215,7 @@ def _data(
             "measured": late.samples,
             "least": late.least,
             "most": late.most,
-            "declared": scenario.port.transport_samples,
+            "declared": scenario.transport_samples,
         },
         "lead": model.lead,
     }

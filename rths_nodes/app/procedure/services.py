@@ -68,7 +68,7 @@ class Served:
             "servo_rate": scenario.servo_rate,
             "substeps": scenario.samples_per_step,
             "samples": scenario.samples,
-            "transport_samples": scenario.port.transport_samples,
+            "transport_samples": scenario.transport_samples,
             "axis_names": list(scenario.axes),
         }
 

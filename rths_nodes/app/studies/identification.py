@@ -144,7 +144,7 @@ def fit(
     found = fit_inverse(measured, orders)
     words = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
     inverse.check(found.coefficients, f"the model of {scenario.name}")
-    lead = (taken - scenario.port.transport_samples) * scenario.dt
+    lead = (taken - scenario.transport_samples) * scenario.dt
     model = LoadingModel(tuple(scenario.axes), found.coefficients, None, scenario.servo_rate, words, lead)
     return Identified(measured, found, late, model)
 
@@ -163,7 +163,7 @@ def _responses(
 def _taken(late: Transport, scenario: Scenario, how: str) -> int:
     """The samples of transport that are not left to the model."""
     if how == DECLARED:
-        return int(scenario.port.transport_samples)
+        return int(scenario.transport_samples)
     if not late.certain:
         raise ConfigError(
             f"--transport {MEASURED}: {late.least} to {late.most} samples explain the responses about as well; "

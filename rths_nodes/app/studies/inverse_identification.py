@@ -111,7 +111,7 @@ def fit(
         raise ConfigError(f"{scenario.name}: no inverse: {error}") from None
     words = f"rths identify {scenario.name} --for identified_inverse: {source}; fitted up to {up_to:.4g} Hz"
     inverse.check_static(found.coefficients, f"the model of {scenario.name}")
-    transport = scenario.port.transport_samples * scenario.dt  # in the coefficients: nobody adds it again
+    transport = scenario.transport_samples * scenario.dt  # in the coefficients: nobody adds it again
     model = LoadingModel(
         tuple(scenario.axes),
         found.coefficients,

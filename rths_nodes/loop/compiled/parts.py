@@ -131,6 +131,8 @@ class _Gathered:
         if a.port.parts is None:
             raise Resists("port: something on the rig is as it should not be, or it has further channels")
         self._port = a.port.parts
+        if s.hops.depth:
+            raise Resists("hops: Commands are under way before the rig takes them")
         if s.force_axes:
             raise Resists(f"axes: {', '.join(s.force_axes)}: controlled by force")
         if s.monitor.corridor is not None:

@@ -18,7 +18,7 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults.kinds import check
 from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, poison
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.limits import OutgoingCommands
+from rths_nodes.loop.stages.command import outgoing_of
 
 
 class FaultyLoop(Loop):
@@ -27,11 +27,8 @@ class FaultyLoop(Loop):
     def __init__(self, assembly: Assembly, faults: Sequence[Any]) -> None:
         super().__init__(assembly)
         self.commands.assume_realtime()
-        scenario, names = assembly.scenario, assembly.names
         self._arrived: deque[Command] = deque()
-        self._outgoing = OutgoingCommands(
-            scenario.limits, scenario.dt, names.inputs, names.auxiliary, groups=scenario.stop_groups
-        )
+        self._guard = outgoing_of(assembly)
         self._sound_port = self.rig.port
         self.put_in(faults)
 
@@ -58,10 +55,10 @@ class FaultyLoop(Loop):
             except ValueError as lost:  # in a node this ends the node, which ends the test
                 self.rig.trip(f"compensator: {lost}")
         if measured.sample == 0:
-            self._outgoing.start(measured)
+            self._guard.start(measured)
         late = not self.commands.ready(measured.sample + 1)
         command = self.commands.bridge(measured) if late else self.commands.next(measured)
-        if command is not None and (reason := self._outgoing.refusal(command)):
+        if command is not None and (reason := self._guard.refusal(command)):
             self.rig.trip(reason)
             return None
         return command
@@ -84,16 +81,9 @@ class FaultyLoop(Loop):
         if command is not None:
             self._commands.put(now, _copied(command))
         self._arrived += self._commands.take(now)
-        expected = rig.sample + 1 + rig.pause.has_command
-        in_time = None
+        in_time = self._due.kept()
         while in_time is None and self._arrived:  # as a node does: what came behind it is looked at next time
-            arrived = self._arrived.popleft()
-            if arrived.sample == expected:
-                in_time = arrived
-            elif arrived.sample < expected:
-                rig.late_command(arrived)
-            else:
-                rig.trip(f"Command {arrived.sample} came where {expected} was expected")
+            in_time = self._due.heard(self._arrived.popleft())
         return rig.tick(in_time, late=in_time is None)
 
 

@@ -64,7 +64,7 @@ class Names:
             "servo_rate": scenario.servo_rate,
             "substeps": scenario.samples_per_step,
             "samples": scenario.samples,
-            "transport_samples": scenario.port.transport_samples,
+            "transport_samples": scenario.transport_samples,
             "axis_names": list(self.axes),
             "degree_of_freedom_names": list(self.observed),
             "auxiliary_names": list(self.auxiliary),
@@ -232,7 +232,7 @@ class Assembly:
         """The compensator for all axes; one whose model leaves the transport out gets it added to its ``lead``."""
         scenario, params = self.scenario, self.scenario.compensator
         if getattr(registry.class_of("compensator", params), "transport_in_lead", False):
-            params = attrs.evolve(params, lead=params.lead + scenario.port.transport_samples * scenario.dt)
+            params = attrs.evolve(params, lead=params.lead + scenario.transport_samples * scenario.dt)
         built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.moved_axes))
         return built
 

@@ -30,6 +30,7 @@ from rths_nodes.loop.scenario.force_axes import AxesByMode, check_force_axes
 from rths_nodes.loop.scenario.rig_file import RigHead
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
+from rths_nodes.loop.supervision.hops import HopsParams, check_hops
 from rths_nodes.loop.supervision.monitor import MonitorParams
 from rths_nodes.numerical.observation import check_names
 from rths_nodes.numerical.soft_start import SoftStart
@@ -125,6 +126,7 @@ class Scenario(AxesByMode):
     compensator: Any = component("compensator", "makes up for the actuators' delay")
     rig_file: RigHead | None = section(RigHead, "the rig file that the test runs with (--rig)", None)
     port: Any = component("port", "the rig's port", {"type": "simulator"})
+    hops: HopsParams = section(HopsParams, "hops between the rig and what computes its Commands")
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     rig: Any = component(
         "rig", "coupled actuators with their one specimen; left out where each axis has its own", None
@@ -162,6 +164,7 @@ class Scenario(AxesByMode):
         self._validate_rig()
         self._validate_similitude()
         self._validate_pause()
+        check_hops(self.hops.depth, getattr(self.port, "transport_samples", 0), self.force_axes)
         check_force_axes(self)
         check_names(self.interface or self._beside_observed(), self.observed)
         check_scatter(self.scatter, "scatter")
@@ -291,7 +294,7 @@ class Scenario(AxesByMode):
             has_gravity=getattr(self.structure, "gravity_loads", None) is not None,
             gravity_of_rig=getattr(self.structure, "experimental_gravity_loads", None),
             observed=self.observed,
-            transport=getattr(self.port, "transport_samples", 0) * self.dt,
+            transport=self.transport_samples * self.dt,
             force_axes=self.force_axes,
             strokes=tuple(axis.limits.stroke for axis in self.axes.values()),
         )
@@ -315,6 +318,11 @@ class Scenario(AxesByMode):
     def soft_start_steps(self) -> int:
         """Steps of the soft start before the test; 0 without one."""
         return self.soft_start.steps(self.samples_per_step * self.dt) if self.soft_start else 0
+
+    @property
+    def transport_samples(self) -> int:
+        """Samples after which a Command acts: those that are under way in hops, and those behind the port."""
+        return self.hops.depth + int(getattr(self.port, "transport_samples", 0))
 
     @property
     def steps(self) -> int:
@@ -341,6 +349,8 @@ class Scenario(AxesByMode):
         data = self.data()
         shared: dict[str, Any] = {key: data[key] for key in SHARED}
         shared |= {"port": data["port"], "run": run_id}
+        if self.hops.depth:
+            shared |= {"hops": data["hops"]}
         if self.interface or self.observed:
             shared |= {"interface": data["interface"], "observed": data["observed"]}
         shared["axes"] = [[name, axis["limits"]] for name, axis in data["axes"].items()]

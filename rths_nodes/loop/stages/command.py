@@ -30,6 +30,7 @@ from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.stages.force_targets import ForceTargets
 from rths_nodes.loop.stages.in_time import InTime
 from rths_nodes.loop.supervision.bridges import MotionBridge
+from rths_nodes.loop.supervision.limits import OutgoingCommands
 
 PATIENCE = 0.6
 """In real time: the share of a sample for which the Target is waited for, from the Measurement on. The rest is for
@@ -209,6 +210,13 @@ class CommandStage:
         """Inner numbers of the compensator, named by ``state_names``."""
         values: Sequence[float] = self.compensator.state()
         return values
+
+
+def outgoing_of(assembly: Assembly) -> OutgoingCommands:
+    """Return the check of what the compensator of an ``assembly`` hands on."""
+    scenario, names = assembly.scenario, assembly.names
+    given = scenario.limits, scenario.dt, names.inputs, names.auxiliary
+    return OutgoingCommands(*given, groups=scenario.stop_groups)
 
 
 def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:

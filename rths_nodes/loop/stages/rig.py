@@ -15,20 +15,20 @@ from rths_nodes.core.samples import (
     FLAG_SLOWED,
     FLAG_TRIPPED,
     INTERLOCK_OPEN,
-    Array,
     Command,
     Measurement,
 )
 from rths_nodes.laboratory.ports.trigger import set_trigger
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.fading import fading_of
+from rths_nodes.loop.stages.fading import bridge_of
 from rths_nodes.loop.stages.opening import check_armed, open_port
-from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
+from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
+from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.loads import LoadBridge, LoadPause, LoadStop
+from rths_nodes.loop.supervision.loads import LoadPause, LoadStop
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
@@ -45,7 +45,7 @@ class RigStage:
     ticks, those of no sample, too. ``stopping`` is true from the first sample that the safe policy drives,
     ``refused`` where the last Command was beyond a limit. ``pause`` is where the test waits for what is late.
     ``stop_request`` is the request of an operator, a monitor or a peer to stop; None while there is none.
-    ``levels`` watches the levels of axes and rig; None where there are none.
+    ``levels`` watches the levels of axes and rig; None where there are none. ``depth`` is that of hops.
 
     The ``handover`` of a procedure says where the test counts from: limits judge what sensors and controller show,
     everybody else gets it from there on.
@@ -62,8 +62,9 @@ class RigStage:
         handover: Handover | None = None,
         levels: Mapping[str, Level] | None = None,
         groups: Sequence[int] = (),
+        depth: int = 0,
     ) -> None:
-        self.port = port
+        self.port, self.under_way = port, UnderWay(depth)
         self._handover = handover
         self._presented = _as_it_is if handover is None else handover.presented
         tares = None if handover is None else handover.tares
@@ -86,7 +87,7 @@ class RigStage:
         self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if loaded else None
         self.pause = (LoadPause if loaded else Pause)(bridge, limits, dt)
         self._dt = dt
-        self._bridge = _bridge_of(bridge, limits, dt, self._passive)
+        self._bridge = bridge_of(bridge, limits, dt, self._passive)
         self._sent = self._sent_before = self._targets = at_zero.tolist()
         self._asked = self._targets, self._sent
         self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)
@@ -110,7 +111,8 @@ class RigStage:
         groups = scenario.stop_groups
         stop = SafeStop(limits, dt, None if handover is None else handover.tares, groups)
         levels = scenario.levels.given(port.simulated, scenario.servo_rate)
-        return cls(port, limits, scenario.bridge, dt, scenario.samples, stop, handover, levels, groups)
+        given = port, limits, scenario.bridge, dt, scenario.samples, stop, handover, levels, groups
+        return cls(*given, scenario.hops.depth)
 
     @property
     def failure(self) -> str:
@@ -190,7 +192,7 @@ class RigStage:
     def late_command(self, command: Command) -> None:
         """Count a Command whose sample is over. It is not sent, but the bridge goes on from it."""
         self.late_commands += 1
-        self._bridge.heard(command)
+        self._bridge.heard(self.under_way.at_its_tick(command))
 
     def tick(self, command: Command | None, late: bool = False) -> Measurement | None:
         """One tick of a port that is ready at once: both halves, :meth:`begin_tick` and :meth:`complete`."""
@@ -204,6 +206,8 @@ class RigStage:
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
+        if command is not None:
+            command = self.under_way.at_its_tick(command)
         if self._handover is not None:
             self._heed(self._handover.requests)
         if not self.stopping:
@@ -233,6 +237,7 @@ class RigStage:
         if command is None:  # Measurement 0
             self._sent = self._sent_before = measured.command.tolist()
             self._bridge.start(measured.command)
+            self.under_way.start = Command(0, measured.command, measured.command, self._passive)
             if self.levels is not None:
                 self.levels.judge(None, shown)
             return measured
@@ -244,12 +249,14 @@ class RigStage:
         if not self.stopping:
             reason = opened or why_failed(port, measured.hydraulics)
             reason = reason or (self._handover.lost() if self._handover is not None else "")
-            given = shown.displacement.tolist(), shown.force.tolist(), shown.auxiliary.tolist(), self._targets
+            moved = shown.displacement.tolist()
+            aims = self.under_way.compared(self._targets, moved, self.pause.active)
+            given = moved, shown.force.tolist(), shown.auxiliary.tolist(), aims
             reason = reason or check.measured(*given, command.control_mode, shown.control_mode)
             reason = reason or port.partial_stop
             if self._handover is not None:
                 reason = reason or self._handover.following(command, shown, self.pause.active)
-            breach = self.levels.judge(command, shown) if self.levels is not None else None
+            breach = self.levels.judge(command, shown, aims) if self.levels is not None else None
             if reason or breach is not None:
                 self._begin_stop(reason, sample, breach)
             elif not self._sampled:
@@ -378,16 +385,6 @@ class RigStage:
             self._load_stop.begin(
                 self._driven_before, self._driving, self._policy.goal, self._policy.samples, reason
             )
-
-
-def _bridge_of(
-    bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
-) -> CommandBridge | LoadBridge:
-    """Return the bridge over Commands that are late: loads are held."""
-    rates = [each.force_rate for each in limits.values() if each.force_rate is not None]
-    n_moved = len(limits) - len(rates)
-    of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)
-    return LoadBridge(of_moved, n_moved, rates, dt) if rates else of_moved
 
 
 def _as_it_is(measured: Measurement) -> Measurement:

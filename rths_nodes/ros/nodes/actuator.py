@@ -255,7 +255,7 @@ class ActuatorNode(RthsNode):
             if self.pacer:
                 self.pacer.start()
         stamp = times.stamp(measured.sample)
-        times.measured()
+        times.measured(measured.sample)
         topics.send("measurement", topics.codec.pack_measurement(measured, stamp))
         self._after.measured(measured.sample, stamp)
         return True
@@ -279,7 +279,7 @@ class ActuatorNode(RthsNode):
         if self.armed or self.running:
             self.rig.hold(reason)
 
-    def trip(self, reason: str, sample: int = 0) -> None:
+    def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
         """The rig is at hand: no topic is needed."""
         self.rig.trip(reason)
 

@@ -59,7 +59,8 @@ class Arming:
         self._questions = questions
         self._rig, self._topics, self._clock = context.rig, context.topics, context.clock
         self._shutdown, self._phase = context.shutdown, context.phase
-        self._longest_way = math.inf if settings.lockstep else settings.scenario.dt
+        self._period = math.inf if settings.lockstep else settings.scenario.dt
+        self._depth = settings.scenario.hops.depth
         self._timeout = settings.value("peer_timeout")
         self._statuses: dict[str, Mapping[str, Any]] = {}
         self._active_since = 0
@@ -153,7 +154,7 @@ class Arming:
         if silent := self._questions.silent:
             raise StartRefused(f"{', '.join(silent)}: no answer on {ANSWER}", ExitCode.FAILED)
         for peer in LOOP:
-            words = too_slow(peer, self._questions.before.get(peer, ()), self._longest_way)
+            words = too_slow(peer, self._questions.before.get(peer, ()), self._period, self._depth)
             if words:
                 raise StartRefused(words, ExitCode.REFUSED)
 

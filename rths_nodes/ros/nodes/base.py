@@ -303,10 +303,14 @@ class RthsNode(LifecycleNode):
         self.handshake.tell()
         self.phase.to(Phase.GONE)
 
-    def trip(self, reason: str, sample: int = 0) -> None:
-        """Ask the actuator node to trip, because of a breach at ``sample`` if that is known."""
+    def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
+        """Ask the actuator node to trip, because of a breach at ``sample`` if that is known.
+
+        In lockstep at the ``effective`` sample, if one is given; else at once.
+        """
         if "trip" in self.topics.outlets:
-            self.topics.tell("trip", {"sample": sample, "source": self.identity, "reason": reason})
+            told = {"sample": sample, "effective_sample": effective, "source": self.identity, "reason": reason}
+            self.topics.tell("trip", told)
 
     def stop(self, reason: str) -> None:
         """Stop a test under way because this node leaves it."""

@@ -36,7 +36,7 @@ class CompensatorNode(RthsNode):
         self._answered = -1
         self._waiting: deque[tuple[Measurement, int, int]] = deque()
         """Measurements that are not answered yet, with their stamps, and when they came, ns."""
-        self._patience = round(PATIENCE * scenario.dt * 1e9)
+        self._patience = round((PATIENCE + scenario.hops.depth) * scenario.dt * 1e9)
         self._period = round(scenario.dt * 1e9)
         self._quiet_from = self._came = 0
         self._hop = Durations(scenario.samples)

@@ -12,8 +12,8 @@ from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measu
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.stages.command import outgoing_of
 from rths_nodes.loop.supervision.levels import LevelWatch
-from rths_nodes.loop.supervision.limits import OutgoingCommands
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
@@ -32,25 +32,24 @@ def ended_early(test: StateOfTest, samples: int) -> str:
 class DriverGuard:
     """Checks what goes to the driver of the rig, and what comes from it; the first breach trips.
 
-    ``trip`` gets the reason and the sample. ``tripped`` is that reason, with the sample; empty before. A driver
-    that ends the test as if nothing had been makes a tripped test all the same, and one that ends it before its
-    last sample a failed one (:meth:`judge`).
+    ``trip`` gets the reason, the sample, and the tick from which the rig has no Command, 0 where it waits for that
+    one. ``tripped`` is that reason, with the sample; empty before. A driver that ends the test as if nothing had
+    been makes a tripped test all the same, and one that ends it before its last sample a failed one
+    (:meth:`judge`).
     """
 
     def __init__(
         self,
         assembly: Assembly,
         phase: PhaseMachine,
-        trip: Callable[[str, int], None],
+        trip: Callable[[str, int, int], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        scenario, names = assembly.scenario, assembly.names
+        scenario = assembly.scenario
         self.tripped = ""
-        self._samples = scenario.samples
-        self._check = OutgoingCommands(
-            scenario.limits, scenario.dt, names.inputs, names.auxiliary, groups=scenario.stop_groups
-        )
-        self._levels = LevelWatch.of(scenario.limits, scenario.dt, names.auxiliary)
+        self._samples, self._depth = scenario.samples, scenario.hops.depth
+        self._check = outgoing_of(assembly)
+        self._levels = LevelWatch.of(scenario.limits, scenario.dt, assembly.names.auxiliary)
         self._command: Command | None = None
         """The last one that was published."""
         self._phase, self._trip, self._now = phase, trip, clock.monotonic_ns
@@ -73,12 +72,12 @@ class DriverGuard:
             reason = reason or breach.reason
         if measured.interlock == INTERLOCK_OPEN:
             reason = reason or "the interlock of the rig is open"
-        return self._passes(reason, measured.sample)
+        return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
         """Return whether ``command`` may be published: none may be after a breach."""
         self._command = command
-        return not self.tripped and self._passes(self._check.refusal(command), command.sample)
+        return not self.tripped and self._passes(self._check.refusal(command), command.sample, command.sample)
 
     def overdue(self) -> bool:
         """True when the driver has been silent for so long, also after the Trip, that nobody waits any more."""
@@ -87,7 +86,7 @@ class DriverGuard:
         waited = self._now() - self._heard_at
         if waited < self._patience:
             return False
-        self._passes(f"no Measurement {self._sample + 1} for {waited / SECOND:.3g} s", self._sample)
+        self._passes(f"no Measurement {self._sample + 1} for {waited / SECOND:.3g} s", self._sample, 0)
         return waited > self._patience + LATER_NS
 
     def judge(self) -> None:
@@ -100,8 +99,9 @@ class DriverGuard:
         elif early := ended_early(self._phase.test, self._samples):
             self._phase.blame(ExitCode.FAILED, early)
 
-    def _passes(self, reason: str, sample: int) -> bool:
+    def _passes(self, reason: str, sample: int, command: int) -> bool:
+        """Return whether there is no ``reason`` to trip; ``command`` is the first one that is not published."""
         if reason and not self.tripped:
             self.tripped = f"sample {sample}: {reason}"
-            self._trip(reason, sample)
+            self._trip(reason, sample, command + self._depth if command and self._depth else 0)
         return not reason

@@ -139,8 +139,8 @@ def watch_observers(
     """Return the watch over the ``observers``: for real time if the clock has a pacer, else for lockstep."""
     if context.times.pacer is None:
         return LockstepWindow(context, observers, round(scenario.port.longest_wait * SECOND))
-    # the monitor waits for a Target: bridged, or with best effort lost for a step
-    missing = scenario.bridge.max_bridge + scenario.samples_per_step * scenario.dt
+    # the monitor waits for a Target: under way, bridged, or with best effort lost for a step
+    missing = scenario.bridge.max_bridge + (scenario.samples_per_step + scenario.hops.depth) * scenario.dt
     heartbeat = Heartbeat(scenario.heartbeat, observers, scenario.dt, missing)
     optional = [RECORDER] if scenario.heartbeat.recorder_lost == "warn" else []
     return SignsOfLife(context, heartbeat, scenario.dt, optional, warn)

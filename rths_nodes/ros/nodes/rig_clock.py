@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.durations import SECOND, Durations
-from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
+from rths_nodes.loop.pacing import ANSWERED, SYSTEM_CLOCK, Clock, Pacer
 from rths_nodes.loop.timing import timing
 
-ANSWER = 0.8
-"""In real time: the share of a sample that the loop has for a Command at least, also where a Measurement was late.
-Less than one, so that bridging does not make the schedule slip."""
+KEPT = 4096
+"""Samples back to which it is known when a Measurement was sent."""
 
 
 class RigClock:
@@ -28,9 +27,10 @@ class RigClock:
         self.pacer = pacer
         self.loop, self.work = Durations(samples), Durations(samples)
         self.measured_at = self.began_at = self.ended_at = 0
+        self._sent_at = [0] * KEPT
         self._paused = 0
         self._dt = dt
-        self._answer_time = round(ANSWER * dt * SECOND)
+        self._answer_time = round(ANSWERED * dt * SECOND)
         self._started_ns = self._tick_at = 0
         self._now = clock.monotonic_ns
         self._wall_clock = clock.time_ns
@@ -68,13 +68,13 @@ class RigClock:
         """The Measurement of the tick is made."""
         self.work.add(self._now() - (self.pacer.began if self.pacer else self._tick_at))
 
-    def measured(self) -> None:
-        """A Measurement is sent: the loop is asked for the next Command."""
-        self.measured_at = self._now()
+    def measured(self, sample: int) -> None:
+        """Measurement ``sample`` is sent: the loop is asked for the next Command."""
+        self.measured_at = self._sent_at[sample % KEPT] = self._now()
 
-    def answered(self) -> None:
-        """The Command is there."""
-        self.loop.add(self._now() - self.measured_at)
+    def answered(self, sample: int, waited: int = 0) -> None:
+        """Command ``sample`` is there, in time or late, and has ``waited`` (ns) to be taken."""
+        self.loop.add(self._now() - waited - self._sent_at[(sample - 1) % KEPT])
 
     @property
     def waited(self) -> int:

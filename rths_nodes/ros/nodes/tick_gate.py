@@ -19,6 +19,7 @@ from std_srvs.srv import Trigger
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command
+from rths_nodes.loop.stages.due_commands import DueCommands
 from rths_nodes.ros.names import COMPENSATOR, MONITOR
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
 from rths_nodes.ros.nodes.rig_context import RigContext
@@ -48,24 +49,23 @@ class TickGate:
         self.command: Command | None = None
         """The Command of the next tick, once it is here."""
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
+        self._due = DueCommands(context.rig)
         self.observers, self._hear_stops = observers, hear_stops
         self._patience = patience
         self._now = context.clock.monotonic_ns
         self._next_look = 0
 
     def take_command(self) -> None:
-        """Look for the Command of the next tick; one of a past tick is late, one of a later tick trips the rig."""
-        topics, expected = self._topics, self._rig.sample + 1 + self._rig.pause.has_command
-        while (found := topics.receive("command", topics.codec.unpack_command)) is not None:
+        """Look for the Command of the next tick; hops bring those of later ones before."""
+        topics = self._topics
+        self.command = self._due.kept()
+        while (
+            self.command is None and (found := topics.receive("command", topics.codec.unpack_command)) is not None
+        ):
             command: Command = found[0]
-            if command.sample == expected:
-                self.command = command
-                self._times.answered()
-                return
-            if command.sample > expected:
-                self._rig.trip(f"Command {command.sample} came where {expected} was expected")
-                return
-            self._rig.late_command(command)
+            waited = self._topics.inboxes["command"].waited() if self._rig.under_way.depth else 0
+            self._times.answered(command.sample, waited)
+            self.command = self._due.heard(command)
 
     def hand_over(self) -> Command | None:
         """The Command of the tick that begins now; None when there is none."""
@@ -94,7 +94,7 @@ class TickGate:
         if self.command is None:
             waited = self._times.waited
             if waited > self._patience:
-                rig.trip(f"no Command {rig.sample + 1} for {waited / SECOND:.2g} s")
+                rig.trip(f"no Command {self._due.number} for {waited / SECOND:.2g} s")
             return False
         return self.observers.follow()
 

@@ -1,0 +1,62 @@
+"""Commands as they come to the rig: which one the next tick takes."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from rths_nodes.core.samples import Command
+from rths_nodes.loop.stages.rig import RigStage
+
+
+class DueCommands:
+    """Sorts the Commands that come to a ``rig``; those that hops bring before their tick are kept until then."""
+
+    def __init__(self, rig: RigStage) -> None:
+        self._rig, self._depth = rig, rig.under_way.depth
+        self._kept: deque[Command] = deque()
+
+    @property
+    def number(self) -> int:
+        """Number of the Command that the next tick takes; none has been made for those up to 0."""
+        return self._rig.sample + 1 + self._rig.pause.has_command - self._depth
+
+    def kept(self) -> Command | None:
+        """Return the Command of the next tick, where it has come before, or none is made for it."""
+        if not self._depth:
+            return None
+        number, kept = self.number, self._kept
+        if number <= 0:
+            assert self._rig.under_way.start is not None  # Measurement 0 is there
+            return replace(self._rig.under_way.start, sample=number)
+        while kept and kept[0].sample <= number:
+            command = kept.popleft()
+            if command.sample == number:
+                return command
+            self._rig.late_command(command)
+        return None
+
+    def heard(self, command: Command) -> Command | None:
+        """Return a ``command`` that has come where the next tick takes it.
+
+        One of a past tick is late, one that cannot have been made yet trips the rig.
+        """
+        number = self.number
+        if command.sample == number:
+            return command
+        if command.sample < number:
+            self._rig.late_command(command)
+        elif command.sample <= number + self._depth:
+            self._kept.append(command)
+        else:
+            expected = f"{number} to {number + self._depth}" if self._depth else f"{number}"
+            self._rig.trip(f"Command {command.sample} came where {expected} was expected")
+        return None
+
+    def of(self, command: Command | None) -> Command | None:
+        """Return the Command of the next tick where ``command`` has just been made, and nothing is ever late."""
+        if not self._depth:
+            return command
+        if command is not None:
+            self._kept.append(command)
+        return self.kept()

@@ -1,0 +1,77 @@
+"""Hops longer than a sample: Commands under way between the computer and the rig.
+
+With a depth p, tick k waits for Command k - p, and applies it there: Commands, Targets and Measurements keep their
+numbers and their pairing, and what the way there and back takes has p samples more. It is one more part of the
+transport, as that behind the port is: a rig with p and q samples moves as one with 0 and q + p. A stop of the rig
+drops all that is under way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import integer, params
+from rths_nodes.core.samples import Command
+
+MOST_UNDER_WAY = 63
+"""Samples of transport, in hops and behind the port: so many Commands the rig has in mind."""
+
+
+@params
+class HopsParams:
+    """Hops between the rig and what computes its Commands."""
+
+    depth: int = integer(
+        "samples by which the way there and back is longer than one: tick k takes Command k - depth, and what is "
+        "under way acts later by as much; rths check says which one a rig needs",
+        default=0,
+        at_least=0,
+        at_most=MOST_UNDER_WAY,
+    )
+
+
+def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
+    """Refuses (ConfigError) more under way than the rig has in mind, and what was not tried with hops.
+
+    ``behind``: samples of transport behind the port.
+    """
+    if depth and depth + behind > MOST_UNDER_WAY:
+        raise ConfigError(
+            f"hops.depth = {depth}: with port.transport_samples = {behind} it must be <= "
+            f"{max(MOST_UNDER_WAY - behind, 0)}: {MOST_UNDER_WAY} samples may be under way"
+        )
+    if depth and force_axes:
+        raise ConfigError(f"hops.depth = {depth}: must be 0 where force controls axes: {', '.join(force_axes)}")
+
+
+class UnderWay:
+    """Numbers of ticks and of their Commands, at a rig whose hops have a ``depth``.
+
+    ``start`` is Command 0, what the rig stands at: the first ``depth`` ticks, which none has reached, hold it.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self._moved: deque[list[float]] = deque(maxlen=depth + 1)
+        self.start: Command | None = None
+
+    def at_its_tick(self, command: Command) -> Command:
+        """Return a ``command`` with the number of the tick that takes it."""
+        return replace(command, sample=command.sample + self.depth) if self.depth else command
+
+    def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
+        """Return the targets, ``(n_axes,)`` m, that the measured displacements ``moved`` are to be compared with.
+
+        Those of a Command that was under way are of its own sample, and so is the error. A pause makes its
+        Commands at the rig.
+        """
+        if not self.depth:
+            return targets
+        self._moved.append(moved)
+        if paused:
+            return targets
+        then = self._moved[0]
+        return [target + (now - before) for target, now, before in zip(targets, moved, then, strict=True)]

@@ -1,0 +1,32 @@
+"""Which depth hops need, by the round trips of a recording."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.analysis.round_trips import RoundTrips, of_recording
+from rths_nodes.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("p999", "depth"), [(0.2e-3, 0), (0.8e-3, 0), (0.81e-3, 1), (1.8e-3, 1), (11.2e-3, 11), (11.9e-3, 12)]
+)
+def test_a_command_has_the_depth_and_what_a_sample_leaves_for_its_way(p999: float, depth: int) -> None:
+    assert RoundTrips(p999, 1.0).depth(1e-3) == depth
+
+
+def run(pace: str, samples: int) -> Any:
+    timing = {"loop": {"p999_s": 0.011, "max_s": 0.02}}
+    return SimpleNamespace(information={"pace": pace}, time=np.zeros(samples), timing=timing)
+
+
+def test_only_a_test_in_real_time_tells() -> None:
+    assert of_recording(run("realtime", 1000)) == RoundTrips(0.011, 0.02)
+    with pytest.raises(ConfigError, match="pace = 'lockstep': must be realtime"):
+        of_recording(run("lockstep", 1000))
+    with pytest.raises(ConfigError, match="999 samples: must be >= 1000"):
+        of_recording(run("realtime", 999))
