@@ -15,6 +15,7 @@ import pytest
 
 from rths_nodes.analysis.reference.coupled import measured_names
 from rths_nodes.core import protocols, registry
+from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import Spec, required_names, spec_of
@@ -108,6 +109,9 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("compensator", "linear"): {
         "law": {"A": [[-20.0, 9.0], [0.0, -30.0]], "B": [[9.0, 0.0], [0.0, 9.0]], "C": [[1.0, 0.0], [0.5, 1.0]]}
     },
+    ("quantity", "integral"): {"of": ["force.a"]},
+    ("quantity", "low_pass"): {"of": ["force.a"], "frequency": 5.0},
+    ("quantity", "moving_rms"): {"of": ["force.a"], "duration": 0.1},
     ("compensator", "chain"): {"first": {"type": "inverse"}, "second": {"type": "polynomial", "delay": 0.02}},
 }
 """Data of the components that do not build from their defaults: one line for a new one, at most."""
@@ -287,6 +291,16 @@ def drive_compensator(cls: Any, params: Any) -> Drive:
             assert len(compensator.state()) == len(compensator.state_names)
             assert set(compensator.state_units) <= {name.partition("[")[0] for name in compensator.state_names}
             yield np.array([*compensator.state(), 0.0])
+
+    return drive
+
+
+def drive_quantity(cls: Any, params: Any) -> Drive:
+    def drive() -> Iterator[Any]:
+        quantity, unit = cls(params, DT), unit_of("kN")
+        assert quantity.unit([unit] * len(params.of)).factor > 0.0
+        for value in WAVE:
+            yield np.array([quantity.step([value] * len(params.of))])
 
     return drive
 

@@ -139,6 +139,7 @@ FAMILY_ROOMS = {
     "specimen": "laboratory",
     "rig": "laboratory",
     "port": "laboratory",
+    "quantity": "loop",
 }
 """Family -> the room in which its members stand."""
 

@@ -7,10 +7,11 @@ the actuator, from which nothing was tared.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError, join
-from rths_nodes.core.parameters import integer, number, params, section, sections, text
+from rths_nodes.core.parameters import components, integer, number, params, section, sections, text
 
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
 """Actions beyond a level: told only; the safe stop, after which the test is held, or tripped; the same, and
@@ -130,6 +131,9 @@ class WholeLevels:
         None,
     )
 
+    quantities: dict[str, Any] = components(
+        "quantity", "quantities with a memory, by name, which the expressions know as quantity.NAME"
+    )
     expressions: dict[str, OfExpression] = sections(
         OfExpression, "levels of one's own, by name, on expressions over the quantities of the test", optional=True
     )

@@ -19,6 +19,7 @@ from rths_nodes.core.control import ForceController as ForceController
 from rths_nodes.core.control import Ramp as Ramp
 from rths_nodes.core.control import SemiActive as SemiActive
 from rths_nodes.core.control import Setup as Setup
+from rths_nodes.core.dimensions import Unit
 from rths_nodes.core.readback import Readback
 from rths_nodes.core.rig import Rig as Rig
 from rths_nodes.core.samples import EMPTY, Array, Command, Measurement
@@ -288,3 +289,16 @@ class Port(Readback, Protocol):
 
     def close(self) -> None:
         """Give back what :meth:`open` and :meth:`arm_watchdog` took."""
+
+
+class Quantity(Protocol):
+    """A number for each sample. Its ``Params`` has ``of``: the texts of the expressions that it is made from."""
+
+    def __init__(self, params: Any, dt: float) -> None:
+        """At rest; ``dt`` s."""
+
+    def unit(self, units: Sequence[Unit]) -> Unit:
+        """Return its own unit, from those of its expressions. Raises ValueError where they make no sense."""
+
+    def step(self, values: Sequence[float]) -> float:
+        """Return its value at the next sample, from the values of its expressions there; all in SI units."""

@@ -32,6 +32,7 @@ FAMILIES: dict[str, str] = {
     "rig": "rths_nodes.laboratory.rigs",
     "semi_active": "rths_nodes.control.semi_active",
     "port": "rths_nodes.laboratory.ports",
+    "quantity": "rths_nodes.loop.supervision.quantities",
 }
 """Family -> module that holds its ``TABLE``. Scenario sections bear the names of the families."""
 

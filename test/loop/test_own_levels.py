@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,10 @@ LIMITS = {name: from_data(Limits, {"stroke": 1.0, "velocity": 1.0, "force": 1e6}
 CHANNELS = ("oil [bar]", "count", "light [lx]")
 
 
-def watch(**levels: Any) -> LevelWatch:
-    whole = from_data(WholeLevels, {"expressions": levels}).given(True, 1.0 / DT)
-    found = LevelWatch.of(LIMITS, DT, CHANNELS, whole=whole)
+def watch(quantities: Any = None, **levels: Any) -> LevelWatch:
+    given = from_data(WholeLevels, {"expressions": levels, "quantities": quantities or {}})
+    whole = given.given(True, 1.0 / DT)
+    found = LevelWatch.of(LIMITS, DT, CHANNELS, whole=whole, quantities=given.quantities)
     assert found is not None
     return found
 
@@ -113,6 +115,68 @@ def test_a_channel_is_named_without_its_unit() -> None:
 def test_what_cannot_be_watched_is_refused(level: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError) as refused:
         watch(x=level)
+    assert why in str(refused.value)
+
+
+def remembered(quantity: dict[str, Any], forces: Sequence[float], unit: str = "N") -> list[float]:
+    """Values of a quantity of force.a, where that is as ``forces`` say."""
+    of = watch({"x": {"of": ["force.a"]} | quantity}, x={"of": "quantity.x", "unit": unit, "warn_maximum": 1e9})
+    for k, force in enumerate(forces, 1):
+        of.judge(command(k, 0.0, 0.0), sample(k, (0.0, 0.0), (force, 0.0)))
+    return [level_numbers(of)["levels"][WHOLE_RIG]["x"][end] for end in ("lowest", "highest")]
+
+
+def test_an_integral_is_that_of_the_trapezoids() -> None:
+    t = DT * np.arange(1001)
+    force = 100.0 * np.sin(2.0 * np.pi * t)
+    low, high = remembered({"type": "integral"}, force.tolist(), "N*s")
+    assert low == pytest.approx(0.0, abs=1e-12)
+    assert high == pytest.approx(100.0 / np.pi, rel=1e-5)
+
+
+def test_a_low_pass_goes_to_its_step_by_its_time_constant() -> None:
+    frequency = 1.0 / (2.0 * np.pi * 100.0 * DT)  # 100 samples
+    low, high = remembered({"type": "low_pass", "frequency": frequency}, [0.0] + [1.0] * 100)
+    assert (low, high) == (0.0, pytest.approx(1.0 - np.exp(-1.0), rel=1e-12))
+
+
+def test_a_moving_rms_is_that_of_a_sine_over_whole_periods() -> None:
+    force = 3.0 * np.sin(2.0 * np.pi * np.arange(1000) / 50.0)
+    low, high = remembered({"type": "moving_rms", "duration": 50 * DT}, force.tolist())
+    assert low == 0.0
+    assert high == pytest.approx(3.0 / np.sqrt(2.0), rel=1e-9)
+
+
+def test_quantities_are_made_from_each_other() -> None:
+    of = watch(
+        {
+            "power": {"type": "low_pass", "of": ["force.a * piston_velocity.a"], "frequency": 400.0},
+            "energy": {"type": "integral", "of": ["quantity.power"]},
+        },
+        energy={"of": "quantity.energy", "unit": "kJ", "maximum": 1.0},
+    )
+    breach, k = None, 0
+    while breach is None:
+        k += 1
+        breach = of.judge(command(k, 0.0, 0.0), sample(k, (1e-3 * k, 0.0), (1e4, 0.0)))
+    assert k == pytest.approx(101, abs=3), "10 kW for 0.1 s"
+
+
+@pytest.mark.parametrize(
+    ("quantities", "why"),
+    [
+        (
+            {"x": {"type": "integral", "of": ["force.c"]}},
+            "levels.quantities.x.of = ['force.c']: 'force.c': no such",
+        ),
+        ({"x": {"type": "integral", "of": []}}, "has 0 expressions: must have one"),
+        ({"x": {"type": "integral", "of": ["quantity.x"]}}, "'quantity.x': no such quantity; known: none"),
+        ({"x": {"type": "integrals", "of": ["force.a"]}}, "known: integral, low_pass, moving_rms"),
+    ],
+)
+def test_a_quantity_that_cannot_be_made_is_refused(quantities: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        watch(quantities, x={"of": "force.a", "unit": "N", "maximum": 1.0})
     assert why in str(refused.value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,8 @@ class RigStage:
     ticks, those of no sample, too. ``stopping`` is true from the first sample that the safe policy drives,
     ``refused`` where the last Command was beyond a limit. ``pause`` is where the test waits for what is late.
     ``stop_request`` is the request of an operator, a monitor or a peer to stop; None while there is none.
-    ``levels`` watches the levels of axes and rig; None where there are none. ``depth`` is that of hops.
+    ``levels`` watches the levels of axes and rig; None where there are none; ``quantities`` are those of
+    their expressions. ``depth`` is that of hops.
 
     The ``handover`` of a procedure says where the test counts from: limits judge what sensors and controller show,
     everybody else gets it from there on.
@@ -63,6 +65,7 @@ class RigStage:
         levels: Mapping[str, Level] | None = None,
         groups: Sequence[int] = (),
         depth: int = 0,
+        quantities: Mapping[str, Any] | None = None,
     ) -> None:
         self.port, self.under_way = port, UnderWay(depth)
         self._handover = handover
@@ -77,7 +80,7 @@ class RigStage:
         self._samples = samples
         self._policy = policy
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares, groups)
-        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, levels)
+        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, levels, quantities)
         self._bridges = BridgeCount(bridge, dt)
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
@@ -112,7 +115,7 @@ class RigStage:
         stop = SafeStop(limits, dt, None if handover is None else handover.tares, groups)
         levels = scenario.levels.given(port.simulated, scenario.servo_rate)
         given = port, limits, scenario.bridge, dt, scenario.samples, stop, handover, levels, groups
-        return cls(*given, scenario.hops.depth)
+        return cls(*given, scenario.hops.depth, scenario.levels.quantities)
 
     @property
     def failure(self) -> str:

@@ -51,14 +51,16 @@ class LevelWatch:
     A level is two rows of one value: what is told beyond the first is acted upon beyond the second.
     """
 
-    def __init__(self, levels: _Levels, axes: list[str], dt: float, channels: Sequence[str], tares: Tares) -> None:
-        """``levels``: index of the axis, its name, quantity, level; the others as of :meth:`of`."""
+    def __init__(
+        self, levels: _Levels, axes: list[str], dt: float, channels: Sequence[str], tares: Tares, own: OwnLevels
+    ) -> None:
+        """``levels``: index of the axis, its name, quantity, level; ``own``: expressions; rest as of ``of``."""
         self._rate, self._shown, self._tares = 1.0 / dt, shown_forces(channels, axes), tares
         self._second_sensors: list[tuple[int, int, int]] = []
         """Rows of the disagreements: 0 for displacements and 1 for forces, the axis, the channel."""
         self._told: dict[int, Row] = {}
         self._acted: dict[int, Row] = {}
-        self._own = OwnLevels(axes, channels)
+        self._own = own
         self._units: dict[int, str] = {}
         end = PER_AXIS * len(axes)
         behind = end + len(WHOLE)
@@ -98,16 +100,21 @@ class LevelWatch:
         channels: Sequence[str] = (),
         tares: Tares | None = None,
         whole: Mapping[str, Level] | None = None,
+        quantities: Mapping[str, Any] | None = None,
     ) -> LevelWatch | None:
         """The watch for the levels in ``limits``; None where there are none: nothing is done then.
 
         ``channels``: names of the auxiliary ones, with units; ``tares`` as of a ``LimitCheck``; ``whole``: levels
-        of the whole rig. Raises ConfigError for a channel that is not there.
+        of the whole rig; ``quantities`` of their expressions. Raises ConfigError for a channel that is not there.
         """
         axes = [(index, axis, each.levels) for index, (axis, each) in enumerate(limits.items()) if each.levels]
         levels = [(index, axis, *level) for index, axis, each in axes for level in each.given().items()]
         levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
-        return cls(levels, list(limits), dt, channels, tares or Tares.none(len(limits))) if levels else None
+        if not levels:
+            return None
+        own = OwnLevels(list(limits), channels)
+        own.remember(quantities or {}, dt)
+        return cls(levels, list(limits), dt, channels, tares or Tares.none(len(limits)), own)
 
     def judge(
         self, command: Command | None, measured: Measurement, aims: list[float] | None = None

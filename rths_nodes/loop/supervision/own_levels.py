@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from rths_nodes.core import registry
 from rths_nodes.core.dimensions import Unit, unit_of
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.expressions import Expression
 from rths_nodes.core.limits import QUANTITIES, WHOLE, OfExpression
+from rths_nodes.core.protocols import Quantity
 from rths_nodes.loop.supervision.limit_rows import PER_AXIS
 
-COMMAND, TARGET, CHANNEL = "command", "target", "channel"
+COMMAND, TARGET, CHANNEL, QUANTITY = "command", "target", "channel", "quantity"
 
 
 class OwnLevels:
     """Values of expressions that have levels; false while there are none.
 
-    They may name the first PER_AXIS of QUANTITIES of each of the ``axes``, its command and target (m), and the
-    auxiliary ``channels`` whose unit is known.
+    They may name the first PER_AXIS of QUANTITIES of each of the ``axes``, its command and target (m), the
+    auxiliary ``channels`` whose unit is known, and what :meth:`remember` has made.
     """
 
     def __init__(self, axes: Sequence[str], channels: Sequence[str]) -> None:
@@ -39,6 +42,24 @@ class OwnLevels:
                 self._names[CHANNEL][name] = self._first_channel + number, unit_of(unit.rstrip("]") or "1")
             except ValueError:
                 continue  # nobody can say what it may be added to
+        self._remembered: list[tuple[Quantity, list[Expression]]] = []
+        self._names[QUANTITY] = {}
+        self._behind = self._first_channel + len(channels)
+
+    def remember(self, quantities: Mapping[str, Any], dt: float) -> None:
+        """Make ``quantities`` (parameters by name), each from those before it; ``dt`` s.
+
+        Raises ConfigError where one cannot be made.
+        """
+        for name, params in quantities.items():
+            made: Quantity = registry.class_of("quantity", params)(params, dt)
+            try:
+                parts = [Expression(text, self._names) for text in params.of]
+                unit = made.unit([each.unit for each in parts])
+            except ValueError as error:
+                raise ConfigError(f"levels.quantities.{name}.of = {show(list(params.of))}: {error}") from None
+            self._names[QUANTITY][name] = self._behind + len(self._remembered), unit
+            self._remembered.append((made, parts))
 
     def __bool__(self) -> bool:
         return bool(self._made)
@@ -66,13 +87,12 @@ class OwnLevels:
         self._made.append((made, unit.factor))
         return len(self._made) - 1
 
-    def values(
-        self,
-        values: Sequence[float],
-        commands: Sequence[float],
-        targets: Sequence[float],
-        channels: Sequence[float],
-    ) -> list[float]:
-        """Return the value of each expression, in the unit of its levels, from what ``LevelWatch`` has."""
-        known = [*values, *commands, *targets, *channels]
+    def values(self, values: list[float], *beside: Sequence[float]) -> list[float]:
+        """Return the value of each expression, in the unit of its levels.
+
+        From the ``values`` that a ``LevelWatch`` has and, ``beside`` them, commands, targets and channels.
+        """
+        known = [*values, *(each for row in beside for each in row)]
+        for quantity, parts in self._remembered:
+            known.append(quantity.step([each.value(known) for each in parts]))
         return [made.value(known) / factor for made, factor in self._made]
