@@ -97,9 +97,9 @@ static size_t seal(uint8_t *out, size_t size) {
 /* By bits: these raise no exception of the processor, whatever they are given. */
 static int finite_real(double value) { return ((bits_of(value) >> 52) & 0x7ffu) != 0x7ffu; }
 
-static double size_of(double value) { return real_of(bits_of(value) & ~SIGN); }
+static double magnitude(double value) { return real_of(bits_of(value) & ~SIGN); }
 
-static double with_sign_of(double size, double value) { return real_of(bits_of(size) | (bits_of(value) & SIGN)); }
+static double with_sign_of(double value, double other) { return real_of(bits_of(value) | (bits_of(other) & SIGN)); }
 
 /* The square root of a number from 1 to 2^1022, bit by bit: rounded as IEEE 754 wants it. */
 double rths_root(double square) {
@@ -162,7 +162,7 @@ static double samples_to_rest(const rths_target *t, uint8_t group, const double 
   for (i = 0; i < t->config.axes; i++) {
     double samples;
     if (t->config.group[i] != group) continue;
-    samples = size_of(velocity[i]) / (t->config.limits[i].acceleration * t->dt);
+    samples = magnitude(velocity[i]) / (t->config.limits[i].acceleration * t->dt);
     if (samples > most) most = samples;
   }
   return most;
@@ -173,7 +173,7 @@ static int can_stop(const rths_target *t, uint8_t group, const double *velocity)
   const double samples = samples_to_rest(t, group, velocity);
   int i;
   for (i = 0; i < t->config.axes; i++) {
-    const double v = size_of(velocity[i]), stroke = t->config.limits[i].stroke;
+    const double v = magnitude(velocity[i]), stroke = t->config.limits[i].stroke;
     const double room = velocity[i] > 0.0 ? stroke - t->command[i] : stroke + t->command[i];
     if (t->config.group[i] == group && v > 0.0 && v > brakes_within(room, v / samples, t->dt)) return 0;
   }
@@ -231,11 +231,11 @@ static int chase(rths_target *t, const double *point, const double *slope) {
     const double step = limit->acceleration * t->dt, v = t->velocity[i], to = within(point[i], limit->stroke);
     const double along = to == point[i] ? within(slope[i], limit->velocity) : 0.0;
     const double gap = to - along * t->dt - t->command[i];
-    const double relative = with_sign_of(brakes_within(size_of(gap), step, t->dt), gap);
+    const double relative = with_sign_of(brakes_within(magnitude(gap), step, t->dt), gap);
     wanted[i] = along + relative;
     velocity[i] = within(wanted[i], limit->velocity * ROUNDING);
     velocity[i] = velocity[i] > v + step ? v + step : velocity[i] < v - step ? v - step : velocity[i];
-    reached &= size_of(relative) <= step;
+    reached &= magnitude(relative) <= step;
   }
   for (i = 0; i < t->config.axes; i++)
     if (leads(t, i)) leave_room(t, t->config.group[i], velocity);
@@ -250,10 +250,10 @@ static int follow(rths_target *t, const rths_command *c) {
   int i;
   for (i = 0; i < t->config.axes; i++) {
     const rths_limits *limit = &t->config.limits[i];
-    if (size_of(c->command[i]) > limit->stroke) return 0;
+    if (magnitude(c->command[i]) > limit->stroke) return 0;
     velocity[i] = (c->command[i] - t->command[i]) / t->dt;
-    if (size_of(velocity[i]) > limit->velocity * ROUNDING) return 0;
-    if (size_of(velocity[i] - t->velocity[i]) > limit->following * t->dt * ROUNDING) return 0;
+    if (magnitude(velocity[i]) > limit->velocity * ROUNDING) return 0;
+    if (magnitude(velocity[i] - t->velocity[i]) > limit->following * t->dt * ROUNDING) return 0;
   }
   for (i = 0; i < t->config.axes; i++)
     if (leads(t, i) && !can_stop(t, t->config.group[i], velocity)) return 0;
@@ -280,15 +280,16 @@ static int still(const rths_target *t) {
 }
 
 static void stop(rths_target *t, uint8_t reason) {
+  int i;
   if (t->state == RTHS_BRAKING || t->state == RTHS_STOPPED) return;
   t->reason = reason;
   t->trigger = 0;
-  clear(t->queue, sizeof t->queue);
+  for (i = 0; i < RTHS_QUEUE; i++) t->queue[i].counter = 0; /* what waits is forgotten */
   t->state = t->state == RTHS_RUNNING ? RTHS_BRAKING : RTHS_STOPPED;
 }
 
 static int beyond(double value, double limit) {
-  return limit <= DBL_MAX && (!finite_real(value) || size_of(value) > limit);
+  return limit <= DBL_MAX && (!finite_real(value) || magnitude(value) > limit);
 }
 
 /* Stop where the rig has been beyond its force, or away from its command, for too many samples in a row. */
@@ -296,10 +297,11 @@ static void judge(rths_target *t, const rths_sensors *measured) {
   int i, force = 0, error = 0;
   for (i = 0; i < t->config.axes; i++) {
     const rths_limits *limit = &t->config.limits[i];
+    const double shown = measured->displacement[i];
+    const int none = !finite_real(shown);
     force |= beyond(measured->force[i], limit->force);
-    if (finite_real(measured->displacement[i]))
-      error |= beyond(t->command[i] - t->config.unit[i] * measured->displacement[i], limit->error);
-    else error |= limit->error <= DBL_MAX;
+    error |= none ? limit->error <= DBL_MAX
+                  : beyond(t->command[i] - t->config.unit[i] * within(shown, FARTHEST), limit->error);
   }
   t->over_force = force ? t->over_force + 1u : 0u;
   t->over_error = error ? t->over_error + 1u : 0u;
@@ -379,9 +381,9 @@ int rths_init(rths_target *target, const rths_config *config, const double *posi
     if (!positive(limit->stroke) || !positive(limit->velocity) || !positive(limit->acceleration)) return -1;
     if (!positive_or_none(limit->following)) return -1;
     if (!positive_or_none(limit->force) || !positive_or_none(limit->error)) return -1;
-    if (!finite_real(config->unit[i]) || config->unit[i] == 0.0) return -1;
+    if (!positive(magnitude(config->unit[i]))) return -1;
     if (!(samples_of(limit, target->dt) < (double)RTHS_MOST_SAMPLES)) return -1;
-    if (!finite_real(position[i]) || size_of(position[i]) > limit->stroke) return -1;
+    if (!finite_real(position[i]) || magnitude(position[i]) > limit->stroke) return -1;
     target->command[i] = position[i];
     target->base.command[i] = position[i];
   }

@@ -121,7 +121,7 @@ typedef struct {
   uint32_t flags;       /* RTHS_EMULATOR, RTHS_LOCKSTEP, RTHS_RAMP, RTHS_TRIGGER */
   rths_limits limits[RTHS_MAX_AXES];
   uint8_t group[RTHS_MAX_AXES]; /* axes with the same number move one specimen: they stop in a common time */
-  double unit[RTHS_MAX_AXES];   /* of measured displacement, in that of commands: 1 where both are m; not 0 */
+  double unit[RTHS_MAX_AXES];   /* of measured displacement, in that of commands: 1 where both are m; never 0 */
 } rths_config;
 
 typedef struct {

@@ -100,6 +100,11 @@ def check_vectors(folder: Path, name: str, flags: str) -> None:
     passes(make(folder, "vectors", CC=compiler, RUN=emulator, LDFLAGS="-static", CFLAGS=flags))
 
 
+def test_another_compiler_gives_the_same_bits(tmp_path: Path) -> None:
+    needs("clang", "clang")
+    passes(make(tmp_path, "vectors", CC="clang"))
+
+
 @pytest.mark.parametrize("name", ["aarch64", "arm", "powerpc"])
 def test_another_processor_gives_the_same_bits(tmp_path: Path, name: str) -> None:
     check_vectors(tmp_path, name, "-O2")
