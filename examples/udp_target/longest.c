@@ -1,4 +1,4 @@
-/* The longest ticks of the receiver that are known, to be counted in instructions: `make longest`.
+/* The longest ticks of the receiver that are known, to be counted in instructions: `make longest`, `make longest-emulated`.
  * 8 axes, each a group of its own, and all auxiliary channels. They run along their slope towards the end of their
  * strokes, so that a tick seeks the room to stop by bisection, for each group. In every second session 61 commands are
  * late, and arrive at once; in the others they come in time, and one after the other is found to leave no room.
@@ -6,8 +6,10 @@
 #include "rths_target.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#define SESSIONS 24u
 #define LATE 62u
 #define PERIOD 1e-3
 #define SPEED 0.45
@@ -65,7 +67,8 @@ static void tick(void) {
   (void)counted(&measured, out);
 }
 
-int main(void) {
+int main(int count, char **words) {
+  const uint32_t sessions = count > 1 ? (uint32_t)atoi(words[1]) : SESSIONS;
   static rths_config config;
   const rths_limits limits = {0.1, 0.5, 20.0, 1e6, 1e6, 1.0};
   double start[RTHS_MAX_AXES];
@@ -83,7 +86,7 @@ int main(void) {
     config.group[i] = (uint8_t)i;
     config.unit[i] = 1.0;
   }
-  for (left = 0; left < 24; left++) { /* mm that are left to the end when the last one acts: in most, too few to stop */
+  for (left = 0; left < sessions; left++) { /* quarters of mm that are left when the last one acts: mostly too few */
     for (i = 0; i < RTHS_MAX_AXES; i++)
       start[i] = 0.1 - SPEED * PERIOD * LATE - 2.5e-4 * (double)left - 1e-5 * (double)i;
     if (rths_init(&target, &config, start) != 0) return 1;
@@ -100,5 +103,5 @@ int main(void) {
     tick();
   }
   printf("longest: %d datagrams taken, %lu samples bridged in the last session\n", taken, (unsigned long)target.bridged);
-  return taken == 24 * (3 + (int)LATE - 1) ? 0 : 1;
+  return taken == (int)sessions * (3 + (int)LATE - 1) ? 0 : 1;
 }
