@@ -253,12 +253,11 @@ def test_nobody_there_is_told_in_time(c: Any, python: Any) -> None:
         assert time.monotonic() - began < 5.0
 
 
-def test_a_port_that_nobody_listens_at_is_not_lent_to_the_client(c: Any) -> None:
-    """A socket can connect to itself, where its own port is the one that it asks for."""
-    assert all(
-        c.rths_client_connect(b"127.0.0.1", port, 1, 0.0, 1.0) == NOBODY
-        for port in (free_port() for _ in range(200))
-    )
+@pytest.mark.long
+def test_a_client_is_not_connected_to_itself(c: Any) -> None:
+    """A socket can be, where the system lends it the very port that it asks for: some times in 100 000 here."""
+    port = free_port() // 2 * 2  # the system lends even ones to who connects, odd ones to who listens
+    assert {c.rths_client_connect(b"127.0.0.1", port, 1, 1e-3, 1.0) for _ in range(200_000)} == {NOBODY}
 
 
 @pytest.mark.parametrize(
