@@ -1,9 +1,20 @@
 /* See rths_target.h. SPDX-License-Identifier: Apache-2.0 */
 #include "rths_target.h"
 
-#include <math.h>
-#include <string.h>
+#include <float.h>
 
+#if !defined(RTHS_FREESTANDING) && defined(__STDC_HOSTED__) && __STDC_HOSTED__
+#include <math.h> /* sqrt alone: a square root is rounded exactly everywhere, and processors have an instruction for it */
+#define root_of sqrt
+#else
+#define root_of rths_root
+#endif
+
+#define FARTHEST 1e18 /* beyond it a number counts as this one: no command of it is within a limit, and nothing overflows */
+#define MOST_STEPS 1e15
+#define SIGN 0x8000000000000000u
+#define HIDDEN 0x0010000000000000u /* the bit of a mantissa that is not stored */
+#define NO_LIMIT 0x7ff0000000000000u /* the bits of INFINITY */
 #define ROUNDING (1.0 + 1e-6) /* a command at its velocity limit is within it: the period is rounded to ns */
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
@@ -12,11 +23,26 @@ static uint32_t get16(const uint8_t *at) { return (uint32_t)at[0] | ((uint32_t)a
 
 static uint32_t get32(const uint8_t *at) { return get16(at) | (get16(at + 2) << 16); }
 
+static uint64_t bits_of(double value) {
+  union {
+    double value;
+    uint64_t bits;
+  } both;
+  both.value = value;
+  return both.bits;
+}
+
+static double real_of(uint64_t bits) {
+  union {
+    double value;
+    uint64_t bits;
+  } both;
+  both.bits = bits;
+  return both.value;
+}
+
 static double get_real(const uint8_t *at) {
-  const uint64_t bits = (uint64_t)get32(at) | ((uint64_t)get32(at + 4) << 32);
-  double value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
+  return real_of((uint64_t)get32(at) | ((uint64_t)get32(at + 4) << 32));
 }
 
 static void put16(uint8_t *at, uint32_t value) {
@@ -34,10 +60,18 @@ static void put64(uint8_t *at, uint64_t value) {
   put32(at + 4, (uint32_t)(value >> 32));
 }
 
-static void put_real(uint8_t *at, double value) {
-  uint64_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  put64(at, bits);
+static void put_real(uint8_t *at, double value) { put64(at, bits_of(value)); }
+
+static void clear(void *object, size_t size) {
+  uint8_t *at = (uint8_t *)object;
+  size_t i;
+  for (i = 0; i < size; i++) at[i] = 0;
+}
+
+static int all_zero(const uint8_t *at, int size) {
+  int i, found = 1;
+  for (i = 0; i < size; i++) found &= at[i] == 0;
+  return found;
 }
 
 uint32_t rths_checksum(const uint8_t *data, size_t size) {
@@ -58,6 +92,52 @@ static size_t seal(uint8_t *out, size_t size) {
   return size + RTHS_CHECKSUM;
 }
 
+/* ---- arithmetic ------------------------------------------------------------------------------------------------- */
+
+/* By bits: these raise no exception of the processor, whatever they are given. */
+static int finite_real(double value) { return ((bits_of(value) >> 52) & 0x7ffu) != 0x7ffu; }
+
+static double magnitude(double value) { return real_of(bits_of(value) & ~SIGN); }
+
+static double with_sign_of(double value, double other) { return real_of(bits_of(value) | (bits_of(other) & SIGN)); }
+
+/* The square root of a number from 1 to 2^1022, bit by bit: rounded as IEEE 754 wants it. */
+double rths_root(double square) {
+  const uint64_t bits = bits_of(square);
+  const uint32_t exponent = (uint32_t)(bits >> 52) - 1023u; /* even ones are halved; an odd one lends a bit */
+  uint64_t rest = ((bits & (HIDDEN - 1u)) | HIDDEN) << (1u + (exponent & 1u));
+  uint64_t root = 0, twice = 0, digit;
+  for (digit = HIDDEN << 1; digit != 0u; digit >>= 1) {
+    const uint64_t tried = twice + digit;
+    if (tried <= rest) {
+      twice = tried + digit;
+      rest -= tried;
+      root += digit;
+    }
+    rest <<= 1;
+  }
+  if (rest != 0u) root += root & 1u;
+  return real_of((root >> 1) + ((uint64_t)((exponent >> 1) + 1022u) << 52));
+}
+
+int rths_self_test(void) {
+  static const uint8_t digits[9] = {0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x39};
+  /* volatile: what is tested is done where this runs, not by the compiler */
+  volatile double near_one = 1.0 + 7.450580596923828125e-9, square = 1.0 + 1.490116119384765625e-8; /* 2^-27, 2^-26 */
+  volatile double one = 1.0, tiny = 1.1102230246251565404e-16, more = 1.6653345369377348106e-16; /* 2^-53, 1.5 of it */
+  const double first = near_one, second = near_one, part = square, whole = one, small = tiny, larger = more;
+  int found = 0;
+  if (sizeof(double) != 8u || bits_of(whole) != 0x3ff0000000000000u || bits_of(-2.5 * whole) != 0xc004000000000000u)
+    found |= RTHS_TEST_REALS;
+  /* two products: one that is used twice is not contracted */
+  if (first * first - part != 0.0 || part - second * second != 0.0) found |= RTHS_TEST_CONTRACTED;
+  if ((whole + small) - whole != 0.0 || (-whole - small) + whole != 0.0 || (whole + larger) - whole != DBL_EPSILON)
+    found |= RTHS_TEST_ROUNDING;
+  if (bits_of(root_of(2.0 * whole)) != 0x3ff6a09e667f3bcdu) found |= RTHS_TEST_ROUNDING;
+  if (rths_checksum(digits, sizeof digits) != 0xcbf43926u) found |= RTHS_TEST_CHECKSUM;
+  return found;
+}
+
 /* ---- motion ----------------------------------------------------------------------------------------------------- */
 
 static double within(double value, double limit) {
@@ -67,11 +147,11 @@ static double within(double value, double limit) {
 /* The braking way: the largest velocity of the coming sample from which an axis stops within distance (m), braking by
  * step (m/s) in each sample behind it. Whatever moves an axis asks this function. */
 static double brakes_within(double distance, double step, double dt) {
-  double way, whole;
+  double way, whole = MOST_STEPS;
   if (!(distance > 0.0)) return 0.0;
   way = distance / dt;
-  whole = floor(0.5 * (sqrt(1.0 + 8.0 * way / step) - 1.0));
-  if (!(whole < 1e15)) whole = 1e15;
+  if (way < step * (MOST_STEPS * MOST_STEPS)) whole = (double)(int64_t)(0.5 * (root_of(1.0 + 8.0 * way / step) - 1.0));
+  if (whole > MOST_STEPS) whole = MOST_STEPS;
   return (way + 0.5 * step * whole * (whole + 1.0)) / (whole + 1.0);
 }
 
@@ -80,8 +160,10 @@ static double samples_to_rest(const rths_target *t, uint8_t group, const double 
   double most = 0.0;
   int i;
   for (i = 0; i < t->config.axes; i++) {
-    const double samples = fabs(velocity[i]) / (t->config.limits[i].acceleration * t->dt);
-    if (t->config.group[i] == group && samples > most) most = samples;
+    double samples;
+    if (t->config.group[i] != group) continue;
+    samples = magnitude(velocity[i]) / (t->config.limits[i].acceleration * t->dt);
+    if (samples > most) most = samples;
   }
   return most;
 }
@@ -91,7 +173,7 @@ static int can_stop(const rths_target *t, uint8_t group, const double *velocity)
   const double samples = samples_to_rest(t, group, velocity);
   int i;
   for (i = 0; i < t->config.axes; i++) {
-    const double v = fabs(velocity[i]), stroke = t->config.limits[i].stroke;
+    const double v = magnitude(velocity[i]), stroke = t->config.limits[i].stroke;
     const double room = velocity[i] > 0.0 ? stroke - t->command[i] : stroke + t->command[i];
     if (t->config.group[i] == group && v > 0.0 && v > brakes_within(room, v / samples, t->dt)) return 0;
   }
@@ -142,18 +224,18 @@ static void go(rths_target *t, const double *velocity) {
 
 /* Towards points that move with slope and are to be reached at this sample, within all limits; 1 where all are. */
 static int chase(rths_target *t, const double *point, const double *slope) {
-  double wanted[RTHS_MAX_AXES], velocity[RTHS_MAX_AXES] = {0.0};
+  double wanted[RTHS_MAX_AXES] = {0.0}, velocity[RTHS_MAX_AXES] = {0.0};
   int i, reached = 1;
   for (i = 0; i < t->config.axes; i++) {
     const rths_limits *limit = &t->config.limits[i];
     const double step = limit->acceleration * t->dt, v = t->velocity[i], to = within(point[i], limit->stroke);
     const double along = to == point[i] ? within(slope[i], limit->velocity) : 0.0;
     const double gap = to - along * t->dt - t->command[i];
-    const double relative = copysign(brakes_within(fabs(gap), step, t->dt), gap);
+    const double relative = with_sign_of(brakes_within(magnitude(gap), step, t->dt), gap);
     wanted[i] = along + relative;
     velocity[i] = within(wanted[i], limit->velocity * ROUNDING);
     velocity[i] = velocity[i] > v + step ? v + step : velocity[i] < v - step ? v - step : velocity[i];
-    reached &= fabs(relative) <= step;
+    reached &= magnitude(relative) <= step;
   }
   for (i = 0; i < t->config.axes; i++)
     if (leads(t, i)) leave_room(t, t->config.group[i], velocity);
@@ -168,9 +250,10 @@ static int follow(rths_target *t, const rths_command *c) {
   int i;
   for (i = 0; i < t->config.axes; i++) {
     const rths_limits *limit = &t->config.limits[i];
+    if (magnitude(c->command[i]) > limit->stroke) return 0;
     velocity[i] = (c->command[i] - t->command[i]) / t->dt;
-    if (fabs(c->command[i]) > limit->stroke || fabs(velocity[i]) > limit->velocity * ROUNDING) return 0;
-    if (fabs(velocity[i] - t->velocity[i]) > limit->following * t->dt * ROUNDING) return 0;
+    if (magnitude(velocity[i]) > limit->velocity * ROUNDING) return 0;
+    if (magnitude(velocity[i] - t->velocity[i]) > limit->following * t->dt * ROUNDING) return 0;
   }
   for (i = 0; i < t->config.axes; i++)
     if (leads(t, i) && !can_stop(t, t->config.group[i], velocity)) return 0;
@@ -197,22 +280,28 @@ static int still(const rths_target *t) {
 }
 
 static void stop(rths_target *t, uint8_t reason) {
+  int i;
   if (t->state == RTHS_BRAKING || t->state == RTHS_STOPPED) return;
   t->reason = reason;
   t->trigger = 0;
-  memset(t->queue, 0, sizeof t->queue);
+  for (i = 0; i < RTHS_QUEUE; i++) t->queue[i].counter = 0; /* what waits is forgotten */
   t->state = t->state == RTHS_RUNNING ? RTHS_BRAKING : RTHS_STOPPED;
 }
 
-static int beyond(double value, double limit) { return limit < HUGE_VAL && !(fabs(value) <= limit); }
+static int beyond(double value, double limit) {
+  return limit <= DBL_MAX && (!finite_real(value) || magnitude(value) > limit);
+}
 
 /* Stop where the rig has been beyond its force, or away from its command, for too many samples in a row. */
 static void judge(rths_target *t, const rths_sensors *measured) {
   int i, force = 0, error = 0;
   for (i = 0; i < t->config.axes; i++) {
     const rths_limits *limit = &t->config.limits[i];
+    const double shown = measured->displacement[i];
+    const int none = !finite_real(shown);
     force |= beyond(measured->force[i], limit->force);
-    error |= beyond(t->command[i] - t->config.unit[i] * measured->displacement[i], limit->error);
+    error |= none ? limit->error <= DBL_MAX
+                  : beyond(t->command[i] - t->config.unit[i] * within(shown, FARTHEST), limit->error);
   }
   t->over_force = force ? t->over_force + 1u : 0u;
   t->over_error = error ? t->over_error + 1u : 0u;
@@ -262,16 +351,25 @@ static void advance(rths_target *t) {
 
 /* ---- datagrams -------------------------------------------------------------------------------------------------- */
 
-static int positive(double value) { return value > 0.0 && value < 1e9; }
+static int positive(double value) { return finite_real(value) && value > 0.0 && value < 1e9; }
+
+/* Of a limit that may be switched off: INFINITY is one, what is none is not. */
+static int positive_or_none(double value) { return bits_of(value) <= NO_LIMIT && value > 0.0; }
 
 /* Samples of a stop from the largest velocity. */
 static double samples_of(const rths_limits *limit, double dt) {
-  return ceil(limit->velocity * ROUNDING / (limit->acceleration * dt));
+  const double most = (double)RTHS_MOST_SAMPLES, velocity = limit->velocity * ROUNDING, step = limit->acceleration * dt;
+  double samples, whole;
+  if (!(velocity < step * most)) return most;
+  samples = velocity / step;
+  whole = (double)(uint32_t)samples;
+  return whole < samples ? whole + 1.0 : whole;
 }
 
 int rths_init(rths_target *target, const rths_config *config, const double *position) {
   int i;
-  memset(target, 0, sizeof *target);
+  clear(target, sizeof *target);
+  if (rths_self_test() != 0) return -2;
   if (config->axes < 1 || config->axes > RTHS_MAX_AXES) return -1;
   if (config->inputs > RTHS_MAX_AUXILIARY || config->channels > RTHS_MAX_AUXILIARY) return -1;
   if (config->period_ns == 0 || config->watchdog <= config->bridged || config->watchdog > 1000000u) return -1;
@@ -281,11 +379,13 @@ int rths_init(rths_target *target, const rths_config *config, const double *posi
   for (i = 0; i < config->axes; i++) {
     const rths_limits *limit = &config->limits[i];
     if (!positive(limit->stroke) || !positive(limit->velocity) || !positive(limit->acceleration)) return -1;
-    if (!(limit->following > 0.0) || !(limit->force > 0.0) || !(limit->error > 0.0)) return -1;
-    if (!isfinite(config->unit[i]) || config->unit[i] == 0.0) return -1;
+    if (!positive_or_none(limit->following)) return -1;
+    if (!positive_or_none(limit->force) || !positive_or_none(limit->error)) return -1;
+    if (!positive(magnitude(config->unit[i]))) return -1;
     if (!(samples_of(limit, target->dt) < (double)RTHS_MOST_SAMPLES)) return -1;
-    if (!(fabs(position[i]) <= limit->stroke)) return -1;
-    target->command[i] = target->base.command[i] = position[i];
+    if (!finite_real(position[i]) || magnitude(position[i]) > limit->stroke) return -1;
+    target->command[i] = position[i];
+    target->base.command[i] = position[i];
   }
   target->config = *config;
   return 0;
@@ -344,18 +444,20 @@ static int commanded(rths_target *t, const uint8_t *data, size_t size) {
   if (size != RTHS_HEAD + (size_t)t->config.axes * RTHS_COMMAND_ROW + (size_t)t->config.inputs * 8 + RTHS_CHECKSUM)
     return counted(t, RTHS_GARBAGE);
   if (t->state != RTHS_RUNNING) return counted(t, RTHS_LATE);
-  memset(&c, 0, sizeof c);
+  clear(&c, sizeof c);
   c.counter = counter;
   c.trigger = (get16(data + RTHS_AT_FLAGS) & t->config.flags & RTHS_TRIGGER) != 0;
   for (i = 0; i < t->config.axes; i++, row += RTHS_COMMAND_ROW) {
     c.command[i] = get_real(row);
     c.slope[i] = get_real(row + 8);
-    if (!isfinite(c.command[i]) || !isfinite(c.slope[i])) return counted(t, RTHS_GARBAGE);
-    if (row[16] > 1 || memcmp(row + 17, "\0\0\0\0\0\0\0", 7) != 0) return counted(t, RTHS_GARBAGE); /* no force */
+    if (!finite_real(c.command[i]) || !finite_real(c.slope[i])) return counted(t, RTHS_GARBAGE);
+    if (row[16] > 1 || !all_zero(row + 17, 7)) return counted(t, RTHS_GARBAGE); /* no force */
+    c.command[i] = within(c.command[i], FARTHEST);
+    c.slope[i] = within(c.slope[i], FARTHEST);
   }
   for (i = 0; i < t->config.inputs; i++, row += 8) {
     c.input[i] = get_real(row);
-    if (!isfinite(c.input[i])) return counted(t, RTHS_GARBAGE);
+    if (!finite_real(c.input[i])) return counted(t, RTHS_GARBAGE);
   }
   if (counter == 0 || counter > t->counter) return counted(t, RTHS_EARLY);
   if (counter <= t->base.counter) return counted(t, counter == t->base.counter ? RTHS_REPEATED : RTHS_LATE);
@@ -392,7 +494,7 @@ int rths_receive(rths_target *t, const uint8_t *data, size_t size, uint64_t send
 }
 
 static void head(const rths_target *t, uint8_t *out, int kind, uint32_t session, uint32_t counter) {
-  memset(out, 0, RTHS_HEAD);
+  clear(out, RTHS_HEAD);
   put32(out + RTHS_AT_MAGIC, RTHS_MAGIC);
   put16(out + RTHS_AT_VERSION, RTHS_VERSION);
   out[RTHS_AT_KIND] = (uint8_t)kind;
@@ -454,7 +556,7 @@ size_t rths_state(rths_target *t, const rths_sensors *measured, uint8_t *out, si
     put_real(row, measured->displacement[i]);
     put_real(row + 8, measured->force[i]);
     put_real(row + 16, t->command[i]);
-    memset(row + 24, 0, 8);
+    clear(row + 24, 8);
     row[24] = measured->mode[i];
   }
   for (i = 0; i < t->config.channels; i++, row += 8) put_real(row, measured->channel[i]);

@@ -1,8 +1,10 @@
-/* The receiver of RTHS datagrams on a laboratory's real-time target: see doc/udp.md of rths_nodes.
+/* The receiver of RTHS datagrams on a laboratory's real-time target: see doc/receiver.md and doc/udp.md of
+ * rths_nodes.
  *
- * C99, no memory from the heap, no operating system, no clock: the target's own code takes datagrams from its socket,
- * samples its sensors once a tick, and drives its servo-controller with what comes back. One object serves one
- * session; a second one takes an operator's act, which is rths_init.
+ * Freestanding C99: no heap, no operating system, no clock, and of a library at most sqrt, which RTHS_FREESTANDING
+ * leaves out, too. The target's own code takes datagrams from its socket, samples its sensors once a tick, and drives
+ * its servo-controller with what comes back. One object serves one session; a second one takes an operator's act,
+ * which is rths_init.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -11,6 +13,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #define RTHS_MAX_AXES 8
 #define RTHS_MAX_AUXILIARY 8
@@ -115,7 +121,7 @@ typedef struct {
   uint32_t flags;       /* RTHS_EMULATOR, RTHS_LOCKSTEP, RTHS_RAMP, RTHS_TRIGGER */
   rths_limits limits[RTHS_MAX_AXES];
   uint8_t group[RTHS_MAX_AXES]; /* axes with the same number move one specimen: they stop in a common time */
-  double unit[RTHS_MAX_AXES];   /* of measured displacement, in that of commands: 1 where both are m; not 0 */
+  double unit[RTHS_MAX_AXES];   /* of measured displacement, in that of commands: 1 where both are m; never 0 */
 } rths_config;
 
 typedef struct {
@@ -153,7 +159,15 @@ typedef struct {
   uint32_t bridged, limited; /* samples */
 } rths_target;
 
-/* Ready for a session, holding position[axes] (m). 0, or -1 for a config that must not be used. */
+/* What this build, on this processor, computes otherwise than the tested one: 0, or a sum of these. */
+#define RTHS_TEST_REALS 1      /* double is not IEEE 754 binary64 */
+#define RTHS_TEST_CONTRACTED 2 /* a product and a sum in one rounding: -ffp-contract=off */
+#define RTHS_TEST_ROUNDING 4   /* not rounded to the nearest double after each operation: x87, -ffast-math */
+#define RTHS_TEST_CHECKSUM 8   /* the compiler is broken */
+int rths_self_test(void);
+
+/* Ready for a session, holding position[axes] (m). 0; -1 for a config that must not be used; -2 where the self-test
+ * finds something. */
 int rths_init(rths_target *target, const rths_config *config, const double *position);
 
 /* Take one datagram as it came from the socket; what became of it (RTHS_TAKEN...). sender is a number of yours for the
@@ -177,5 +191,12 @@ uint32_t rths_rest_samples(const rths_target *target);
 int rths_at_rest(const rths_target *target);
 
 uint32_t rths_checksum(const uint8_t *data, size_t size);
+
+/* The square root of a number from 1 to 2^1022, where there is no library: the same bits as sqrt. */
+double rths_root(double square);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

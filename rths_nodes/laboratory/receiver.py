@@ -23,6 +23,8 @@ from rths_nodes.core.resources import resource
 from rths_nodes.laboratory.ports.datagrams import LARGEST, LARGEST_AUXILIARY, LARGEST_AXES
 
 QUEUE = 64
+UNTESTED = -2
+"""Result of ``rths_init`` where the self-test finds something."""
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
 """Outcomes of receiving a datagram, as the receiver counts them."""
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
@@ -151,6 +153,8 @@ def library() -> Any:
         ("rest_samples", ctypes.c_uint32, (target,)),
         ("at_rest", ctypes.c_int, (target,)),
         ("checksum", ctypes.c_uint32, (buffer, size)),
+        ("self_test", ctypes.c_int, ()),
+        ("root", ctypes.c_double, (ctypes.c_double,)),
     ):
         function = getattr(loaded, f"rths_{name}")
         function.restype, function.argtypes = result, arguments
@@ -191,7 +195,13 @@ class Receiver:
         config.limits[: self._axes] = [_Limits(*each) for each in limits]
         config.group[: self._axes] = range(self._axes) if groups is None else groups
         config.unit[: self._axes] = [1.0] * self._axes if units is None else units
-        if self._library.rths_init(self._target, config, _Axes(*position)):
+        refused = self._library.rths_init(self._target, config, _Axes(*position))
+        if refused == UNTESTED:
+            raise ConfigError(
+                f"the receiver, as {os.environ.get('CC', 'the C compiler')} makes it here, does not compute as "
+                f"the tested one: its self-test finds {self._library.rths_self_test()} (rths_target.h)"
+            )
+        if refused:
             raise ConfigError(
                 "the receiver refuses its limits: all must be > 0, the position within the stroke, its "
                 f"watchdog ({watchdog} samples) longer than its bridge ({bridged}), its persistence "

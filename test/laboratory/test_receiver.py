@@ -800,7 +800,7 @@ void tick(void) { uint8_t in[512], out[512]; size_t size; uint64_t sender; rths_
 
 def test_the_loop_on_the_page_gives_a_stranger_nothing(tmp_path: Path) -> None:
     """As it stood there, one open made the stranger the peer: 1399 states, and the command at 0.1 m."""
-    page = (TARGET.parents[1] / "doc" / "udp.md").read_text()
+    page = (TARGET.parents[1] / "doc" / "receiver.md").read_text()
     (snippet,) = re.findall(r"```c\n(static rths_target target;.*?)```", page, re.DOTALL)
     declared, _, loop = snippet.partition("\n")
     source, built = tmp_path / "loop.c", tmp_path / "loop.so"

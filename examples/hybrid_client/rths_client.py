@@ -1,0 +1,199 @@
+"""Client of the integrator ``remote`` for programs in Python: the calls of ``rths_client.h``, without any package.
+
+    with Client("127.0.0.1", 8090, n=1, connect_within=60.0, answer_within=60.0) as rig:
+        for step in range(1, steps + 1):
+            ...
+            rig.trial(displacement, velocity, acceleration, step * dt)
+            (force,) = rig.force()
+            ...
+            rig.commit()
+
+It speaks version 1 of the protocol, that of the element genericClient of OpenSees 3.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+PROTOCOL = 1
+FARTHEST = 1e6
+"""m, m/s, m/s^2, s: the laboratory refuses what lies beyond."""
+
+TRIAL, COMMIT, FORCE, STIFFNESS, DAMPING, MASS, DIE = 3, 5, 10, 12, 14, 15, 99
+
+
+class ClientError(Exception):
+    """A conversation that has failed; each later call raises the same until it is closed."""
+
+
+class NobodyListens(ClientError):
+    """Nobody listens there."""
+
+
+class TooLate(ClientError):
+    """No answer in time, or nobody takes what is sent."""
+
+
+class LaboratoryLeft(ClientError):
+    """The laboratory has ended the test, or has stopped: its terminal says why."""
+
+
+class NoAnswer(ClientError):
+    """Bytes came that are no answer."""
+
+
+class Client:
+    """A conversation of ``n`` degrees of freedom with the laboratory at ``address`` (in numbers) and ``port``.
+
+    For ``connect_within`` s it tries again where nobody listens yet; ``answer_within`` s bounds each later wait.
+    The first force comes when the rig begins, which may take an operator's time. Raises ValueError for arguments
+    that make no sense, NobodyListens.
+    """
+
+    def __init__(
+        self, address: str, port: int, n: int, connect_within: float = 60.0, answer_within: float = 60.0
+    ) -> None:
+        if not (1 <= n <= 64 and 1 <= port <= 65_535 and connect_within >= 0.0 and answer_within > 0.0):
+            raise ValueError(
+                f"n = {n}, port = {port}, waits {connect_within:g} s, {answer_within:g} s: out of bounds"
+            )
+        self.n, self._within = n, answer_within
+        self._length = max(3 * n + 2, n * n)
+        self._failure: ClientError | None = None
+        self._tried = False
+        self._socket = self._connected(address, port, connect_within)
+        try:
+            self._send(struct.pack("<11i", n, n, n, 0, 1, 0, 0, 0, n, 0, self._length))
+        except ClientError:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def trial(
+        self, displacement: Sequence[float], velocity: Sequence[float], acceleration: Sequence[float], time: float
+    ) -> None:
+        """Set a trial response, ``(n,)`` m, m/s and m/s^2, at ``time`` s of the model.
+
+        Raises ValueError, and leaves the laboratory at once, where one of them is no number.
+        """
+        values = [*displacement, *velocity, *acceleration, time]
+        if len(displacement) != self.n or len(values) != 3 * self.n + 1:
+            raise ValueError(f"trial response: must be {self.n} numbers each")
+        if self._failure is None and not all(abs(value) <= FARTHEST for value in values):  # false of nan
+            self._fails(NoAnswer("the program has left: its trial response was no number"))
+            self._socket.close()
+            raise ValueError(f"trial response: {values}: must be numbers between -{FARTHEST:g} and {FARTHEST:g}")
+        self._request(TRIAL, values)
+        self._tried = True
+
+    def force(self) -> list[float]:
+        """Wait until the rig is at the trial response; the force measured there, ``(n,)`` N."""
+        self._check_tried()
+        return self._ask(FORCE)[: self.n]
+
+    def commit(self) -> None:
+        """End the step with the last trial response."""
+        self._check_tried()
+        self._request(COMMIT)
+
+    def stiffness(self) -> list[list[float]]:
+        """The declared stiffness of the part under test, ``(n, n)`` N/m."""
+        return self._matrix(STIFFNESS)
+
+    def damping(self) -> list[list[float]]:
+        """The declared damping, ``(n, n)`` N s/m."""
+        return self._matrix(DAMPING)
+
+    def mass(self) -> list[list[float]]:
+        """The declared mass, ``(n, n)`` kg."""
+        return self._matrix(MASS)
+
+    def close(self) -> None:
+        """Leave; say so where the conversation has not failed. May be called again."""
+        if self._failure is None:
+            with suppress(ClientError):
+                self._request(DIE)
+            self._failure = ClientError("the client is closed")
+        self._socket.close()
+
+    # -- the wire
+
+    @staticmethod
+    def _connected(address: str, port: int, within: float) -> socket.socket:
+        until = time.monotonic() + within
+        while True:
+            try:
+                left = max(until - time.monotonic(), 0.05)
+                found = socket.create_connection((address, port), timeout=left)
+            except OSError as error:
+                if time.monotonic() >= until:
+                    raise NobodyListens(f"nobody listens at {address} port {port}: {error}") from error
+                time.sleep(0.02)
+                continue
+            if found.getsockname() != found.getpeername():  # a port that nobody listens at, lent to this socket
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return found
+            found.close()
+
+    def _check_tried(self) -> None:
+        if self._failure is None and not self._tried:
+            raise ValueError("no trial response was set")
+
+    def _fails(self, error: ClientError) -> ClientError:
+        self._failure = error
+        return error
+
+    def _request(self, action: int, values: Sequence[float] = ()) -> None:
+        if self._failure is not None:
+            raise self._failure
+        rest = self._length - 1 - len(values)
+        self._send(struct.pack(f"<{self._length}d", action, *values, *[0.0] * rest))
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.setblocking(False)
+            with suppress(BlockingIOError):  # nothing is due now
+                there = self._socket.recv(1, socket.MSG_PEEK)
+                words = "bytes came that nobody asked for" if there else ""
+                raise self._fails(NoAnswer(words) if there else LaboratoryLeft("the laboratory has left"))
+            self._socket.settimeout(self._within)
+            self._socket.sendall(data)
+        except TimeoutError as error:
+            raise self._fails(TooLate(f"nobody takes what is sent in {self._within:g} s")) from error
+        except OSError as error:
+            raise self._fails(LaboratoryLeft(f"the laboratory has left: {error}")) from error
+
+    def _ask(self, action: int) -> list[float]:
+        self._request(action)
+        found, until = b"", time.monotonic() + self._within
+        while (missing := 8 * self._length - len(found)) > 0:
+            try:
+                self._socket.settimeout(max(until - time.monotonic(), 1e-3))
+                part = self._socket.recv(missing)
+            except TimeoutError as error:
+                raise self._fails(TooLate(f"no answer in {self._within:g} s")) from error
+            except OSError as error:
+                raise self._fails(LaboratoryLeft(f"the laboratory has left: {error}")) from error
+            if not part:
+                raise self._fails(LaboratoryLeft("the laboratory has left"))
+            found += part
+        values = list(struct.unpack(f"<{self._length}d", found))
+        if not all(math.isfinite(value) for value in values[: self.n if action == FORCE else self.n**2]):
+            raise self._fails(NoAnswer("the answer is not a number"))
+        return values
+
+    def _matrix(self, action: int) -> list[list[float]]:
+        values = self._ask(action)
+        return [values[row : self.n**2 : self.n] for row in range(self.n)]
