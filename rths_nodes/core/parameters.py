@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Declaration of parameters: once, beside the algorithm, with unit, bounds and a sentence.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,

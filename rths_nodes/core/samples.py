@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The samples that the parts of the loop hand to each other, and their flags.
 
 The arrays of a message are shared by all that receive it: nobody writes to them. SI units.

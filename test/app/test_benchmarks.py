@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmarks: scenarios fit, figures are ratios to the floors, what strikes a node from outside is judged."""
 
 from __future__ import annotations

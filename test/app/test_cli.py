@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: what it prints, its exit codes; wrong input never runs and never shows a traceback."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The strict builder: every kind of wrong value is refused with path, value, unit and bound."""
 
 from __future__ import annotations

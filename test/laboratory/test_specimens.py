@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Specimens: closed forms, identities between them, and what the papers state of the real ones."""
 
 from __future__ import annotations

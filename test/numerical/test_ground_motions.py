@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ground motions: published peaks, files of every format, closed forms, every refusal with its message."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths new``: a component in a package of its own, or a scenario, that works at once and is then changed."""
 
 from __future__ import annotations

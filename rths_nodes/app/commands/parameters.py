@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths params``: the parameters of components, sections and keys."""
 
 from __future__ import annotations

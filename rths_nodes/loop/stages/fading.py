@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fading of the difference that a bridge leaves, within the velocity limits of the axes."""
 
 from __future__ import annotations

