@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rths_nodes.app.cli import main
-from rths_nodes.core.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "doc").glob("*.md"), ROOT / "benchmarks" / "README.md"])
@@ -162,8 +160,3 @@ def test_the_files_that_say_how_something_is_defended_are_there() -> None:
     assert len(named) >= 8
     for name in named:
         assert (ROOT / name).exists() or (ROOT / "test/app/procedure" / name).exists(), name
-
-
-def test_the_version_to_cite_is_that_of_the_package() -> None:
-    told = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert (told["version"], told["license"]) == (__version__, "Apache-2.0")

@@ -3,21 +3,52 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+import yaml
+
+from rths_nodes.app.procedure import signatures
+from rths_nodes.app.studies import entries
+from rths_nodes.core.parameters import declared
+from rths_nodes.core.version import __version__
+from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.rig_file import RigFile
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.models import file as model_file
+from rths_nodes.recording import commissioning, procedure
 
 ROOT = Path(__file__).resolve().parents[1]
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 FOLDERS = (
-    *("action", "benchmarks", "config", "doc", "examples", "launch", "msg", "rths_nodes", "scripts", "srv", "test"),
+    *(
+        "action",
+        "benchmarks",
+        "config",
+        "doc",
+        "examples",
+        "launch",
+        "msg",
+        "rths_nodes",
+        "scripts",
+        "srv",
+        "test",
+    ),
     ".ci",
 )
 SOURCES = {".py", ".c", ".h", ".css", ".js", ".html", ".j2", ".msg", ".srv", ".action"}
 NAMES = {"Makefile", "CMakeLists.txt"}
 OTHERS = {"uPlot.iife.min.js", "uPlot.min.css"}
 """Sources of other projects, which stand here as they are, beside their licences."""
+PACKAGES = [ROOT / "package.xml", ROOT / "examples" / "driver_node" / "package.xml"]
+NOWHERE = ".invalid"
+"""End of addresses that cannot exist (RFC 2606)."""
 
 
 def sources() -> Iterator[Path]:
@@ -46,3 +77,73 @@ def test_every_source_file_names_its_licence(tmp_path: Path) -> None:
 def test_what_is_not_ours_has_its_licence_beside_it(name: str) -> None:
     (file,) = (ROOT / "rths_nodes").rglob(name)
     assert "MIT" in (file.parent / "uPlot.LICENSE").read_text(encoding="utf-8")
+
+
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    catkin = pytest.importorskip("catkin_pkg.changelog", reason="catkin-pkg is not installed here")
+    changelog = catkin.get_changelog_from_path(str(ROOT / "CHANGELOG.rst"))
+    newest = next(version for version, _, _ in changelog.foreach_version())
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    told = ElementTree.parse(PACKAGES[0]).findtext("version")
+    assert [told, pyproject()["project"]["version"], cited["version"], newest] == [__version__] * 4
+
+
+def test_the_licence_is_the_same_everywhere() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    told = [ElementTree.parse(path).findtext("license") for path in PACKAGES]
+    assert {cited["license"], pyproject()["project"]["license"], *told} == {"Apache-2.0"}
+    assert "Version 2.0, January 2004" in (ROOT / "LICENSE").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("file", PACKAGES, ids=lambda path: path.parent.name)
+def test_a_manifest_is_valid(file: Path) -> None:
+    catkin = pytest.importorskip("catkin_pkg.package", reason="catkin-pkg is not installed here")
+    warnings: list[str] = []
+    catkin.parse_package(str(file), warnings=warnings).validate(warnings=warnings)
+    assert warnings == []
+
+
+def test_an_address_that_nobody_reads_bars_a_release_in_words() -> None:
+    told = [element.get("email") for path in PACKAGES for element in ElementTree.parse(path).iter("maintainer")]
+    addresses = {*told, *(entry["email"] for entry in pyproject()["project"]["maintainers"])}
+    (address,) = addresses
+    barred = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A release")[2]
+    assert address.endswith(NOWHERE) == (address in barred)
+
+
+def layouts() -> dict[str, int]:
+    """Every layout that files, messages or datagrams have, with its version in the code."""
+    found = {
+        "scenario file": int(declared(Scenario)["version"].at_most or 0),
+        "rig file": int(declared(RigFile)["version"].at_most or 0),
+        "model of a rig": model_file.VERSION,
+        "record of a procedure": procedure.VERSION,
+        "commissioning of a rig": commissioning.VERSION,
+        "signatures for cautions": signatures.VERSION,
+        "entry of a scoreboard": entries.VERSION,
+        "datagrams of the port `udp`": datagrams.VERSION,
+    }
+    for kind in ("action", "msg", "srv"):
+        for path in (ROOT / kind).glob(f"*.{kind}"):
+            head = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line[0] == "#")
+            (version,) = re.findall(r"Version (\d+)", head)
+            found[f"`{kind}/{path.stem}`"] = int(version)
+    return found
+
+
+def test_the_versions_of_layouts_are_those_that_the_page_on_stability_tells() -> None:
+    page = (ROOT / "doc" / "stability.md").read_text(encoding="utf-8")
+    table = page.partition("| layout | version |\n|---|---|\n")[2].partition("\n\n")[0]
+    told = dict(re.fullmatch(r"\| (.*) \| (\d+) \|", row).groups() for row in table.splitlines())
+    assert {name: int(version) for name, version in told.items()} == layouts()
+    assert ", ".join(f"{code.value} {code.outcome}" for code in ExitCode) in page
+
+
+def test_the_tests_that_the_page_on_stability_names_are_there() -> None:
+    named = re.findall(r"`(test/[\w/]+\.py)`", (ROOT / "doc" / "stability.md").read_text(encoding="utf-8"))
+    assert len(named) > 8
+    assert [name for name in named if not (ROOT / name).is_file()] == []
