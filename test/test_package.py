@@ -13,8 +13,10 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from rths_nodes.app.commands.cite import publications
 from rths_nodes.app.procedure import signatures
 from rths_nodes.app.studies import entries
+from rths_nodes.core import registry
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.version import __version__
 from rths_nodes.laboratory.ports import datagrams
@@ -147,3 +149,60 @@ def test_the_tests_that_the_page_on_stability_names_are_there() -> None:
     named = re.findall(r"`(test/[\w/]+\.py)`", (ROOT / "doc" / "stability.md").read_text(encoding="utf-8"))
     assert len(named) > 8
     assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def table(page: str, title: str) -> list[list[str]]:
+    """The rows of the table below a title of doc/dependencies.md."""
+    text = (ROOT / "doc" / page).read_text(encoding="utf-8")
+    body = re.split(r"^## ", text.partition(f"## {title}\n")[2], flags=re.M)[0]
+    rows = [line.strip("| ").split(" | ") for line in body.splitlines() if line.startswith("|")]
+    assert {len(row) for row in rows[2:]} == {len(rows[0])}
+    return rows[2:]
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    """Names of packages, without versions and extras."""
+    return {re.split(r"[<>=!;\[ ]", requirement)[0] for requirement in requirements}
+
+
+def column(rows: list[list[str]], number: int) -> set[str]:
+    """The entries of a column, of which several may stand in a cell."""
+    return {name for row in rows for name in row[number].split(", ")}
+
+
+def test_the_table_of_dependencies_has_every_package_of_pip() -> None:
+    data = pyproject()
+    groups, extras = data["dependency-groups"], data["project"]["optional-dependencies"]
+    assert column(table("dependencies.md", "To run"), 0) == names_of(groups["run"])
+    asked = table("dependencies.md", "On request")
+    for_use = {name: packages for name, packages in extras.items() if name not in ("test", "lint", "colcon")}
+    assert {row[1]: {row[0]} for row in asked} == {name: names_of(row) for name, row in for_use.items()}
+    others = column(table("dependencies.md", "To test, to build, to document"), 0)
+    wanted = {package for name in ("test", "lint", "colcon") for package in names_of(extras[name])}
+    assert wanted - column(asked, 0) == {name for name in others if name in wanted}
+    build = names_of(data["build-system"]["requires"])
+    assert {name for name in build if not name.startswith("ros-")} <= others | names_of(groups["run"])
+    of_ros = {name for name in column(table("dependencies.md", "Of ROS 2"), 0) if name.startswith("ros-")}
+    for distribution in ("jazzy", "kilted"):
+        assert names_of(groups[distribution]) <= of_ros
+
+
+def test_the_table_of_dependencies_has_every_key_of_rosdep() -> None:
+    kinds = {"depend", "exec_depend", "test_depend", "buildtool_depend"}
+    told = {element.text for element in ElementTree.parse(PACKAGES[0]).getroot() if element.tag in kinds}
+    keys = column(table("dependencies.md", "To run"), 1) | column(table("dependencies.md", "Of ROS 2"), 1)
+    for title in ("On request", "To test, to build, to document"):
+        keys |= column(table("dependencies.md", title), 2)
+    wanted = {key for key in keys if key != "none" and not key.startswith("brought by")}
+    assert told <= wanted
+    assert wanted - told == {"python3-h5py", "python3-numba"}, "optional: no key of package.xml asks for them"
+
+
+def test_the_page_on_citing_has_every_publication() -> None:
+    rows = {row[0].strip("`"): row[2] for row in table("citing.md", "Publications")}
+    assert list(rows) == [key for key in publications() if key in rows]
+    assert rows.keys() == publications().keys()
+    for family in registry.FAMILIES:
+        for name in registry.built_in(family):
+            for source in getattr(registry.load(family, name), "SOURCES", ()):
+                assert f"`{name}`" in rows[source]
