@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -20,6 +21,7 @@ from rths_nodes.app.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "doc").glob("*.md"), ROOT / "benchmarks" / "README.md"])
+"""Pages that people write; those of ``doc/parameters`` are made."""
 
 
 def defined(file: Path) -> set[str]:
@@ -72,11 +74,39 @@ def test_the_tests_that_the_papers_page_names_are_there() -> None:
     assert missing == []
 
 
+def in_trees(page: Path) -> list[str]:
+    """The pages that the trees of a page name, with or without a title of their own."""
+    blocks = re.findall(r"```{toctree}\n(.*?)```", page.read_text(), re.S)
+    lines = [line for block in blocks for line in block.splitlines() if not line.startswith(":")]
+    return [re.sub(r"^.*<(.*)>$", r"\1", line) for line in lines]
+
+
 def test_every_page_is_in_the_index() -> None:
-    index = (ROOT / "doc" / "index.md").read_text()
-    named = [line for block in re.findall(r"```{toctree}\n(.*?)```", index, re.S) for line in block.splitlines()]
-    pages = {path.stem for path in (ROOT / "doc").glob("*.md")} - {"index"}
-    assert sorted(name for name in named if not name.startswith(":")) == sorted(pages)
+    doc = ROOT / "doc"
+    named = [*in_trees(doc / "index.md"), *in_trees(doc / "parameters.md")]
+    pages = [path for path in doc.rglob("*.*") if path.suffix in (".md", ".rst") and path.name != "index.md"]
+    assert sorted(named) == sorted(str(path.relative_to(doc).with_suffix("")) for path in pages)
+
+
+def test_the_pages_of_the_site_beside_its_folder_are_there() -> None:
+    """``doc/conf.py`` puts the file of the same name there."""
+    names = {path.name for path in (ROOT / "doc" / "project").iterdir()}
+    assert names == {*(path.name for path in ROOT.glob("*.md")), "CHANGELOG.rst"}
+
+
+def test_every_diagram_has_its_picture() -> None:
+    sys.path.insert(0, str(ROOT / "doc"))
+    try:
+        import draw
+    finally:
+        sys.path.pop(0)
+    wanted = {name for name, _ in draw.diagrams()}
+    assert len(wanted) >= 4
+    assert wanted == {path.name for path in draw.PICTURES.iterdir()}, "python doc/draw.py MERMAID_JS"
+    for path in draw.PICTURES.iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+        assert not re.search(r"https?://(?!www\.w3\.org/)|<script|@import|foreignObject", text)
 
 
 @pytest.mark.long

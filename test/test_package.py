@@ -49,6 +49,8 @@ NAMES = {"Makefile", "CMakeLists.txt"}
 OTHERS = {"uPlot.iife.min.js", "uPlot.min.css"}
 """Sources of other projects, which stand here as they are, beside their licences."""
 PACKAGES = [ROOT / "package.xml", ROOT / "examples" / "driver_node" / "package.xml"]
+TOOLS = ("test", "lint", "colcon", "doc")
+"""Extras of who works on the package."""
 NOWHERE = ".invalid"
 """End of addresses that cannot exist (RFC 2606)."""
 
@@ -175,10 +177,10 @@ def test_the_table_of_dependencies_has_every_package_of_pip() -> None:
     groups, extras = data["dependency-groups"], data["project"]["optional-dependencies"]
     assert column(table("dependencies.md", "To run"), 0) == names_of(groups["run"])
     asked = table("dependencies.md", "On request")
-    for_use = {name: packages for name, packages in extras.items() if name not in ("test", "lint", "colcon")}
+    for_use = {name: packages for name, packages in extras.items() if name not in TOOLS}
     assert {row[1]: {row[0]} for row in asked} == {name: names_of(row) for name, row in for_use.items()}
     others = column(table("dependencies.md", "To test, to build, to document"), 0)
-    wanted = {package for name in ("test", "lint", "colcon") for package in names_of(extras[name])}
+    wanted = {package for name in TOOLS for package in names_of(extras[name])}
     assert wanted - column(asked, 0) == {name for name in others if name in wanted}
     build = names_of(data["build-system"]["requires"])
     assert {name for name in build if not name.startswith("ros-")} <= others | names_of(groups["run"])

@@ -81,7 +81,7 @@ class Command:
 class Measurement:
     """Measurement k: displacement (m), force (N) and the applied command (m or N) at sample k, ``(n_axes,)``.
 
-    control_mode, one byte per axis (MODE_...; empty: not told), hydraulics and interlock are as the port reads
+    control_mode, one byte per axis (``MODE_...``; empty: not told), hydraulics and interlock are as the port reads
     them.
     """
 
