@@ -90,7 +90,7 @@ def pyproject() -> dict[str, Any]:
 def test_the_version_is_the_same_everywhere() -> None:
     catkin = pytest.importorskip("catkin_pkg.changelog", reason="catkin-pkg is not installed here")
     changelog = catkin.get_changelog_from_path(str(ROOT / "CHANGELOG.rst"))
-    newest = next(version for version, _, _ in changelog.foreach_version())
+    newest = next(version for version, _, _ in changelog.foreach_version(reverse=True))
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     told = ElementTree.parse(PACKAGES[0]).findtext("version")
     assert [told, pyproject()["project"]["version"], cited["version"], newest] == [__version__] * 4
