@@ -102,9 +102,7 @@ def shortened(
         return "", None
     if signature is None:
         return None
-    return signature.replace(ARRAY, "Array"), returns and returns.replace(ARRAY, "Array").replace(
-        ARRAY.replace("~", ""), "Array"
-    )
+    return signature.replace(ARRAY, "Array"), (returns or "").replace(ARRAY, "Array") or None
 
 
 def setup(app: Any) -> None:

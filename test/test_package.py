@@ -28,22 +28,20 @@ from rths_nodes.recording import commissioning, procedure
 
 ROOT = Path(__file__).resolve().parents[1]
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
-FOLDERS = (
-    *(
-        "action",
-        "benchmarks",
-        "config",
-        "doc",
-        "examples",
-        "launch",
-        "msg",
-        "rths_nodes",
-        "scripts",
-        "srv",
-        "test",
-    ),
+FOLDERS = [
     ".ci",
-)
+    "action",
+    "benchmarks",
+    "config",
+    "doc",
+    "examples",
+    "launch",
+    "msg",
+    "rths_nodes",
+    "scripts",
+    "srv",
+    "test",
+]
 SOURCES = {".py", ".c", ".h", ".css", ".js", ".html", ".j2", ".msg", ".srv", ".action"}
 NAMES = {"Makefile", "CMakeLists.txt"}
 OTHERS = {"uPlot.iife.min.js", "uPlot.min.css"}
@@ -60,7 +58,7 @@ def sources() -> Iterator[Path]:
     for path in [*ROOT.iterdir(), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))]:
         program = path.parent.name in ("scripts", ".ci")
         named = path.suffix in SOURCES or path.name in NAMES or (program and not path.suffix)
-        if named and path.is_file() and path.name not in OTHERS and "_build" not in path.parts:
+        if named and path.is_file() and path.name not in OTHERS:
             yield path
 
 
