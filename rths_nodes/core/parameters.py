@@ -21,8 +21,13 @@ T = TypeVar("T")
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def params(cls: type[T]) -> type[T]:
-    """Class decorator of every ``Params``: frozen, keyword-only."""
-    return attrs.frozen(kw_only=True, slots=True)(cls)
+    """Class decorator of every ``Params``: frozen, keyword-only. Raises TypeError for a bare field."""
+    made: Any = attrs.frozen(kw_only=True, slots=True)(cls)
+    bare = ", ".join(field.name for field in attrs.fields(made) if _KEY not in field.metadata)
+    if bare:
+        raise TypeError(f"{cls.__qualname__}: {bare}: give each by number(), text(), flag() or the like")
+    checked: type[T] = made
+    return checked
 
 
 _KEY = "rths"

@@ -139,6 +139,11 @@ def test_a_missing_value_is_named_with_its_meaning_and_unit() -> None:
         from_data(Everything, {"many": {"x": {}}}, "top")
 
 
+def test_a_field_without_a_declaration_is_refused_where_the_class_is_made() -> None:
+    with pytest.raises(TypeError, match=r"Params: gain, place: give each by number\(\), text\(\)"):
+        params(type("Params", (), {"__annotations__": {"gain": float, "place": str}, "gain": 2.0, "place": ""}))
+
+
 def test_built_parameters_are_frozen() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         from_data(Everything, GOOD).length = 2.0
