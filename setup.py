@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``pip install .``: the package's CMakeLists.txt, driven by setuptools.
 
 The messages are generated and compiled with the ROS 2 wheels of the build environment. What CMake installs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the time of a sample goes between nodes in processes of their own: python benchmarks/chain.py
 
 Each node writes down when it has sent and when it takes a message of the streams (`traced/sitecustomize.py`, which

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time of a step of each compensator: python benchmarks/compensators.py
 
 The median time of `step` for a rig of three axes, in microseconds, and as a ratio to the least that any could

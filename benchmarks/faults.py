@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time in which a run ends when one of its nodes is killed or frozen: python benchmarks/faults.py
 
 Starts `chen_ricles_2010` in real time as processes, kills one node with SIGKILL, or stops it with SIGSTOP, and

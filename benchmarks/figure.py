@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draw what benchmarks/latency.py has measured: python benchmarks/figure.py LATENCY.json FIGURE.png"""
 
 from __future__ import annotations

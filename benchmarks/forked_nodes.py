@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes of nodes that are forked from one that has loaded everything: for thousands of runs of short tests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Worth of each part of the identified inverse, and its limits: python benchmarks/identified_inverse.py [CASE]
 
 Each row is a change to the RTHS benchmark (case 1 unless another one is named), run twice: with learning and with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bounds of identified_inverse on the RTHS benchmark, and the worst of a study beside them.
 
     rths study benchmarks/studies/identified_inverse_bounds.yaml

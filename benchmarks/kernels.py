@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time of the loop over kernels, plain and compiled, and of its compiler: python benchmarks/kernels.py
 
     chen_ricles_2010               ten samples a step, adaptive inverse, actuator with its specimen

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time of a step of a large structure: python benchmarks/large_frames.py
 
 The median time of a whole step of the numerical stage (integrator, energies, Target) for 10, 100, 1000 and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real time beside the floors of the machine: python benchmarks/latency.py [--quick]
 
 Runs a shear frame with one actuator axis on each story in real time, for each host, servo rate and number of

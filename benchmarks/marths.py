@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single runs of the multi-axial benchmark, the table of doc/identified_inverse.md: python benchmarks/marths.py
 
 Each row is a change to ``marths_2023``, El Centro at 0.4, the whole record; some 15 s a row. In %, of the two

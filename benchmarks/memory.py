@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory and schedule over a long test: python benchmarks/memory.py
 
 Runs `chen_ricles_2010` for ten minutes of test in lockstep on each host, with recording on the node hosts, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cost of a page for the loop, and time from its stop to the brake: python benchmarks/page.py --beside | --stops N
 
     --beside   the loop in real time with `rths page` and three watchers on WebSockets, against the loop alone, in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time of the processor for a piece of work, beside steps of a plain Python loop: neighbours do not count."""
 
 from __future__ import annotations

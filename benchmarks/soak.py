@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random faults in the node hosts, run after run: python benchmarks/soak.py --runs 200 --seed 1
 
 Every run is `rths run` with one fault, at random in kind, time, arguments, host, pace and transport, in

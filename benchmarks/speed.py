@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Speed of the hosts, beside what the machine can do at best: python benchmarks/speed.py
 
 Lockstep speed of `chen_ricles_2010` in samples per second (and times real time), as the median of a few runs,

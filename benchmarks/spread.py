@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distribution of each published index over the runs of a study, as a table for a text.
 
     rths study benchmarks/studies/marths_thousand.yaml

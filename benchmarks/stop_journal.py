@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs of stops.py that take seconds each, kept line by line, so that the runs of several calls add up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time until a rig brakes and rests, and its way, by cause and host: python benchmarks/stops.py --runs 1000
 
 The table of doc/safety.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the cause

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hosts of stops.py whose tests run by a clock: nodes, and a test computer with an emulated rig over UDP."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rate of messages that are not its own which a rig bears: python benchmarks/strangers.py
 
 A process of somebody else publishes messages on every topic of the rig, at each of some rates: half of them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The port udp beside the simulator in the same process: python benchmarks/udp.py [--rounds 6]
 
 Runs `chen_ricles_2010` in real time at 1024 Hz on the host composed, in turns with the port `simulator` and with

@@ -1,8 +1,112 @@
-"""Sphinx settings of the documentation: Markdown pages, diagrams by Mermaid."""
+# SPDX-License-Identifier: Apache-2.0
+"""Sphinx settings of the documentation: Markdown pages, diagrams as pictures (``doc/draw.py``), the Python API."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from docutils.nodes import Node, paragraph, reference
+from docutils.parsers.rst import Directive
+from docutils.parsers.rst.directives.images import Image
+
+DOC = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOC), str(DOC.parent)]
+from draw import digest  # noqa: E402
+
+from rths_nodes import core  # noqa: E402
+from rths_nodes.core.version import __version__  # noqa: E402
+
+for name in core.__all__:  # they are loaded when they are first asked for, which Sphinx does not
+    setattr(core, name, getattr(core, name))
 
 project = "rths_nodes"
-extensions = ["myst_parser"]
-source_suffix = {".md": "markdown"}
-myst_heading_anchors = 3
+copyright = "the contributors, Apache-2.0"
+version = release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
-suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure"]  # links to files of the repository; Mermaid
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["html_image"]
+myst_fence_as_directive = ["mermaid"]
+
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
+
+# Furo where it is there; rosdoc2 has an environment of its own.
+html_theme = "furo" if importlib.util.find_spec("furo") else "alabaster"
+html_title = f"rths_nodes {version}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+
+AROUND = {path.name for path in (DOC / "project").iterdir()}
+"""Pages beside this folder that the site has, too."""
+CODE = r"^```.*?^```$|^    [^\n]*$|`[^`\n]+`"
+LINK = r"\[([^\]]+)\]\(((?!\w+:)[^)#\s]+)(#[^)\s]+)?\)"
+
+
+class Mermaid(Directive):
+    """Shows the picture of a diagram, which ``doc/draw.py`` has drawn of this very text."""
+
+    has_content = True
+
+    def run(self) -> list[Node]:
+        found = list((DOC / "pictures").glob(f"*-{digest(chr(10).join(self.content))}.svg"))
+        if len(found) != 1:
+            raise self.error("this diagram has no picture: python doc/draw.py MERMAID_JS")
+        place, options = f"/pictures/{found[0].name}", {"alt": "diagram", "class": ["diagram"]}
+        where = self.lineno, self.content_offset, "", self.state, self.state_machine
+        shown = Image("image", [place], options, self.content[:0], *where).run()
+        above = "../" * self.state.document.settings.env.docname.count("/")
+        large = reference("", "", *shown, refuri=f"{above}_images/{found[0].name}", internal=True)
+        return [paragraph("", "", large)]
+
+
+def of_the_site(app: Any, page: str, source: list[str]) -> None:
+    """Let links to what the site does not have be text, and those to pages around this folder lead to its own."""
+    folder, text = DOC, source[0]
+    if page.startswith("project/") and (around := DOC.parent / f"{page.removeprefix('project/')}.md").is_file():
+        folder, text = DOC.parent, around.read_text(encoding="utf-8")
+        text = re.sub(r'src="doc/', 'src="../', text)
+
+    def link(found: re.Match[str]) -> str:
+        if not found[2]:  # code
+            return found[0]
+        words, target, anchor = found[1], folder / found[2], found[3] or ""
+        place = target.resolve().relative_to(DOC.parent)
+        if str(place) in AROUND:
+            place = Path("doc", "project", place)
+        elif (target.suffix == ".md" and place.parts[0] != "doc") or not target.is_file():
+            return words
+        above = "../" * (page.count("/") + 1)
+        return f"[{words}]({above}{place}{anchor})".replace("../doc/", "", 1)
+
+    source[0] = re.sub(f"{CODE}|{LINK}", link, text, flags=re.M | re.S)
+
+
+ARRAY = "~numpy.ndarray[tuple[~typing.Any, ...], ~numpy.dtype[~numpy.float64]]"
+
+
+def shortened(
+    app: Any, what: str, name: str, of: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str, str | None] | None:
+    """Call arrays by their name; of a class its docstring says what it is built of, in words and shapes."""
+    if what == "class":
+        return "", None
+    if signature is None:
+        return None
+    return signature.replace(ARRAY, "Array"), (returns or "").replace(ARRAY, "Array") or None
+
+
+def setup(app: Any) -> None:
+    """Register what is ours."""
+    app.connect("autodoc-process-signature", shortened)
+    app.add_directive("mermaid", Mermaid)
+    app.connect("source-read", of_the_site)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig with several actuators, node by node: copy this file to put your own drivers in the place of our axes.
 
     ros2 launch rths_nodes multi_actuator.launch.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test as a scenario describes it: all its nodes.
 
 ros2 launch rths_nodes rths.launch.py scenario:=chen_ricles_2010 pace:=realtime

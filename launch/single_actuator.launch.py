@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig with one actuator node, node by node: copy this file to put your own driver in its place.
 
     ros2 launch rths_nodes single_actuator.launch.py actuator:=false run_id:=monday_1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real-time hybrid simulation with ROS 2.
 
 >>> import rths_nodes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What several test files need: the shared data, components built as a scenario builds them, runs in memory."""
 
 from __future__ import annotations

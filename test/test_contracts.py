@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every registered component of every family promises (DESIGN 3); a new one is tested by being registered."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the documents say of the code is there: files, names, tests, links."""
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
-import yaml
 
 from rths_nodes.app.cli import main
-from rths_nodes.core.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "doc").glob("*.md"), ROOT / "benchmarks" / "README.md"])
+"""Pages that people write; those of ``doc/parameters`` are made."""
 
 
 def defined(file: Path) -> set[str]:
@@ -73,11 +74,39 @@ def test_the_tests_that_the_papers_page_names_are_there() -> None:
     assert missing == []
 
 
+def in_trees(page: Path) -> list[str]:
+    """The pages that the trees of a page name, with or without a title of their own."""
+    blocks = re.findall(r"```{toctree}\n(.*?)```", page.read_text(), re.S)
+    lines = [line for block in blocks for line in block.splitlines() if not line.startswith(":")]
+    return [re.sub(r"^.*<(.*)>$", r"\1", line) for line in lines]
+
+
 def test_every_page_is_in_the_index() -> None:
-    index = (ROOT / "doc" / "index.md").read_text()
-    named = [line for block in re.findall(r"```{toctree}\n(.*?)```", index, re.S) for line in block.splitlines()]
-    pages = {path.stem for path in (ROOT / "doc").glob("*.md")} - {"index"}
-    assert sorted(name for name in named if not name.startswith(":")) == sorted(pages)
+    doc = ROOT / "doc"
+    named = [*in_trees(doc / "index.md"), *in_trees(doc / "parameters.md")]
+    pages = [path for path in doc.rglob("*.*") if path.suffix in (".md", ".rst") and path.name != "index.md"]
+    assert sorted(named) == sorted(str(path.relative_to(doc).with_suffix("")) for path in pages)
+
+
+def test_the_pages_of_the_site_beside_its_folder_are_there() -> None:
+    """``doc/conf.py`` puts the file of the same name there."""
+    names = {path.name for path in (ROOT / "doc" / "project").iterdir()}
+    assert names == {*(path.name for path in ROOT.glob("*.md")), "CHANGELOG.rst"}
+
+
+def test_every_diagram_has_its_picture() -> None:
+    sys.path.insert(0, str(ROOT / "doc"))
+    try:
+        import draw
+    finally:
+        sys.path.pop(0)
+    wanted = {name for name, _ in draw.diagrams()}
+    assert len(wanted) >= 4
+    assert wanted == {path.name for path in draw.PICTURES.iterdir()}, "python doc/draw.py MERMAID_JS"
+    for path in draw.PICTURES.iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+        assert not re.search(r"https?://(?!www\.w3\.org/)|<script|@import|foreignObject", text)
 
 
 @pytest.mark.long
@@ -161,8 +190,3 @@ def test_the_files_that_say_how_something_is_defended_are_there() -> None:
     assert len(named) >= 8
     for name in named:
         assert (ROOT / name).exists() or (ROOT / "test/app/procedure" / name).exists(), name
-
-
-def test_the_version_to_cite_is_that_of_the_package() -> None:
-    told = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert (told["version"], told["license"]) == (__version__, "Apache-2.0")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may import what: read from the source, lazy and typing imports included, and seen in a fresh process."""
 
 from __future__ import annotations
@@ -248,11 +249,11 @@ def methods(node: ast.ClassDef) -> int:
 
 
 def test_every_part_can_be_read_at_a_sitting() -> None:
-    """At most 400 lines in a file, 25 methods in a class, 60 lines in a function."""
+    """At most 400 lines in a file beside that of its licence, 25 methods in a class, 60 lines in a function."""
     found = []
     for module in MODULES:
         source = (PACKAGE / module).read_text()
-        found += [module] if source.count("\n") > 400 else []
+        found += [module] if source.count("\n") - source.count("# SPDX-License-Identifier") > 400 else []
         for node in ast.walk(ast.parse(source)):
             long = isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 60
             if long or (isinstance(node, ast.ClassDef) and methods(node) > 25):

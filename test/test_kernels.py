@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels: plain and compiled text give the same bits, and nothing stands in one that would not.
 
 A component with a kernel is tested by being registered; a family needs its inputs here, once.

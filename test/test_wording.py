@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wording of the code: docstrings begin with a thing or an action, and the files that they name are there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In every Python process of a traced run: writes down when a node sends and takes messages of the streams.
 
 ``chain.py`` puts this folder in front of PYTHONPATH. Rows are the time (monotonic, ns), the stream's number in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes tall_frame_mass.npz and tall_frame_stiffness.npz: a plane moment frame of 37 stories and 8 bays.
 
     python tall_frame.py [FOLDER]

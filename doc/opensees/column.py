@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A steel column with fibre sections under its weight, in OpenSees: the specimen of a rehearsal.
 
     python column.py               pushed to and fro here

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A three-story frame in OpenSees: gravity, then ground motion.
 
     python frame.py                all of the frame is computed here

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ten-story steel frame that yields, in OpenSees: fibre sections, gravity, El Centro, a damper in story 1.
 
     python ten_story_frame.py            all of it is computed here

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An ordinary ament_python package: colcon builds it, and pip does."""
 
 from setuptools import setup

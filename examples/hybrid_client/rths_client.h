@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any finite element program drives a rig: the client of the integrator `remote` of rths_nodes, see doc/hybrid_client.md.
  *
  * C99 and the sockets of POSIX, nothing else. A program connects once, and in each of its steps sets a trial response,

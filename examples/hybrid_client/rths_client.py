@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Client of the integrator ``remote`` for programs in Python: the calls of ``rths_client.h``, without any package.
 
     with Client("127.0.0.1", 8090, n=1, connect_within=60.0, answer_within=60.0) as rig:

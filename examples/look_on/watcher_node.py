@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node of yours that looks on: it says how a test goes, and stops it where a force is more than you want to see.
 
     python3 watcher_node.py --namespace rths --most 2e5

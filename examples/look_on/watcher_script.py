@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A script that follows a test by its page, without ROS 2 and on any machine that reaches the page:
 
     python3 watcher_script.py http://127.0.0.1:8085 --most 0.002

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A controller manager that is not there: the topics, QoS and parameters of ros2_controllers, and nothing moves.
 
     python3 stand_in.py --joints bench --rate 100 --stiffness 1e6

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An operator by a program: leads a person through a whole test of ``rths test --services``.
 
     python3 whole_test.py [NAMESPACE]               # as the user of the test: by the socket

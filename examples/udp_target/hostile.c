@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The receiver under bytes that nobody meant for it: built with sanitizers by `make check`.
  * It is the receiver's test vectors, too: whatever it answers, states and drives goes into one number, which is the same
  * on every processor (`make vectors`; RTHS_VECTORS below). Compiled with RTHS_NO_MAIN, call rths_hostile on the target.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loop around the receiver on Linux, as it is for PREEMPT_RT: one axis, one thread under SCHED_FIFO, absolute times.
  *   linux_loop PORT RATE_HZ STROKE_M VELOCITY_M_S ACCELERATION_M_S2 FORCE_N STIFFNESS_N_M
  * What is yours stands first: here it is a spring that goes where it is commanded, and says that it is an emulator.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The longest ticks of the receiver that are known, to be counted in instructions: `make longest`, `make longest-emulated`.
  * 8 axes, each a group of its own, and all auxiliary channels. They run along their slope towards the end of their
  * strokes, so that a tick seeks the room to stop by bisection, for each group. In every second session 61 commands are

@@ -1,4 +1,5 @@
-/* See rths_target.h. SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See rths_target.h. */
 #include "rths_target.h"
 
 #include <float.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The receiver of RTHS datagrams on a laboratory's real-time target: see doc/receiver.md and doc/udp.md of
  * rths_nodes.
  *

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Calculations and figures before and after a test."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Energies of a test: what went in, what is stored, what the parts have dissipated."""
 
 from __future__ import annotations

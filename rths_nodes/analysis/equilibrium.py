@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Equilibrium residual: what is missing to M a + C v + r + r_e = F of the numbers that a test has recorded.
 
 An integrator that satisfies the equation with the measured force at every step leaves rounding. What is left

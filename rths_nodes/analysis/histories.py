@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Quantities computed from a Run after the test: running indices and the samples that count.
 
 No index is defined here: the objects of ``loop/supervision/indices.py`` are fed once more, sample by sample as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Curves of a recorded test in the columns in which it was seen while it ran (``loop/supervision/live.py``)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several tests on one time axis, that of the structure, and what the others differ by from the first.
 
 Time counts from the end of a soft start, in the time of the structure: a rig on a slower time axis fits. A history

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The indices of the field's benchmarks, by name, and the orders in which they are published.
 
 RTHS benchmark (Silva et al. 2020): y displacement of the first floor in the numerical substructure, m as measured,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Response errors: the response of a test against that of the structure computed in one piece.
 
 Tracking says how well the actuators followed their targets, response whether the targets were those of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The response spectrum of an excitation: what it does to oscillators of every period."""
 
 from __future__ import annotations

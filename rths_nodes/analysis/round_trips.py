@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Round trips of the loop that a recording tells, and the depth that its hops need."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into a computed part and one in the laboratory, and how the whole of both vibrates.
 
 Where the structure states its experimental part, that counts. Otherwise it is the specimens' at small motion: of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times that an integrator answered from outside takes for its steps, and what they mean in real time.
 
 From the Measurement at which a step begins, its Target is not needed for what the ramp predicts of it and for what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of a study: one row for each run, and what is read from it."""
 
 from __future__ import annotations

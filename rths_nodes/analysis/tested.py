@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Description of a test in a few lines before it: excitation, natural periods, stiffness of both parts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers as they are shown: rounded, grouped, with the unit that an engineer expects; one place for all of them.
 
 The report and the figures write in type (:func:`rounded`, :func:`quantity`, :func:`exact`), tables of the terminal

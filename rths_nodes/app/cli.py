@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # PYTHON_ARGCOMPLETE_OK: where completion is switched on for all programs
 """The command line ``rths``."""
 

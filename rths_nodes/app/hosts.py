@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a scenario on a host: what the command line and the public Python API share.
 
 embedded    one process without ROS (``loop/embedded.py``), lockstep only

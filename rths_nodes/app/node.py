@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One node, or a rig of them, until the test is over: what ``ros2 run``, launch and our runner start.
 
 Imports next to nothing by itself: a rig of many processes is to be there soon.

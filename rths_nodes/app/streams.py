@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Standard output and error that take whatever is printed: what fails there decides nothing about a test.
 
 A reader that has left, a full disk, a terminal that is gone, an output that was closed from the start: what is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layouts by which tools of ROS 2 show a test: PlotJuggler, Foxglove (Lichtblick), RViz with a model of the rig.
 
 They name what the nodes publish for the axes of one scenario in one namespace. PlotJuggler and RViz follow the

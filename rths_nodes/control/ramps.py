@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ramps: from Targets at the integration step to motions at the servo rate (Chen & Ricles 2010, Eq. 2).
 
 A ramp hands on displacement, velocity and acceleration that belong together: those of its own curve, not the

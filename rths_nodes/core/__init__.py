@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Foundation of all other rooms: samples, protocols, parameters, the registry, kernels, bytes on the wire.
 
-The author of a component, in this package or in another one, takes all that it needs from here:
+The author of a component, in this package or in another one, takes all that it needs from here::
 
     from rths_nodes.core import Array, Motion, number, params
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator of one axis, built with its specimen.
 
     step(constants, state, command) -> state, (displacement, velocity, force)

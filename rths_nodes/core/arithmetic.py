@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arithmetic of kernels: elementary functions that are defined for every float, and sums in a stated order.
 
 A kernel (``core/kernels.py``) is one text that runs in plain Python and compiled. Bare ``math`` raises in plain

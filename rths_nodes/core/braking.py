@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The braking way: how far axes go on when they stop together with the decelerations that are declared for them.
 
 With d the step of a command from the one before, and a dt^2 the change of step that the deceleration a allows:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names of the channels between a rig and the controller of its auxiliary inputs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Statements of the parameters of a component about the test in which they stand.
 
 A ``Params`` class checks its own fields in ``validate``. What depends on the rest of the scenario it says in the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base classes of the control families: what each component between Targets and Commands has, and may declare.
 
 One that inherits has the defaults; one of another package that does not is given them where it is built

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decay rates of the inner states of a specimen, and the increments that their integration needs for them.
 
 Explicit Runge-Kutta of fourth order is stable while decay rate times increment stays below 2.785. Bouc-Wen states

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Declarations of a component about itself, with what holds where it leaves them out: the registry fills these in.
 
 So whoever asks finds each of them, on a component of this package or of another one.

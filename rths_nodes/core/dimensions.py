@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Units as products, and their dimensions: N/m, kN*mm, m/s^2, W.
 
 A unit is a factor to SI and the powers of metre, kilogram, second and volt. It serves what is given in words by a

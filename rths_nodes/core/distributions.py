@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distributions of a value: how they are written, checked and drawn.
 
 One is written as a mapping of its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. Those that are

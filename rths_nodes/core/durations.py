@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Durations that are measured in the loop, and their statistics."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one error for input that is refused, and how values are shown in its message."""
 
 from __future__ import annotations

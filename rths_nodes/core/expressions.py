@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Expressions over named quantities, as a laboratory writes them: ``abs(force.north * piston_velocity.north)``.
 
 The text is Python's syntax of arithmetic, of which only what stands here is let in: numbers, quantities by name

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nested numbers <-> flat dotted names, as the Summary of a node carries them."""
 
 from __future__ import annotations

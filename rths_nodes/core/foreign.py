@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Components of other packages: what they get wrong is told in their name, before anything moves where it can be.
 
 What one raises becomes an error with its family, its type and what was tried: a :class:`ConfigError` while it is

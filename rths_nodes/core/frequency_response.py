@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frequency responses of what works on samples: for compensators and actuators that state theirs.
 
 ``frequency_response(omega)`` of such a component takes angular frequencies of the rig, ``(n,)`` rad/s, and gives

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that parameters name: made absolute where they are read, known by what they contain, and copied.
 
 A file is known by the SHA-256 of its bytes; one that comes with others, as a program with its modules, by that of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels: the arithmetic of a component as a pure function, one text for nodes, tests and compiled studies.
 
     step(constants, state, inputs) -> state, outputs

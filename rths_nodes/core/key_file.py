@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The key of the operators of a rig: 32 random bytes in a file that its owner alone can read.
 
 It is handed on as such a file, and never in an argument, a variable of the environment, a parameter, a log or a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits of an axis as they are declared: those that every axis must have, and levels beside them.
 
 ``loop/supervision/limits.py`` and ``levels.py`` check them. They judge values in SI units in the coordinates of

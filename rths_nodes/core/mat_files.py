@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MATLAB's files: up to version 7.2 by scipy, of version 7.3, which are HDF5, by h5py where that is installed."""
 
 from __future__ import annotations

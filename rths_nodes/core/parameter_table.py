@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parameters of a Params class as the rows of a page, and the sections of one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Declaration of parameters: once, beside the algorithm, with unit, bounds and a sentence.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
@@ -20,8 +21,13 @@ T = TypeVar("T")
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def params(cls: type[T]) -> type[T]:
-    """Class decorator of every ``Params``: frozen, keyword-only."""
-    return attrs.frozen(kw_only=True, slots=True)(cls)
+    """Class decorator of every ``Params``: frozen, keyword-only. Raises TypeError for a bare field."""
+    made: Any = attrs.frozen(kw_only=True, slots=True)(cls)
+    bare = ", ".join(field.name for field in attrs.fields(made) if _KEY not in field.metadata)
+    if bare:
+        raise TypeError(f"{cls.__qualname__}: {bare}: give each by number(), text(), flag() or the like")
+    checked: type[T] = made
+    return checked
 
 
 _KEY = "rths"

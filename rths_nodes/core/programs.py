@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Python program of the user, with the modules that it imports from below its folder; it is not run for that."""
 
 from __future__ import annotations

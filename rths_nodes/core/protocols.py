@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The protocols of all component families.
 
 A *component* is a frozen ``Params`` class and a constructor that checks, allocates and factorises; ``step``

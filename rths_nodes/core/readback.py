@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that a port reads back from its rig, whether the test runs or not; reading changes nothing there."""
 
 from __future__ import annotations

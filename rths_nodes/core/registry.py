@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One loader for all families of components.
 
 A family is a table ``TABLE = {name: ".module:Class"}`` in its module, with places below it, or whole ones without

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the package keeps its messages, scenarios and launch files: in a checkout or as installed."""
 
 from __future__ import annotations

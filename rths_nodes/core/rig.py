@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator of all axes at once, for actuators that are coupled through one specimen.
 
     step(constants, state, command, auxiliary) -> state, (displacement, velocity, force, channels)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tolerance within which numbers count as the same but for rounding."""
 
 from __future__ import annotations

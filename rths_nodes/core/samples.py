@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The samples that the parts of the loop hand to each other, and their flags.
 
 The arrays of a message are shared by all that receive it: nobody writes to them. SI units.
@@ -80,7 +81,7 @@ class Command:
 class Measurement:
     """Measurement k: displacement (m), force (N) and the applied command (m or N) at sample k, ``(n_axes,)``.
 
-    control_mode, one byte per axis (MODE_...; empty: not told), hydraulics and interlock are as the port reads
+    control_mode, one byte per axis (``MODE_...``; empty: not told), hydraulics and interlock are as the port reads
     them.
     """
 

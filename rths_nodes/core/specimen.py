@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of a structure that stands in the laboratory, as one axis feels it.
 
     force(constants, state, displacement, velocity) -> force

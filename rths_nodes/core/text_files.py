@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that somebody hands in, read whole, and therefore bounded in size; tables that are handed out."""
 
 from __future__ import annotations

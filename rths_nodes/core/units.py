@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Units in which files may give their numbers, and what they are in SI."""
 
 from __future__ import annotations

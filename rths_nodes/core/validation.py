@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strict checking: plain data, as YAML gives it, to declared parameters and back.
 
 Everything that is wrong with an input raises :class:`ConfigError`: one message with path, value, unit, bound

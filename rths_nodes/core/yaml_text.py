@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """YAML text <-> plain data: numbers as YAML 1.2 has them, no key twice, and no more than a scenario needs.
 
 Of YAML 1.2 this is the core schema (https://yaml.org/spec/1.2.2/, 10.3.2): ``7.6e6`` is a number, while

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part in the laboratory, and its simulators: ports, actuators, specimens, sensors."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The channels of a real rig: what the numbers of its port are in SI units and axis coordinates, and back.
 
 A rig file (``loop/scenario/rig_file.py``) declares them. What a port gives is a number; ``scale`` says what the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results of cyclic tests of an axis, as a rig file keeps them: ``rths characterise --out`` writes them.
 
 The stiffness was measured with the sensors that the small move looks at again: it shows that a scale has changed

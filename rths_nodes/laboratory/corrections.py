@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The force of the specimen, of what a load cell shows: fixture and friction taken off, then filtered.
 
 Between load cell and specimen there may be a fixture of mass m, and something that rubs. With the force positive

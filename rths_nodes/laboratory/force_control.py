@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Force loop of an axis, and who closes it: from Commands in N to where the actuators have to go.
 
 An axis is held at a displacement, or controlled by force; the mode of its Command says which. No change of mode

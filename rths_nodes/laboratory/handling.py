@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bounds of moving an axis of a real rig outside of a test, and what is known of its specimen beforehand.
 
 A rig file declares both. All of it may be left out: what the procedure needs and a rig file lacks is refused when

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The receiver that a laboratory takes to its target (``examples/udp_target``), run here: the same C code.
 
 It is compiled when it is needed, with the C compiler of this machine, and has no copy in Python: what the emulator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measurement of the true state by the sensors: their kernels, and the noise that these get.
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Channels of one axis: what may be wrong with its sensors, and with the way of its command.
 
 A channel may be wrong in every way a real one is: these are properties of the rig, from its first sample to its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Offset by which the clock of another machine is ahead of ours, by the quickest of many questions and answers.
 
 A question asked at t0 comes at t1 of the other clock, the answer leaves at t2 of that and comes back at t3:

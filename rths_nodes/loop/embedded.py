@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference host: the whole loop in one process, without ROS. The order of one sample stands here.
 
 Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measurement k + 1

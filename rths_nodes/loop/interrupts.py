@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests of the operator to stop: Ctrl-C, SIGTERM, a terminal that is closed, a limit of processor time.
 
 Light to import: processes that still load their modules listen to these requests, too.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Last words of a node process for the launch that has started it: how it has ended, and how the test did.
 
 Launch says "process has died" of every process whose exit code is not 0. One that has left its last words ends

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The options of a run, declared once.
 
 From :class:`RunOptions` come the arguments of ``rths run``, the launch arguments, the ROS parameters of the nodes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ends of a run, and the exit code of each: of nodes, of launch, of ``rths run`` and of the Python API."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The clock that everything which needs the time is given, and pacing on absolute times."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Provenance of a recording: what it says about its run, whoever records it; and what computes a test."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real-time set-up of a process: scheduling, locked memory, awake processors, and a guard."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The timing of a run as it is reported."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cache warm-up: the work of an integration step, done before the step on a twin that nothing acts on.
 
 Between two steps other work pushes the code and data of a step out of the caches of the processor, and the loop

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A column under the push of an actuator that inclines with its head: the closed form of its plane geometry.
 
 The column of length h is hinged at its base, or its curvature does not matter for its chord. Its head drifts by u

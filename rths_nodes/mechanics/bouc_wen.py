@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Bouc-Wen model: its slope, and how fast it forgets."""
 
 from __future__ import annotations

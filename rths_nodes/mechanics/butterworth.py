@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A low-pass filter of Butterworth (1930), sampled: maximally flat, half the power at its cut-off.
 
     |H(omega)|^2 = 1 / (1 + (omega / omega_c)^(2 n))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Actuators that move one rigid coupler (loading beam, platform) by translation and rotation in a plane.
 
 Actuator a is hinged at the anchor p_a on the reaction wall and at the attachment on the coupler, whose arm from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels of actuators that move one rigid coupler; the equations stand in ``mechanics/coupler.py``.
 
 Motions of the axes and of the coupler are tuples of numbers, one for each of the two or three; a pose is x, (y)

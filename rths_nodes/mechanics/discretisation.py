@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linear systems in discrete time: exact steps under straight inputs (first-order hold)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Degrees of freedom without mass, as the rotations of most finite-element models, and systems of first order.
 
 With t for those with mass and o for those without, M a + C v + K x = p is

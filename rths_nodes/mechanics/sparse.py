@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Matrices of large structures: kept sparse, factorised once in a band.
 
 A structure's matrices are arrays, or ``scipy.sparse.csr_array`` where it is large. What is asked of them here

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A structure and its two substructures."""
 
 from __future__ import annotations

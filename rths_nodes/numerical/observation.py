@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """View of the numerical substructure from outside: the interface to the rig, and what else is observed.
 
 Observed are the degrees of freedom of the interface, in its order, and behind them those that are only to be seen.

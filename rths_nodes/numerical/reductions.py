@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reduction of a large linear structure: a few shapes T in place of its degrees of freedom, x = T q.
 
 M, C and K of both substructures become T' M T and so on, so a reduced structure stays symmetric and, without

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Soft start: a prescribed displacement before the test, from which adaptive compensators learn.
 
 Wang et al. (two-stage adaptive delay compensation), sections 2 and 3.5: the parameters are initialised "through

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectors of an equation of motion: floats for one degree of freedom, arrays for several; what multiplies them.
 
 The steps of integrators and restoring forces are one text for all sizes. It is made by functions that take

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Course of the acts of a session: which are possible, how a stop ends them, how their motions begin and end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The acts of an operator, one table for the session, the terminal, a file of answers, and services."""
 
 from __future__ import annotations

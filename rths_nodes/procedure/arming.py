@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arming by an operator: one rung of one scenario, with one set of offsets, on one rig; nothing else."""
 
 from __future__ import annotations

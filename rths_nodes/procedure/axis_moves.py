@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Knowledge of a rig before its axes are moved a little, and the outcome of each move."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings of the small moves, in an operator's words: signs, sensors and cables; scales are in ``scales.py``.
 
 Where the displacement runs with the command and the force grows with it, the signs are right. A pair of wrong

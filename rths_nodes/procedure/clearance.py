@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Obstacles on a rig's way to the start: findings of the checks, and what nobody has verified."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings of the commissioning of a rig, what it is bound to, and why it does not let a rung move steel.
 
 ``rths commission`` measures a rig before any specimen is mounted and writes a :class:`Commissioning`. It holds for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one who writes to the port of a procedure, but for a run to which it is lent: one command a tick, guarded.
 
 All numbers here are untared, in coordinates of the axes. The first command is the active command of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that the rig follows: |measured - command| in slow motions, and that readings move with the command.
 
 ``slow_error`` bounds the difference at every tick of a slow motion. A sensor that does not move with the rig is

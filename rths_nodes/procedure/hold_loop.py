@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps a rig alive while nobody else drives it: it answers every tick, or now and then where nothing ticks.
 
 In real time the rig, or the clock, gives the ticks, and each wants its command. In lockstep a rig waits for its

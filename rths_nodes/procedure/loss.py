@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that a rig follows what it is sent, and the command that waits for its return where it does not.
 
 A controller keeps its external command. Where the interlock is open, the pressure is off, or somebody drives the

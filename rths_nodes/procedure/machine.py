@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The states of a procedure and the arrows between them: from a cold rig over the rungs of a test to its end.
 
 Only in a motion state may a command differ from the one before it, or where the rig does not follow (``loss.py``).

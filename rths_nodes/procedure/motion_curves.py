@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Curves of a rig that the procedure moves, for whoever looks on: no monitor of a run is there to make them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Motions that an operator asks for beside a test, and the ramp that all of them are made of.
 
 A guided motion gives one command at a time, in the coordinates of the axes, from which nothing is tared; who sends

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Offsets of a rig at rest: what its sensors show where the test counts from, with their scatter.
 
 A test counts displacements and commands from the place where the rig stood while its offsets were taken, and

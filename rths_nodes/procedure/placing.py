@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unloading by displacement: where a load cell is dead, the operator says to which place the axes are led.
 
 He types it, and signs for it. It goes as far and as fast as ``unloading`` of the rig file allows, under

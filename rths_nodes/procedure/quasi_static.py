@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Motion by steps: a bounded ramp, rest, and the mean of what is measured at rest, as often as somebody wants.
 
 At rest an actuator has caught up with its command, a dashpot has no force, and noise can be averaged away. Who

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Record of a procedure: head, acts, offsets, checks and rungs, as plain numbers and words.
 
 ``recording/procedure.py`` keeps it in a file beside the recordings of the rungs; the report is made of it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The port of a procedure as a run of a rung sees it: at sample 0 when it begins, and given back at its end.
 
 ``open`` and ``close`` are the procedure's business: the rig is held before the run asks for Measurement 0, and

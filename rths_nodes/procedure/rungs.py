@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rung under way: its port, what the operator asks for meanwhile, and how it ends."""
 
 from __future__ import annotations

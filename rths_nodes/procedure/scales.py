@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check of the scales of an axis' sensors: by a redundant sensor, or by a stiffness that is well known.
 
 Both are compared over the last half of the small move, where play and lost motion are behind it. The stiffness is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The session of a rig: one port, opened once, and the acts that lead from a cold rig over its rungs to the end.
 
 Each act is asked for by an operator, and leads along the arrows of ``machine.py``. Who asks does not matter: a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The guarded small move of one axis after the other: what is wrong with signs, scales, sensors and cables.
 
 An axis goes out in three stages, rests after each, and comes back. At the first one, a quarter of the way, it is

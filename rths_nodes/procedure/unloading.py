@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unloading: the operator has the specimen led to no force, by steps, within bounds of travel and rate.
 
 After each step the rig rests, and the forces F are measured. The next one is a damped Newton step of all axes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests as an archive keeps them: the parts of a hybrid simulation, each with its settings and its outputs.
 
 The folders are those of DesignSafe's project type for hybrid simulation: global model, coordinator, simulation

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
 While a test runs, :class:`Writer` appends to a journal (see :mod:`rths_nodes.recording.journal`) and hands it

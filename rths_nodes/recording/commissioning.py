@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file of a commissioning: ``RIG.commissioned.yaml`` beside the rig file, written by ``rths commission``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The definitions of message types as they stand in a recording: a reader needs nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of tests that were made elsewhere, by the columns in which the histories stand -> samples of ours.
 
 A file of MATLAB, HDF5, or text in columns holds them; a map in YAML says which column is what, in which unit::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recording -> files that other programs read: text in columns, MATLAB's, HDF5. SI units, told in the files.
 
 samples    time, and by axis target, command, displacement, force, and the true ones of a simulator; flags;

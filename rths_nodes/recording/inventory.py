@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inventory of a recording from its records, beside the messages: types, topics, information, counts."""
 
 from __future__ import annotations

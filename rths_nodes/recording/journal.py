@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a journal to a recording that every rosbag2 tool opens; after a clean stop and after a crash.
 
 A journal is an MCAP file (https://mcap.dev/spec) that is only ever appended to: no chunks, no index, no

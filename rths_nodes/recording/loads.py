@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Histories of the axes that are controlled by force, beside those of the others, in units of their own."""
 
 from __future__ import annotations

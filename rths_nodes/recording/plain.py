@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records (dataclasses) as plain data, and back by a strict reader; files of them are written in one piece."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file of a procedure, ``procedure.yaml`` beside the recordings of its rungs: written anew after every act.
 
 It is whole at any time: what is new is written beside it, and takes its place at once. Numbers are in SI units,

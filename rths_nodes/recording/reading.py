@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recording -> a Run, without ROS, and without the components that took part.
 
 The layout of the messages comes from the definitions in the file, the names of degrees of freedom and of the

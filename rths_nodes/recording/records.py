@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The records of an MCAP file (https://mcap.dev/spec), as far as they are whole: finished, torn off or damaged."""
 
 from __future__ import annotations

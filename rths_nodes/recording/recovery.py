@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Complete what a killed recorder left, and make anew what is damaged: without a loss of what is whole."""
 
 from __future__ import annotations

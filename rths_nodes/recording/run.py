@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Run: the arrays of a test with its scenario, indices and timing. It stands alone, without ROS."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recording of an embedded run: the same messages on the same topics as a run of the nodes leaves."""
 
 from __future__ import annotations

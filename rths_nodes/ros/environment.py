@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of the environment before ROS 2 is loaded: a row for each variable over which it would fall.
 
 ROS 2 ends the process that loads it (a middleware that is not installed), raises errors that name no variable, or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every topic: name, type, QoS, who publishes and who listens. One table; the reasons are beside it.
 
 Plain data: wiring, recordings and documentation are made from it without importing rclpy.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stiffness, damping and delay from cycles: closed forms, whatever the noise, the offset and the rate."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Growing motions that lie close together are counted right, wherever the frequencies of the count fall."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is left of the equation of motion, the zooms of the tracking, the limits of a compensator's parameters."""
 
 from __future__ import annotations

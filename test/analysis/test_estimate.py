@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Estimates from a recording: known delays are found again, by each route, and what they suggest."""
 
 from __future__ import annotations

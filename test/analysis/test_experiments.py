@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests that identify a rig: one axis moves, the others stand still; the damper is switched at random."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures and curves as files: the tables hold what is drawn, the figures fit a column and can be read in grey."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identification by frequency responses: known rigs come out of noise, degrees are found, what is refused."""
 
 from __future__ import annotations

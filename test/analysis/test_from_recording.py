@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rig of a recording: known actuators and specimens come back; what cannot be told is refused."""
 
 from __future__ import annotations

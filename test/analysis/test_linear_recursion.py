@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recursion of a linear response, in blocks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several tests on one page: one time axis, closed forms, refusals with names, the unfinished first."""
 
 from __future__ import annotations

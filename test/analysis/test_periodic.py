@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identification by periodic noise: the inverse of a known rig, its deviations, and what is refused."""
 
 from __future__ import annotations

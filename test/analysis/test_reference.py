@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The response of the whole structure: closed forms, and the loop with a perfect actuator as its step shrinks."""
 
 from __future__ import annotations

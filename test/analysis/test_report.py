@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report: complete, self-contained, harmless; its running indices end where the test's indices are."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recording gives the report that the run itself has given: the same tables, the same curves."""
 
 from __future__ import annotations

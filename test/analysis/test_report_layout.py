@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layout of the report: curves first, no column without a number, names in one piece, nothing cut."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a test: what a procedure has written down, and the first line of a test that did not finish."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report as it is filed: all parameters with units, the name of the run on every sheet, no empty tables."""
 
 from __future__ import annotations

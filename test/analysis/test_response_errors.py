@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Response errors against the whole structure: what tracking does not tell."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Response spectra: closed forms, and the same by an integrator of the loop."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which depth hops need, by the round trips of a recording."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdict and simulation: the loop as it is stepped, of every integrator, ramp and compensator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a scoreboard: zeros and runs without a value in its figures, numbers on its axes, its columns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identification on closed forms: sines, first-order lags, models that are exactly of the wanted kind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stability before the test: Horiuchi et al. (1996), closed forms, two routes to one number, stepped in time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of a study: effects by level, summaries, the worst runs; what did not finish counts nowhere."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Delay and amplitude over time: known ones are found, and a change of them where it happens."""
 
 from __future__ import annotations

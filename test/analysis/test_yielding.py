@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests on a frame that yields: its energies, its response in one piece, its stability, its report."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of several commands need."""
 
 from __future__ import annotations

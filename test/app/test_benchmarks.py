@@ -1,13 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmarks: scenarios fit, figures are ratios to the floors, what strikes a node from outside is judged."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from rths_nodes.loop.scenario import files
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -191,3 +195,55 @@ def test_a_node_that_is_struck_from_outside_leaves_nothing_behind(
     assert found.violations == []
     for name in ("soak", "faults"):
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def validation(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import validation
+
+    yield validation
+    sys.modules.pop("validation", None)
+
+
+def validated(text: str) -> dict[str, list[list[str]]]:
+    """Scenario -> rows of its table: case, index, published, ours, difference."""
+    parts = re.split(r"^## (.*)\n", text, flags=re.M)[1:]
+    return {
+        name: [
+            line.strip("| ").split(" | ")
+            for line in body.splitlines()
+            if re.match(r"\| \w+ \| \w+ \| [-\d]", line)
+        ]
+        for name, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def test_the_page_on_validation_has_every_published_figure(validation: Any) -> None:
+    there = {name: files.load(name) for name in files.shipped()}
+    published = {name: validation.cases_of(scenario) for name, scenario in there.items()}
+    assert {name for name, cases in published.items() if cases} == validation.EXPECTED.keys()
+    rows = validated((ROOT / "doc" / "validation.md").read_text(encoding="utf-8"))
+    for name in validation.EXPECTED:
+        cases = {case: there[name].cases[case].published for case in published[name]}
+        wanted = [[case, index, f"{value:g}"] for case, row in cases.items() for index, value in row.items()]
+        assert [row[:3] for row in rows[name]] == wanted
+
+
+SOAKED = ("rths_benchmark_2020", "phillips_spencer_2012", "chen_ricles_2010", "tadc_sweep")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("tadc_el_centro", marks=pytest.mark.long),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in SOAKED),
+    ],
+)
+def test_the_page_on_validation_has_our_figures(validation: Any, name: str) -> None:
+    stored = validated((ROOT / "doc" / "validation.md").read_text(encoding="utf-8"))[name]
+    found = validated("\n".join(validation.section(name)))[name]
+    assert len(found) == len(stored) > 0
+    for ours, told in zip(found, stored, strict=True):
+        assert ours[:3] == told[:3]
+        assert float(ours[3]) == pytest.approx(float(told[3]), rel=0.01, abs=1e-9), told

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: what it prints, its exit codes; wrong input never runs and never shows a traceback."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands import check, parameters
+from rths_nodes.app.commands import check
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
@@ -170,10 +171,28 @@ def test_params_shows_names_units_bounds_defaults_and_meaning(output: Callable[.
     assert "alpha samples >= 1 29.0 delay constant alpha" in text
 
 
-def test_the_parameter_page_is_up_to_date(output: Callable[..., str]) -> None:
-    written = (ROOT / "doc" / "parameters.md").read_text().strip()
-    assert written == parameters.page().strip(), "rths params > doc/parameters.md"
-    assert output("params").strip() == written
+def test_the_parameter_pages_are_up_to_date(output: Callable[..., str], tmp_path: Path) -> None:
+    output("params", "--pages", str(tmp_path))
+    made = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.md")}
+    there = [ROOT / "doc" / "parameters.md", *(ROOT / "doc" / "parameters").glob("*.md")]
+    told = {str(path.relative_to(ROOT / "doc")): path.read_text() for path in there}
+    other = [name for name in made.keys() | told.keys() if made.get(name) != told.get(name)]
+    assert other == [], "rths params --pages doc"
+    assert {f"parameters/{family}.md" for family in registry.FAMILIES} < made.keys()
+    assert max(len(text.split()) for text in made.values()) < 4000
+
+
+def test_all_parameters_at_once_are_those_of_the_pages(output: Callable[..., str]) -> None:
+    pages = "\n".join(path.read_text() for path in (ROOT / "doc" / "parameters").glob("*.md"))
+    rows = [line for line in output("params").splitlines() if line.startswith(("| `", "## "))]
+    assert len(rows) > 500
+    assert sorted(rows) == sorted(line for line in pages.splitlines() if line.startswith(("| `", "## ")))
+
+
+@pytest.mark.parametrize("words", [["--pages", "nowhere"], ["udp", "--pages", "."]])
+def test_pages_go_into_a_folder_that_is_there(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["params", *words]) == 2
+    assert "--pages = " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", files.shipped())

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths characterise``: what the rig is made of comes out, from tests and recordings alike; what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`rths cite`: every source that a component names is there and used, and what a scenario uses is printed once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What helps at the command line: lists, parameters of sections, completion."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths identify``: the model comes out of the rig, tests or recordings alike; what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths identify --for identified_inverse``: the coefficients, a file for two compensators, what is refused."""
 
 from __future__ import annotations

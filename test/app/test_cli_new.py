@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`rths new`: what it writes works at once, in a folder with spaces; what would replace something is refused."""
 
 from __future__ import annotations

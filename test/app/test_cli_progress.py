@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far a command is, how long it takes, and what is told of a test that never began."""
 
 from __future__ import annotations

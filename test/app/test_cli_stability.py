@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`rths stability`: what it prints, its JSON, its figure, what it refuses."""
 
 from __future__ import annotations

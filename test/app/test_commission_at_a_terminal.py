@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The commissioning of doc/first_test.md at a terminal, with ``rths emulate`` and its switches in another one."""
 
 from __future__ import annotations

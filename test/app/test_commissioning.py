@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig is commissioned against the emulator: every planted fault is found, none is invented on a healthy one.
 
 All is judged in samples of the rig's own counter, so that no machine is too slow for it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Comparisons: how variants are named and refused, that they are ordinary runs, what is drawn of them."""
 
 from __future__ import annotations

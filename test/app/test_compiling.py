@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compiled loops over kernels: the same bits, their place on the disk, and what becomes of a run without them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the machine grants, the floors, and what is expected of them; no result depends on the machine's mood."""
 
 from __future__ import annotations

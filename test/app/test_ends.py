@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For every host, pace and way to end: the outcome, the exit code, and a recording that says the same."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hosts: the same stages in one process, over topics, and in processes give the same bits."""
 
 from __future__ import annotations

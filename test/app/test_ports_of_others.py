@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A port of another package, found by its entry point, with a real socket to its rig."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Monitor and recorder in processes of their own beside the composed loop."""
 
 from __future__ import annotations

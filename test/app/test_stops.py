@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of stops of doc/safety.md: a few runs a cause of what depends on no clock, and planted wrong stops."""
 
 from __future__ import annotations

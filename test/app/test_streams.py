@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is printed decides nothing: terminals of other encodings, outputs that are closed, full or not read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables and lines on narrow terminals: nothing is cut."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every topic, field and axis that a layout names is there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The port udp against an emulated rig, by real sockets: the same bits in lockstep, a safe end of every fault."""
 
 from __future__ import annotations

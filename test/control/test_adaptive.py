@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The adaptive law as a wrapper: AIC is one of its cases; other compensators and the energy indicator."""
 
 from __future__ import annotations

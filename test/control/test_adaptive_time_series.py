@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adaptive time series: finds the inverse of a plant, keeps its limits, rests where it should."""
 
 from __future__ import annotations

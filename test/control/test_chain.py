@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compensators in series: what each of the two sees, names of the inner numbers, chains in chains."""
 
 from __future__ import annotations

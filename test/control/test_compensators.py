@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compensators: exact inverses; the adaptive law as published, and each of its options."""
 
 from __future__ import annotations

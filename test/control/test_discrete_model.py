@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The adaptive discrete model (SADC) and, chained with a polynomial, TADC (Wang et al.), on a plant like theirs.
 
 The reference numbers are those of an independent calculation on the same linear plant, not those of the paper's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Force controllers, by themselves on a spring with a delay."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The identified inverse: its command, what it learns and what it must not learn, one axis and coupled ones."""
 
 from __future__ import annotations

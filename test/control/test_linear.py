@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A law of one's own: the benchmark's controller by its matrices, Tustin's rule, files, what is refused."""
 
 from __future__ import annotations

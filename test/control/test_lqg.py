@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LQG on the deviation: closed forms of the regulator, the loop by two routes, what is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Model-based compensation: what it tracks on the rig that it knows, alone and in the loop of the paper."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compensators that use the target's derivatives: exactness, what stands in front of them, identities."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PI control behind a phase lead: Tustin's rule, its gains, and nothing at rest."""
 
 from __future__ import annotations

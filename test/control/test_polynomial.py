@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Polynomial extrapolation: Table 1 of the paper, Eq. (2) of TADC, exactness, the apparent spring of Eq. (6)."""
 
 from __future__ import annotations

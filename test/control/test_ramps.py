@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ramps: exact on lines and parabolas, on the target at the end of every step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recursive least squares against least squares over all samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Semi-active control: optimal gains by a second route, the estimate, the voltage rule."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Setups: motions and forces by virtual work."""
 
 from __future__ import annotations

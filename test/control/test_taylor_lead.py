@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``lead``: every compensator reads its target ahead, and nothing else is added to it."""
 
 from __future__ import annotations

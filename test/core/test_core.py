@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one place from which the author of a component takes what it needs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a component leaves out of its declarations holds as they say, also of one that is not installed here."""
 
 from __future__ import annotations

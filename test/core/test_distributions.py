@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distributions: their moments, limits and refusals, and that a draw depends on nothing but the generator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Expressions of a laboratory: their values, their units, and that nothing else is let in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that parameters name, whatever component they belong to: absolute, known by their contents, copied."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The key of the operators stands in a file of its owner alone; anything else is refused in words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The strict builder: every kind of wrong value is refused with path, value, unit and bound."""
 
 from __future__ import annotations
@@ -136,6 +137,11 @@ def test_a_wrong_value_is_refused(key: str, value: Any, message: str) -> None:
 def test_a_missing_value_is_named_with_its_meaning_and_unit() -> None:
     with pytest.raises(ConfigError, match=r"^top\.length: missing \(length \[m\]\)$"):
         from_data(Everything, {"many": {"x": {}}}, "top")
+
+
+def test_a_field_without_a_declaration_is_refused_where_the_class_is_made() -> None:
+    with pytest.raises(TypeError, match=r"Params: gain, place: give each by number\(\), text\(\)"):
+        params(type("Params", (), {"__annotations__": {"gain": float, "place": str}, "gain": 2.0, "place": ""}))
 
 
 def test_built_parameters_are_frozen() -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The registry: families, plug-ins from other packages, names that nobody knows."""
 
 from __future__ import annotations

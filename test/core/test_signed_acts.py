@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A signed act: good for one request, in one session, once, for a minute; whatever is altered is refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The codec: to the bit and back, constant layouts, and nothing but ValueError for malformed bytes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rigid coupler in arrays: motions and forces of its axes from those of its degrees of freedom, and back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulated benches for sequences of acts: one axis, two that are coupled, a loaded column; and their tests.
 
 The ground moves by a file, and the compensator is a plug-in: both can be changed between any two acts.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A commissioning in which everything was tried and has passed, for tests behind a real port."""
 
 from __future__ import annotations

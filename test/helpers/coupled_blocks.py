@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coupled actuators as blocks (Phillips & Spencer 2012, Fig. 1.2), not in state space; and their poles."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is hardly right in a scenario, in words, as ``rths check`` has it."""
 
 from __future__ import annotations

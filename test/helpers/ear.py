@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A listener that keeps every message of a topic, whenever it is asked."""
 
 from __future__ import annotations

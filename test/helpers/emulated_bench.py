@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An emulated rig without a specimen, and a person at it who does what the commissioning says."""
 
 from __future__ import annotations

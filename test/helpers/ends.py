@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of ends: every way in which a test may end, its exit code, and what makes it end so."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What OpenSees does at the other end of the wire, with numpy alone: the client of a test without OpenSees."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A healthy rig for any shipped scenario, and short tests of it, of which nobody has a reason to say anything."""
 
 from __future__ import annotations

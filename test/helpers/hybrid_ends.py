@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two ends of a conversation with ``examples/hybrid_client``: its library, and laboratories that misbehave."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A launch description, really launched in a process of its own, and what it prints."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of ground motions, made and read as a scenario reads them."""
 
 from __future__ import annotations

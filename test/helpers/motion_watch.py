@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must hold of every motion of a rig, judged by the commands that were sent, and by where the rig truly is.
 
 It knows the limits of the rig and nothing of who drives it: which command follows a stop, how far it goes, what

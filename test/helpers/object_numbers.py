@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All numbers in an object: what its arithmetic starts from, to be digested, stored, and put back.
 
 Floats, whole numbers and arrays of floats in attributes, slots, tuples, lists, deques, mappings by sorted keys,

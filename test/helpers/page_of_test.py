@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A page and a test beside it, as real processes, and a browser that is led by its debugging protocol."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network between two network namespaces that delays, jitters, loses and reorders: python relay.py A B 5 1 0.0
 
 Each end is an Ethernet device ``cable`` of its namespace. Every frame is under way for a time of its own, drawn

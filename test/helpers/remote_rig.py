@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig that a client drives, and the server alone."""
 
 from __future__ import annotations

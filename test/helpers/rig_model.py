@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model of the procedure of a rig, by the words of its specification: what an act may lead to, and why.
 
 It knows nothing of how the procedure is built. Where a fault leaves open how far a rig was off, what it expects is

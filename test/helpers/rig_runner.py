@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A runner of a test on the simulated bench, and the acts that lead it to the start."""
 
 from __future__ import annotations

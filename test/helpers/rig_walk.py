@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session of a rig, and the acts that lead it on: for tests of the procedure."""
 
 from __future__ import annotations

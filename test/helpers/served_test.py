@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test of one rung on the simulator that is asked for by services, and a program that leads it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shipped scenarios with their cases, as ``name`` and ``name case``."""
 
 from __future__ import annotations

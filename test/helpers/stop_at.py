@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Something that happens at one of the lines of an act, chosen by its number: no moment is left to luck."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that uses examples/hybrid_client/rths_client.c: talker PORT N STEPS DT WITHIN
  * It prints the forces that it gets, and at the first failure its number, twice: a failure stays. */
 #include "rths_client.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A person at a terminal: starts a program there, waits for words, types lines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A port that keeps watch over what is sent through it, and at which something goes wrong at a chosen tick."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session of a simulated bench beside its model: acts are done, things happen in them, all is judged."""
 
 from __future__ import annotations

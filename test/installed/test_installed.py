@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What only an installation can show: every module, program and data file is where ROS 2 and pip look for it.
 
 Run against the package as installed (``make test``, ``make colcon``), from an empty folder, in processes of their

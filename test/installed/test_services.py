@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Services of our own have their place: what stands in ``srv/`` is built and installed as the messages are."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Actuators: delays and transfer functions in closed form; limits, order and delay of the servo-hydraulic one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated column under an actuator, by its equilibrium and by the work that is done on it."""
 
 from __future__ import annotations

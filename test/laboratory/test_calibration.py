@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Channels of a rig: what the numbers of its port are, there and back, and in which order."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Corrections of the measured force: closed forms, and what is refused."""
 
 from __future__ import annotations

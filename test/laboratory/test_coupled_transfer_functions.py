@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig by zeros, poles and gains with a condensed specimen behind its coupler."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The datagrams of the port udp: one layout in Python, in C and on paper."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inner states of specimens are integrated in as many increments as they need: bounds, references, refusals."""
 
 from __future__ import annotations

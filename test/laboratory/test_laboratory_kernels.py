@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels of the laboratory in all forms that their parameters give them: plain as compiled, to the bit."""
 
 from __future__ import annotations

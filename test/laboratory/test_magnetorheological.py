@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Magnetorheological damper: its limits in closed form, the published damper, steps that are short enough."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A specimen in OpenSees: its force is that of the same specimen here, and its end is the end of the test."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator: its tick, its transport delay, its channels."""
 
 from __future__ import annotations

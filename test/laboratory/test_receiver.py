@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The receiver at the rig, in C: it follows, bridges, brakes, holds and rejoins, and never leaves its limits."""
 
 from __future__ import annotations

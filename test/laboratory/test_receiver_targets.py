@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The receiver on other processors: the same bits, no library, nothing undefined, and what its ticks cost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coupled rigs: exact where they are linear, of second order where they are not; the published frame."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sensors: noise that belongs to the axis, resolution, range."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The servo-hydraulic plant of the benchmark: closed form, figures of the paper, limits, specimens with mass."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The watchdog of a simulated port: who is late, frozen or dead finds the rig held."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A simulated rig that is wrong as real ones are: each thing by its closed form, and all of them together."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A launch under way, of which nothing is left behind."""
 
 from __future__ import annotations

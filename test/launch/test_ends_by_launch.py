@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of ends by launch: its exit code, its words and the recording agree, whoever drives the rig."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The launch files, really launched: exit codes, what is recorded, how a test ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The assembly: every component once, second ones that share no memory, names of all that is handed on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The braking way is part of the limit: no stop from within the limits is above the declared deceleration."""
 
 from __future__ import annotations

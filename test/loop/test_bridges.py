@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bridges: exact where the motion is what they assume, without a jump where it is not, never for long."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clocks of other machines: offset, bound and drift, from exchanges whose times are known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop over kernels gives what the embedded loop gives, to the bit, or says why it does not run."""
 
 from __future__ import annotations

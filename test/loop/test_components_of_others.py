@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Components of other packages that are not what their family is: told in their name, early where it can be."""
 
 from __future__ import annotations

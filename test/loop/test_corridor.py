@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The corridor of a test: what was predicted stays inside; what differs leaves it, on every host alike."""
 
 from __future__ import annotations

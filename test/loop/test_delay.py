@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The delay index in chunks: the definition written out, offsets, chunks and how the samples come, memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bits of every shipped scenario: the same on every Python, with every BLAS, on every processor.
 
 Two digests of each (embedded, 2 s): of all numbers that its arithmetic starts from, which LAPACK makes in part,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole loop: the reference numbers of the notes (part A), trips, repeatability."""
 
 from __future__ import annotations

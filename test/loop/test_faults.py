@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What dies or lies: real processes, real signals, real full disks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults in the host embedded: what late samples cost, and that nothing that is wrong reaches the rig."""
 
 from __future__ import annotations

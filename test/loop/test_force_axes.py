@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Axes that are controlled by force: the loop, its limits and its changes of mode, on a simulated column."""
 
 from __future__ import annotations

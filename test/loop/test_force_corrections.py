@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Corrections of a rig file in a test: what the loop gets, what the limits judge, what is refused before."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``force_lead``: measured forces that come late are brought up to now, by the slope of the last samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signs of life: who is silent for too long, and when that is said."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hops longer than a sample: a depth p beside q samples of transport is a transport of q + p samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The motion behind a ramp that goes along the integrator's velocity does not chatter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels of the indices: what may stand in them, and that arrays of the same give the same bits."""
 
 from __future__ import annotations

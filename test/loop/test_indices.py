@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Indices: closed forms of error, tracking indicator, delay and energy; the limits on them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interface, observed and model degrees of freedom: what a Target leaves out changes nothing that the rig does."""
 
 from __future__ import annotations

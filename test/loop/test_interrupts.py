@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests of the operator to stop, as real signals."""
 
 from __future__ import annotations

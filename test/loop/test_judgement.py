@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of judgements: a row for every rule, no word about what is shipped, or about a rig of any size."""
 
 from __future__ import annotations

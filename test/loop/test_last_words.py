@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a node process leaves for the launch that has started it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Levels of an axis: what they judge, how long, what they do, and what is told of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the rows of limits and levels mean: against an account of doc/safety.md without them, on random samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns of the live curves: no peak is lost, whatever the borders, and what is missing does not count."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Force targets, their limits and bridges, what a scenario must say of them, and newtons on the wire."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of run options: where each is offered, what is refused, and that every place is made from it."""
 
 from __future__ import annotations

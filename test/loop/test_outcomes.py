@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One table from the end of a test to its exit code."""
 
 from __future__ import annotations

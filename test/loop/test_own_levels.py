@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Levels of a laboratory's own on expressions over what the rig shows."""
 
 from __future__ import annotations

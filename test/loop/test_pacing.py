@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real-time set-up of a process, and what keeps it from holding its processor for ever."""
 
 from __future__ import annotations

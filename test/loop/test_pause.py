@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pause of the test: without a jump from the motion to rest and back, and never for long."""
 
 from __future__ import annotations

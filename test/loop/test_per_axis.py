@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig whose axes have a node each: the gathered rig is the whole one, to the bit; an axis alone stops safely."""
 
 from __future__ import annotations

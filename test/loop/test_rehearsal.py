@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test as it is rehearsed: on a simulator, slower, at a reduced level."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rig file: it takes the place of what a scenario says of the rig, or is refused with the reason."""
 
 from __future__ import annotations

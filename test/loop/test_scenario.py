@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenarios: the strict YAML, overrides, what is shared by the nodes, and no exception but ConfigError."""
 
 from __future__ import annotations

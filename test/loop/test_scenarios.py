@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every shipped scenario: builds, says what it is, runs to its end, stays finite."""
 
 from __future__ import annotations

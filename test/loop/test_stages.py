@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stages of the loop: who answers what, pairing by numbers, and what happens when something is wrong."""
 
 from __future__ import annotations

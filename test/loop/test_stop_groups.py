@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which axes stop together."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits, the safe stop and the diagram of the states of a test."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rehearsals: a twin that stands still goes the way of the real step, and the test does not notice it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Levels of the whole rig: bridged samples in a row, and adaptive parameters at their bounds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The geometry of a column under an actuator that inclines with it, against its closed form and virtual work."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The low-pass against scipy's design, its closed forms, and a sine that goes through it."""
 
 from __future__ import annotations

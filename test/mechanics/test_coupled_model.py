@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Coupled actuators: state space, transfer matrix of the blocks and inverse tell the same story."""
 
 from __future__ import annotations

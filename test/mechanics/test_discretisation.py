@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exact steps of linear systems: closed forms of an integrator and an oscillator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inverse models: state space, poles and Taylor series by a second route; models of which nothing follows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Degrees of freedom without mass: what follows, systems of first order, modes."""
 
 from __future__ import annotations

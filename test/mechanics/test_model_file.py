@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Model files: the same bits after reading, and what is refused with file, key and reason."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process of ``test_remote_integrator.py``: an integrator of this package that is asked through a pipe.
 
 It reads pickled requests from its standard input and answers each with a pickled message on its standard output.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A shear frame in OpenSees, run by itself: ``python opensees_frame.py MODEL.json OUT.npy``.
 
 MODEL has masses, stiffnesses, materials (one per story, arguments of uniaxialMaterial behind the tag), damping (a,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damping models and modes: closed forms, and the ratios that they were given."""
 
 from __future__ import annotations

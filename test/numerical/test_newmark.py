@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The implicit Newmark method where degrees of freedom have no mass; its order is tested with the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OpenSees itself at the other end of the wire: the split frame moves as OpenSees moves the whole one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The element genericClient as a user writes it into a model of his own: what is observed, what is damped."""
 
 from __future__ import annotations

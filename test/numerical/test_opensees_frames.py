@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Own yielding frames against the same models in OpenSees: Steel01, BoucWen, and a column that leans."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a newcomer gets wrong with OpenSees is refused in words before anything moves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ground-motion files as people have them: what is read, and what is refused in the words of its reason."""
 
 from __future__ import annotations

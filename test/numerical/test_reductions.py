@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reductions: all modes are the full model, the interface keeps its static compliance."""
 
 from __future__ import annotations

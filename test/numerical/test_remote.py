@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client at the other end of the wire drives the rig."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever a client of the rig does, there is a clear end, and no movement beyond the limits."""
 
 from __future__ import annotations

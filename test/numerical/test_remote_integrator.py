@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An integrator that another process answers: same results to the bit, and nobody waits who cannot."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Restoring forces: virgin loading, rate independence and loops of Bouc-Wen in closed form."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OpenSees that takes too long for a step: the rig waits for it where it may, and stops well where it must."""
 
 from __future__ import annotations

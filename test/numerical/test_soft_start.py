@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The soft start: the motion itself, and what the loop does with it."""
 
 from __future__ import annotations

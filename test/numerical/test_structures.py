@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Structures: the matrices of the paper's frame."""
 
 from __future__ import annotations

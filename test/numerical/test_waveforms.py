@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Formats of seismology: read by obspy where it is installed, with the checks of every other file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames that yield, with P-Delta: closed forms, identities between routes and partitions, every integrator."""
 
 from __future__ import annotations

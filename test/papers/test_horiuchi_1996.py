@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The four experiments of Horiuchi et al. (1996), as scenarios: what the paper found in each must come out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The multi-axial benchmark (Condori Uribe et al. 2023): its frame, its rig, the coupled law, its indices."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The six cases of Phillips & Spencer (2012): tracking, response, and what neglect of the coupling costs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The RTHS benchmark (Silva et al. 2020): its structures, its published sample controller, its indices."""
 
 from __future__ import annotations

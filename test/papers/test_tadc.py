@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The three tests of Wang et al. on two-stage adaptive delay compensation, as scenarios (NOTES, part C)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig of the port simulator, with perfect channels, and a session that walks it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cautions about the numbers of a real rig bar the way to the start until somebody has signed for each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Behind a real port no rung that moves is armed before its rig is commissioned; a simulator needs none."""
 
 from __future__ import annotations

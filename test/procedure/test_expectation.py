@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stiffness of the small move stands beside what the scenario expects; one that is far off is signed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slow motions, and tests, end where the rig does not follow, or its sensor does not show that it does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """False words: none, whatever the shipped scenario, time ratio, resolution and noise, from connect to finish."""
 
 from __future__ import annotations

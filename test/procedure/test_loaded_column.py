@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session of a column under an axial load, whose force loop the nodes close."""
 
 from __future__ import annotations

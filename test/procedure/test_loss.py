@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pressure lost and back, interlock opened and closed, a controller restarted: the specimen stays where it is.
 
 The controller of the simulator keeps its external command, and goes there at once when it may.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The states of a procedure: exactly the arrows that the page about it shows, and none that leaves out a state."""
 
 from __future__ import annotations

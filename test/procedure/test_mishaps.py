@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig after a mishap: nothing moves it but an act, whatever somebody does at its controller meanwhile."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Curves of motions of the procedure: every sample is in a column of its motion, whoever looks when."""
 
 from __future__ import annotations

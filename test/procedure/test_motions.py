@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Motions beside a test: within the velocity and the acceleration of every axis, and to the place."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a load cell is dead the operator unloads by displacement: to a typed place, signed, within its bounds."""
 
 from __future__ import annotations

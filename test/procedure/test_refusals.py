@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A refused act changes nothing: every act in every state, each refused for a reason of its own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random sequences of operator acts, faults and pressure states, beside a model of the procedure.
 
 Whatever happens: outside of the motion states the command stays the same to the bit, no step is beyond the limit

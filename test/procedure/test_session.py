@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A session of a simulated rig: from cold over the rungs to the end, and what is refused on the way."""
 
 from __future__ import annotations

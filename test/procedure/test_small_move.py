@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The small move finds what is wrong with a rig, before it is armed, in the words that an operator needs."""
 
 from __future__ import annotations

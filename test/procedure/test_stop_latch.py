@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stop is a latch: at whatever line of an act it comes, nothing moves or is armed by that act any more.
 
 No moment is left to luck: the act stands still at each of its lines outside of the lock in turn, while another

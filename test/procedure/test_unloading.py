@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Unloading ends within the tolerance of no force, or where it is; it goes no further than its bounds."""
 
 from __future__ import annotations

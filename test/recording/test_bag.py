@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings: bit for bit, decodable by independent readers, recoverable after every kind of end."""
 
 import os

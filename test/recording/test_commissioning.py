@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The file of a commissioning: what was written is read again, a changed one is refused with path and words."""
 
 from __future__ import annotations

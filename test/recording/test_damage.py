@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damaged recordings: each is read, with what was lost said, or refused in one clear message."""
 
 from __future__ import annotations

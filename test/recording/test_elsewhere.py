@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records of tests that were made elsewhere: what comes in comes out, in our units, or is refused."""
 
 from __future__ import annotations

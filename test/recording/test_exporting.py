@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is exported is read back by scipy, h5py or numpy alone, to the bit, and gives the same figures."""
 
 from __future__ import annotations

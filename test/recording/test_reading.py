@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings are read by what stands in them: other layouts, components that are not installed, names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes whose inboxes are filled by hand: what arrives, and when, is the test's choice."""
 
 from __future__ import annotations

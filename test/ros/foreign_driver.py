@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A driver node of somebody else, as doc/drivers.md says: it speaks the messages, and knows nothing of our code.
 
     python foreign_driver.py SAMPLES [BREACH_AT] [silent|obeys]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recorder that comes to no end, in a process as ours: what it does in place of an end is said by RTHS_TEST_END.
 
     RTHS_TEST_END="tell hang" python hanging_recorder.py recorder --ros-args ...

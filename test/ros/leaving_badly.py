@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes in a process whose end something keeps up: as the middleware does, or a package of the user's.
 
     RTHS_TEST_END=spin python leaving_badly.py rig --ros-args ...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Before the first sample the actuator node arms the rig, or gives the test up, and says so."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects are ready when built, of few things: only an object itself sets its attributes, or who has made it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands to the nodes of the axes, their answers, and when an axis is lost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node for each axis: over topics the same bits as one node for all; what dies stops the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes in real time go on over what comes late, as the embedded loop does; in lockstep they wait."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No node builds a component of its scenario twice."""
 
 from __future__ import annotations

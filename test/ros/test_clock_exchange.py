@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The actuator node asks for the clock of a node elsewhere: known ways, and clocks that are known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the actuator node does after the last sample: judgement, Summary, and when it leaves."""
 
 from __future__ import annotations

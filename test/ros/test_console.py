@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runner's ear."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wiring as data: descriptions of nodes and the table of topics fit together, without ROS."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What nodes tell on /diagnostics: once a second of their clock, decoded as any ROS tool does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recorder that comes to no end after the test: the run ends all the same, and nothing recorded is lost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The environment as people have it: what ROS 2 would fall over is refused, by the name of its variable."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is done in the slack of the loop: as much as fits, and no more than it takes to keep up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process that hangs while it leaves ends all the same, with its own exit code."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every kind of fault in the node hosts: the rig never jumps, goes safe in time, and the recording says why."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A driver node of somebody else, in a process of its own: the limits are kept on our side of it."""
 
 from __future__ import annotations

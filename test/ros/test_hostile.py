@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Foreign publishers, second rigs and messages that make no sense: nothing moves the rig, nothing ends a node."""
 
 from __future__ import annotations

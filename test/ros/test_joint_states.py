@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which samples joint states are, by their stamps, and what they say of the axes; without ROS."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The axes as joints, for tools: during a test and when it is played again, against the recording."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes that are configured, shut down or interrupted at an awkward moment."""
 
 from __future__ import annotations

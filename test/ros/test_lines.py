@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines between processes of one machine, with real sockets: who may speak, what is bounded, what is told."""
 
 from __future__ import annotations

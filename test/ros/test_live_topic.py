@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the live curves show is true: every column against the recording, every sample, on hosts with nodes."""
 
 from __future__ import annotations

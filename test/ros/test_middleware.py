@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the middleware is told: lost messages are to come again soon, and a reader need not answer every one."""
 
 from __future__ import annotations

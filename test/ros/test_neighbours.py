@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """In one process messages go from node to node by hand; everybody else has them from the middleware, in order."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parts of a node, each alone: no ROS, topics that keep what they are told, a clock that is set."""
 
 from __future__ import annotations

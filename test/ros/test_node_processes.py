@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes of nodes: started together, watched, and none is left behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An onlooker keeps ten minutes of columns of one run, and hands them out in turns."""
 
 from __future__ import annotations

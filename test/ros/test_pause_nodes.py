@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes in a pause: the compensator waits for its Target, the rig ticks without samples."""
 
 from __future__ import annotations

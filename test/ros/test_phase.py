@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far a node has come, and why it ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recorder node: a recording is complete, or says what is missing, however the test ends."""
 
 from __future__ import annotations

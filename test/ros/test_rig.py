@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The executable ``rig``: all nodes of a test in one process that ROS 2 starts."""
 
 from __future__ import annotations

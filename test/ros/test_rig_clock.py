@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stamps of samples, and how long the loop and the rig took."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The port ros2_control against a stand-in in a process of its own, which keeps the published conventions."""
 
 from __future__ import annotations

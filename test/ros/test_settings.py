@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parameters of a node: declared when it is made, set until it is configured, refused after that."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One test on two machines: each starts some of the nodes. Two network namespaces with a cable stand for them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tools that draw and tools that use_sim_time hear of a test: joint_states with a frame, and /clock."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Streams between processes of one machine go over sockets, to everybody else over topics; each message once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes over sockets: no bit changes, whoever squats, calls, listens or runs beside them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may stop a test from outside, and the signs of life that the rig needs."""
 
 from __future__ import annotations

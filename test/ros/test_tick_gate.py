@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When the next tick may run, and what trips or holds the rig while it is waited for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Warm-up of nodes: once before a step, unheard."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The endpoints of every node, from the table of topics."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A driver node in the place of our actuator node: it speaks the messages, and nothing else of rths_nodes."""
 
 import time

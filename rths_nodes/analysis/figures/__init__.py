@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of the report, as SVG text. Only these modules know matplotlib; only the report loads them."""
 
 from __future__ import annotations

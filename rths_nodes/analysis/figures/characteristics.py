@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figure of a characterisation: loops of the specimen, stiffness, loss factor, answer of the actuator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figure of several runs: displacements, control errors, synchronisation, parameters of the compensators.
 
 The displacement is the true one where a simulator told it. Each run has a colour, each axis a line style.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figure of a test in its corridor: what was measured, over the bands that were predicted."""
 
 from __future__ import annotations

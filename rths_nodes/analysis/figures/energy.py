@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of force, energy and synchronisation: what the loops enclose, and where the energy went."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figure of the excitation: its response spectrum, with the periods of the structure."""
 
 from __future__ import annotations

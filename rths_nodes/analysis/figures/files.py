@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of a page as files of their own: as drawings for print, and as tables of their curves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
 
 One test and several over one another have the same figures, see ``View``.

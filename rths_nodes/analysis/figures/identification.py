@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figure of an identification: measured and fitted response of every axis to every command, and coherence."""
 
 from __future__ import annotations

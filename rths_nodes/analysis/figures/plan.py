@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Content of a figure, as numbers and words: the one description from which it is drawn and its table is written.
 
 A plan knows neither matplotlib nor the size of the paper; ``render.py`` draws it, ``files.py`` writes its table.

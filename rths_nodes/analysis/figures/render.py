@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Draws the plan of a figure, for the page or for paper of a given width."""
 
 from __future__ import annotations

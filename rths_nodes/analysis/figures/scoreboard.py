@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of a scoreboard: an index by compensator with its spread, and tracking against response."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts that all figures share: tests as they are drawn, thinned curves, clean SVG."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figure of a judgement before the test: apparent stiffness and damping, and how damping goes with the margins."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of a study: the effect of each factor, and how each index is distributed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Colours, line styles and the matplotlib settings of the figures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Curves thinned out for drawing, without losing their extremes."""
 
 from __future__ import annotations

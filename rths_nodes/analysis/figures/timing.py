@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Histograms of the timing: how long a sample took, how late it began."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figure of the tracking seen close: at the largest target and where it crosses zero fastest."""
 
 from __future__ import annotations

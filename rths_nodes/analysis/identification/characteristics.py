@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Characteristics of a specimen and of the actuator that moves it, from cyclic tests.
 
 Each history is taken as a mean cycle, a sum of harmonics of the driven frequency fitted over whole cycles, so that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Delay and amplitude of a loading system from a recording, and what they suggest for the compensators.
 
 Offline: the indices are those of ``loop/supervision/indices.py``, the fits those of ``single_axis.py``.

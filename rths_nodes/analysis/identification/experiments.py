@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests that move one axis of a rig at a time: with noise, which identifies the loading system (Phillips & Spencer
 2012, section 3.1), and in cycles, which characterise specimen and actuator."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
 
 1. Each actuator is driven with noise in a band of frequencies; the response matrix G_xu follows (H1).

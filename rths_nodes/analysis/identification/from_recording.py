@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A simulated rig that does what a recorded one did: actuator and specimen of each axis, fitted to the recording.
 
 The actuator is the transfer function

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identification for ``identified_inverse``: periodic noise on one axis at a time, a polynomial of third order.
 
 1. Noise that repeats itself, some periods of it, the first left out: the rig has then settled, and a whole period

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identification of a loading system from a recording: delay, amplitude and models for the compensators.
 
 Pure functions on whole histories, for use before or after a test, never inside the loop. Target and measured

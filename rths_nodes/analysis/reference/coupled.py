@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ideal response: the whole structure with its damper, neither split nor moved by actuators.
 
 Case (a) of Phillips & Spencer (2012), with which the response of a hybrid simulation is compared.

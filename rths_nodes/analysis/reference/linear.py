@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The response of a linear structure in one piece, which states itself what of it stands in the laboratory.
 
 By exact steps of a system of first order under loads that run straight; degrees of freedom may have no mass.

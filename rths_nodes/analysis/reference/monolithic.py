@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference of a test: the response of the whole structure, computed in one piece, without a rig.
 
 Numerical substructure and specimens move together exactly (the setup ties them, no actuator, no delay, no ramp),

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One self-contained HTML page about a test: outcome, indices, figures, timing, the resolved scenario.
 
 No scripts and nothing from outside: it can be mailed, archived, printed and read in ten years. The figures

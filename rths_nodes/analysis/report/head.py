@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The head of the report: what the test was, and how well the rig followed, in facts and sentences."""
 
 from __future__ import annotations

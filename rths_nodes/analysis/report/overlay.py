@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One self-contained HTML page about several tests: their heads, what differs, their curves over one another."""
 
 from __future__ import annotations

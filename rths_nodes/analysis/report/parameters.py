@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parameters of a test as tables: all of them, with unit and meaning, the axes side by side."""
 
 from __future__ import annotations

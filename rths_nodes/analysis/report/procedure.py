@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Report on a procedure: head, checks, offsets, ladder, acts, in the order of a test report."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One self-contained HTML page about a scoreboard, in the style of the report of a test."""
 
 from __future__ import annotations

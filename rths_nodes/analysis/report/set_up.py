@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The set-up of a test in tables: what is computed and what is tested, and the sensors with their calibration."""
 
 from __future__ import annotations

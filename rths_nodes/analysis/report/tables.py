@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of the report: the indices of the axes and of the test, the response, the timing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop of a hybrid test at small motion in continuous time, as the literature has it.
 
     Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop

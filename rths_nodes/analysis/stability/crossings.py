@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Motions of a linear loop, how many of them grow, and the values of a parameter at which one begins to.
 
 Three parameters, those of ``characteristic`` of the loops: a gain on the tested forces, a further delay of every

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Impulse responses of the way from a Target to the forces of the axes: asked of the parts that run the test.
 
 Ramp, setup, compensator, transport and simulated rig are the objects that the loop would step, in its order. One

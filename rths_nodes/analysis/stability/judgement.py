@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Is the loop of a test stable, and by what margin? Judged before the test, without a simulation.
 
 A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Modes of a structure and what becomes of them in the loop; the motions of it that grow."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a scenario to its loops at small motion: the one that is stepped, and that in continuous time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits of a loop in discrete time.
 
 No parameter but the gain is a mere factor on its frequency response. The limits of the delay are those of a force

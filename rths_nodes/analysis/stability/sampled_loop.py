@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop of a hybrid test at small motion as it is stepped: integrator, ramp and servo samples in discrete time.
 
 The integrator works once in a step h, on the forces f_k measured at the end of step k, and makes a Target u_k of

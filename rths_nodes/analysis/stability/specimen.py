@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A specimen at small motion about its rest."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The structure with its specimens at their place, at small motion: what a rig without error would make of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Arguments that several sub-commands have."""
 
 from __future__ import annotations

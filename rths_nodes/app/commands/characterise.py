@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths characterise``: cyclic tests of a rig -> stiffness and damping of specimens, delay of actuators.
 
 One axis moves at a time, at each amplitude and frequency; the others are commanded to stand still.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths check``: whether a scenario fits together, without running it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths cite``: BibTeX of every method in a scenario."""
 
 from __future__ import annotations

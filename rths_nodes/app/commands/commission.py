@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths commission``: the acceptance of a rig before any specimen, led by the terminal, signed by two persons."""
 
 from __future__ import annotations

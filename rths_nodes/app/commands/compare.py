@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths compare``: variants of a scenario side by side."""
 
 from __future__ import annotations

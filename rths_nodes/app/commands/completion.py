@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Completion on the command line, and ``rths completion``: the code that switches it on in a shell.
 
 A shell that completes a line starts ``rths`` with an environment variable set; in every other start nothing of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths corridor``: predict the bands in which a test is expected to stay, from runs on plants that differ."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths doctor``: what this machine grants to real time."""
 
 from __future__ import annotations

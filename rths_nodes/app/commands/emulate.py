@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths emulate``: a rig at the end of a network that is not there, for scenarios whose port is ``udp``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths estimate``: delay and amplitude of a loading system from a recording."""
 
 from __future__ import annotations

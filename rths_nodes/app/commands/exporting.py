@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths export``: recordings as files that other programs and archives read."""
 
 from __future__ import annotations

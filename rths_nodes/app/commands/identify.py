@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths identify``: the loading system of a rig by frequency responses -> a model file for a compensator.
 
 Without recordings, each axis of the scenario's rig is driven with noise, one after the other, the others being

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths identify --for identified_inverse``: periodic noise on each axis -> a model file with the inverse."""
 
 from __future__ import annotations

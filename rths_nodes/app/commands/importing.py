@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths import``: the record of a test that was made elsewhere becomes a recording of ours."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths layouts``: files by which PlotJuggler, Foxglove and RViz show the tests of a scenario in one command."""
 
 from __future__ import annotations

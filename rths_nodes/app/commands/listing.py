@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths list``: scenarios, rig files and components, each with what it is."""
 
 from __future__ import annotations

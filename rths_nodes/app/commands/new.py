@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths new``: a component in a package of its own, or a scenario, that works at once and is then changed."""
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 from rths_nodes.loop.outcomes import ExitCode
 
+_BARE = [f"--set axes.{axis}.{part}=null" for axis in ("north", "south") for part in ("actuator", "specimen")]
 TRIED = {
     "compensator": "rths run chen_ricles_2010 --set compensator.type={}",
     "specimen": "rths run chen_ricles_2010 --set 'axes.story_1.specimen={{type: {}}}'",
     "actuator": "rths run chen_ricles_2010 --set 'axes.story_1.actuator={{type: {}}}'",
+    "rig": " ".join(["rths run two_actuator_coupler --set 'rig={{type: {}}}'", *_BARE]),
+    "port": "rths run chen_ricles_2010 --set port.type={} --set compensator.type=none",
 }
 """Components of which there is a template, and how one is tried."""
 SCENARIO = "scenario"
@@ -52,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
         "kind": kind,
         "name": name,
         "class_name": "".join(part.capitalize() for part in name.split("_")),
+        "core": "driver" if kind == "port" else "equation",
         "try_it": TRIED[kind].format(name),
     }
     with terminal.writing(folder):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths page``: the page of a test in the browser, of whatever runs in a namespace."""
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths params``: the parameters of components, sections and keys."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from rths_nodes.app.commands import completion, terminal
 from rths_nodes.app.commands.listing import described
 from rths_nodes.core import registry
-from rths_nodes.core.errors import unknown
+from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.parameter_table import ANY, Row, sections, table
 from rths_nodes.core.parameters import declared
 from rths_nodes.loop.scenario.rig_file import RigFile, RigFileAxis
@@ -38,10 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "left out: all parameters, as Markdown",
     )
     completion.offer(name, lambda prefix, given: _known())
+    parser.add_argument(
+        "--pages", metavar="FOLDER", help="write parameters.md into it, and a page for each family"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Show the parameters of one component, section or key, or all of them as Markdown."""
+    if options.pages is not None:
+        if options.name is not None or not Path(options.pages).is_dir():
+            raise ConfigError(
+                f"--pages = {options.pages!r}: must be a folder that is there, and stand without a NAME"
+            )
+        _write(Path(options.pages))
+        return 0
     if options.name is None:
         print(page())
         return 0
@@ -146,29 +158,84 @@ def _family(path: str, family: str, words: str, default: str = "") -> Found:
     return Found(path, f"{words}{usual}{more}", rows, types, family)
 
 
+Chapter = tuple[str, str, type]
+"""Title, a line of words, and the class of the parameters."""
+HEAD = "SI units unless the name says otherwise."
+MADE = "Made by `rths params --pages doc`."
+
+
+def chapters() -> dict[str, list[Chapter]]:
+    """All parameters by page: those of a scenario, of a rig file, and of each family of components."""
+    found: dict[str, list[Chapter]] = {
+        SCENARIO: [("A scenario", "The top level of a scenario file.", Scenario)],
+        "axes": [],
+        "rig_axis": [],
+        "rig_file": [
+            ("A rig file", "The top level of a rig file (--rig).", RigFile),
+            (
+                "An axis of a rig file",
+                "axes.NAME; its sections are those of axes.NAME of a scenario.",
+                RigFileAxis,
+            ),
+        ],
+    }
+    for place, cls in sections(Scenario):
+        page = next((name for name in ("rig_axis", "axes") if name in place.split(".")), SCENARIO)
+        found[page].append((place, registry.first_line(cls), cls))
+    for family in registry.FAMILIES:
+        loaded = [(name, registry.load(family, name)) for name in registry.names(family)]
+        found[family] = [(f"{_plain(family)}: {name}", registry.first_line(of), of.Params) for name, of in loaded]
+    return found
+
+
+def _plain(page: str) -> str:
+    return page.replace("_", " ")
+
+
+def _chapter(title: str, words: str, cls: type) -> list[str]:
+    rows = table(cls)
+    head = ["", "| parameter | unit | bound | default | meaning |", "|---|---|---|---|---|"] if rows else []
+    lines = [f"| `{row.name}` | {row.unit} | {row.bound} | {row.default} | {row.doc} |" for row in rows]
+    return ["", f"## {title}", "", words, *head, *lines]
+
+
+def _contents(titles: Sequence[str]) -> str:
+    """Types of a family, or sections; of sections within sections the outer ones."""
+    within = titles[0] if all(title.startswith(titles[0]) for title in titles) else ""
+    names = (title.rpartition(": ")[2].removeprefix(f"{within}.").split(".")[0] for title in titles)
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(names))
+
+
 def page() -> str:
-    """All parameters of all components and sections, as Markdown: doc/parameters.md."""
-    lines = [
+    """All parameters of all components and sections, as Markdown."""
+    parts = [line for of in chapters().values() for chapter in of for line in _chapter(*chapter)]
+    return "\n".join(["# Parameters", "", HEAD, *parts])
+
+
+def pages() -> dict[str, str]:
+    """The same as files of a folder: ``parameters.md``, and one in ``parameters/`` for each of its rows."""
+    files, rows = {}, []
+    for name, of in chapters().items():
+        parts = [line for chapter in of for line in _chapter(*chapter)]
+        head = [f"# Parameters: {_plain(name)}", "", f"{MADE} {HEAD}"]
+        files[f"parameters/{name}.md"] = "\n".join([*head, *parts, ""])
+        rows.append(f"| [{_plain(name)}](parameters/{name}.md) | {_contents([title for title, _, _ in of])} |")
+    head = [
         "# Parameters",
         "",
-        "Made by `rths params > doc/parameters.md`. SI units unless the name says otherwise.",
+        f"{MADE} {HEAD} `rths params NAME` prints one of them.",
+        "",
+        "| page | of |",
+        "|---|---|",
     ]
-    chapters: list[tuple[str, str, type]] = [("A scenario", "The top level of a scenario file.", Scenario)]
-    chapters += [(place, registry.first_line(cls), cls) for place, cls in sections(Scenario)]
-    chapters += [
-        ("A rig file", "The top level of a rig file (--rig).", RigFile),
-        ("An axis of a rig file", "axes.NAME; its sections are those of axes.NAME of a scenario.", RigFileAxis),
-    ]
-    for family in registry.FAMILIES:
-        for name in registry.names(family):
-            component = registry.load(family, name)
-            title = f"{family.replace('_', ' ')}: {name}"
-            chapters.append((title, registry.first_line(component), component.Params))
-    for title, words, cls in chapters:
-        lines += ["", f"## {title}", "", words]
-        rows = table(cls)
-        if rows:
-            lines += ["", "| parameter | unit | bound | default | meaning |", "|---|---|---|---|---|"]
-        for row in rows:
-            lines.append(f"| `{row.name}` | {row.unit} | {row.bound} | {row.default} | {row.doc} |")
-    return "\n".join(lines)
+    tree = ["", "```{toctree}", ":hidden:", *(name.removesuffix(".md") for name in files), "```", ""]
+    return {"parameters.md": "\n".join([*head, *rows, *tree]), **files}
+
+
+def _write(folder: Path) -> None:
+    """Write the pages into ``folder``."""
+    written = pages()
+    with terminal.writing(folder / "parameters.md", ""):
+        (folder / "parameters").mkdir(exist_ok=True)
+        for name, text in written.items():
+            (folder / name).write_text(text, encoding="utf-8")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths recover``: complete the recording of a recorder that was killed, or the record of a whole test."""
 
 from __future__ import annotations

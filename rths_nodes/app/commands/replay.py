@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths replay``: publish a recording again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths report``: a recording as a page, or several over one another; its curves and figures as files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths run``: a scenario on a host."""
 
 from __future__ import annotations

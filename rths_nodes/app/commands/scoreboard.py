@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths scoreboard``: every compensator on the same cases, plants and noise."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths stability``: whether the loop of a test is stable, without running it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths study``: many runs of a scenario, as a study file describes them."""
 
 from __future__ import annotations

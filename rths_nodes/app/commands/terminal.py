@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts that the sub-commands share: progress, tables, places to write to."""
 
 from __future__ import annotations

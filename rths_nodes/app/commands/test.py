@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths test``: a test from the cold rig to its report, rung by rung, at a terminal or by a file of answers."""
 
 from __future__ import annotations

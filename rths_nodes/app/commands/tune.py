@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths tune``: parameters that make the worst case of an ensemble best."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths what-if``: a recorded test again, with another compensator, integrator or ramp."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The place on the disk of compiled loops: one module for each, and what numba has made of it beside it.
 
 A name has two keys: that of the text, and behind it one of everything else that decides what is made of it. Once

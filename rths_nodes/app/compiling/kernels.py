@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compiled form of kernels, by numba (an extra of this package), from the same text as the plain one.
 
 numba compiles a function that calls compiled functions only. So every kernel is copied with the functions that it

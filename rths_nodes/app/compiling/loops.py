@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loops over kernels, compiled, or in plain Python where that cannot be; each is made once for all of its kind."""
 
 from __future__ import annotations

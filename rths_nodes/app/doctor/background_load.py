@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Other load on the machine, beside the loop: a hypervisor, a quota, other programs. Read from /proc and /sys."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Floors, the best that the machine can do: every figure about real time is set beside them, in the same run.
 
 The paced loop waits as the nodes do (same pacing, same scheduling) and does nothing else: what it misses, no

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Facts about what a machine grants to a real-time loop: from /proc, /sys and the limits of this process.
 
 Each fact is one look; one that cannot be read is unknown, with the reason. An advice is one line: what to do.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Suitability of a machine: findings, and the share of ticks that it is expected to miss at each servo rate.
 
 A tick at time t begins L(t) late. Of ticks with the period p and the work W, those are missed whose predecessor

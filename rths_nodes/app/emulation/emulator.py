@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig that is not there, for the port ``udp``: the receiver of a real target, and behind it the scenario's rig.
 
 The receiver is the C code that a laboratory takes to its target, with its own watchdog and limits. What it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Deliberate faults of an emulated rig, or of the network to it: KIND@SAMPLE or KIND@SAMPLE:N."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults that an emulated receiver or rig does not tell, planted on purpose: a commissioning has to find them.
 
 The receiver gets other limits than its answer states, or what stands behind it is wrong. In all else it is the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Switches at an emulated rig: interlock, pressure and network cable, as a person at the rig has them in hand."""
 
 from __future__ import annotations

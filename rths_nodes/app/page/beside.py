@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A page beside a run or a test: a process of its own, which ends with it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rights of whoever asks the page's server, by address, host, origin and rate: plain functions of a request."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator at a page: known by a code of the terminal, one at a time; the acts are those of the procedure.
 
 The acts go by the socket of the operators, as this process belongs to a user who is one (``rths test --services``

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recorded test as the page shows it: all of its curves at once, through which the page goes by a slider."""
 
 from __future__ import annotations

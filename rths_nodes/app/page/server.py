@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page's server: files, the situation as JSON, columns of the live curves over a WebSocket, and the stop.
 
     GET  /           the page; /card, the operator's, to be printed

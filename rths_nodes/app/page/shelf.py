@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings of a folder, the newest first, and their reports, for a page to show."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way of a test through its acts: which one comes next, and how the test ends.
 
 A file of answers follows it; a terminal proposes it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The answers of an operator, from a file: what is left out there is asked on the terminal.
 
 operator: A. Tester

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rung beside the one before it: how much displacement and force differ, and how far each axis went.
 
 Rungs are compared at the integration steps, which they share whatever their time ratio; a level is divided out, so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test at a terminal, or by a file of answers: proposes the next act, asks what it needs, watches what moves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Questions to an operator: answered from a file where the answers stand there, else on the terminal."""
 
 from __future__ import annotations

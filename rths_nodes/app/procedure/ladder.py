@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ladder of a test: each rung with its scenario, its host, and how far the rig is expected to go on it.
 
 Rungs (a) and (b) run on a simulator, (c) to (g) on the rig. Those that move it below its elastic limit, (d) to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An act that lasts: work in a thread of its own, while the operator sees how far it is, and is heard."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The socket of the operators on this machine: requests and answers as JSON, a packet each, of known users.
 
 The kernel says whose process has called. Its name is abstract, as those of the streams between nodes

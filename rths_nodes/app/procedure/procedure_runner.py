@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conducts a test: the operator's acts, one after another, each written down with what came of it.
 
 Who asks for an act does not matter: a terminal, a file of answers, a service. What is not possible now is refused

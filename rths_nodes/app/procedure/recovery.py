@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Complete the record of a test whose console was killed: its last rung, and the history of the specimen."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables for a terminal that show a test to its operator: acts, offsets, checks, what is armed, rungs."""
 
 from __future__ import annotations

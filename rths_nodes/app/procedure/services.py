@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test by services: whoever is known as an operator does it by his program, and the terminal only looks on.
 
 Everybody may look, and bring the rig to rest. Every other act needs somebody who is known: a process on this

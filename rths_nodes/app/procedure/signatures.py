@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cautions that were signed for in an earlier test on the same rig, and those of this test for later ones.
 
 They stand in ``RIG.signed.yaml`` beside the rig file, and hold for the rig as it was signed for (``rig_hash``):

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Studies: many runs and what they come to together."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compensators of a comparison, each with settings that follow from one and the same identification.
 
 The rig alone is driven with periodic noise, at a share of the motion that the test is expected to make; from that

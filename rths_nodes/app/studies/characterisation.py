@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The characterisation of a rig: cyclic tests of one axis after the other, over amplitudes and frequencies.
 
 Tests that were recorded before are taken as well: ``rths characterise --from``. What was found becomes a section

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work on a cluster of dask.distributed: its scheduler is named, and its workers have this package.
 
 When a worker dies, dask gives what it was working on to another one. A piece that has taken several workers along

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Variants of a scenario, run side by side on all cores: what ``rths compare`` prints and draws."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prediction of a corridor: the test on many plants, and the envelope of what their axes do."""
 
 from __future__ import annotations

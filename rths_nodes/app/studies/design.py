@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The design of a study: a file that says what is varied, and the runs that follow from it.
 
 A factor is a key of the scenario, ``case``, or a name for settings that go together; its levels are a ``list``, a

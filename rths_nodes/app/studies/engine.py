@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Independent pieces of work side by side: on this machine with joblib, on many with dask.distributed.
 
 Every piece stands alone, so that its result is the same wherever it was computed, and in whatever order. No

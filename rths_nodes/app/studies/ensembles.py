@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ensembles: the plants that a scenario's ``scatter`` describes, drawn by number and seed.
 
 A plant is a list of overrides of the scenario, and a run with it is an ordinary run: nothing below the studies

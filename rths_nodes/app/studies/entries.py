@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entries of a scoreboard: what a group hands in, complete enough for another one to run it again.
 
 An entry is a YAML file with the scenario, what was scored, the settings of each law with the files that they name,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The identification of a loading system: tests with noise on one axis after the other, their responses, the fit.
 
 The others are commanded to stand still meanwhile (Phillips & Spencer 2012, section 3.1). Tests that were recorded

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The identification for ``identified_inverse``: what is tested, how far it is fitted, the model that it gives.
 
 The amplitude follows from the motion that the test is expected to make, and the fit ends where the structure's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Journal of what is done of a study: a line for each finished run, kept the moment that it is there.
 
 Whoever kills the study loses the runs under way and no more: the next one reads the journal, drops a line that was

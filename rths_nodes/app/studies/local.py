@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work on this machine: processes of joblib."""
 
 from __future__ import annotations

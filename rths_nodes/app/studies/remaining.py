@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work that is left of many pieces, weighed by what each kind of them has cost so far.
 
 Half of the pieces are not half of the work: a compensator may take ten times as long as another, and a run that

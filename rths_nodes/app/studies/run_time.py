@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Expected duration of tests: known in real time, tried out in lockstep."""
 
 from __future__ import annotations

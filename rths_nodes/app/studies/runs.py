@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many runs, side by side: what compare, study, tune and scoreboard have in common.
 
 No arithmetic of a test stands here: every variant is a run of :mod:`rths_nodes.app.hosts`, embedded, in a process

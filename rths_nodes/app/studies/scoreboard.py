@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scoreboard: every compensator on the same cases, plants and noise, and how they rank.
 
 Fair by construction: all get the same motion of the target, the same lead and force_lead and the same

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A study: all runs of a design, resumable, and the table of them as CSV and Parquet."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pieces of work, and what is said of them: words that all ways to work on them have in common."""
 
 from __future__ import annotations

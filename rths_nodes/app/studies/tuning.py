@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tuning: the parameters of a scenario that make the worst case of an ensemble best.
 
 Differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997) of scipy, a generation at a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Repetition of a recorded test: its computed part run again, or the test predicted with other settings.
 
 With nothing changed, integrator, ramp, setup and compensator make of the recorded Measurements the recorded

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The adaptive law of Chen & Ricles (2010) around any compensator with a delay, on either of two indicators.
 
 The paper concludes that its law carries over from the inverse compensation to the linear-acceleration method and

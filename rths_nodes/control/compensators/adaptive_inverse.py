@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adaptive inverse compensation (Chen & Ricles 2010, Eqs. 6-10; 2009).
 
 The inverse compensation of Eq. (5b) with alpha = alpha_es + k_p TI + k_i integral TI, per axis: the case of

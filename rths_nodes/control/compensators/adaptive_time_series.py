@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adaptive time series compensation, ATS (Chae, Kazemibidokhti & Ricles 2013).
 
 The actuator's inverse, as a series of the target x and its derivatives, with coefficients found while it runs:

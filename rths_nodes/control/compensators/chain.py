@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two compensators in series.
 
 The first sees the target; the second sees the output of the first as its target. Both see the same measurement.

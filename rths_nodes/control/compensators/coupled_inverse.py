@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The identified inverse of several axes: its command in floats, and the law of ``recursive_iv.py`` in arrays."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Derivative feedforward: the Taylor series of the target, read a delay ahead (Mercan; Jung & Shing 2006).
 
     d^p = x + tau v                    order 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A low-pass filter whose inner states are the derivatives of its output.
 
 Butterworth, fourth order, in the phase-variable form z' = w (A z + b u), where z holds the output y and its first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adaptive compensation by a discrete model of the loading system (SADC; Wang et al., TADC, Eqs. 3-5).
 
 The loading system is taken for a model that is already the inverse of its delay and of its amplitude error,

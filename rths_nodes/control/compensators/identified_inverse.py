@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inverse of third order, identified before the test and learned on during it, with the target as instrument.
 
     u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''                                    d: target, read ahead by ``lead``

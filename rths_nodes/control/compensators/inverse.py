@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Inverse compensation with a constant delay (Chen 2007; Chen & Ricles 2010, Eq. 5b)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A law of one's own, linear and fixed: by its state space or its transfer function, as MATLAB exports them.
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prediction with an acceleration that goes on linearly (Horiuchi & Konno 2001).
 
     d^p = x + tau v + tau^2 a / 2 + tau^3 (a - a') / (6 h)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """LQG feedback on the deviation from the target (Phillips & Spencer 2012, section 2.2).
 
 The deviation of a loading system from the target obeys the same model as the system itself, driven by the feedback

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Model-based compensation of several coupled actuators: feedforward by the inverse, feedback on the deviation.
 
 Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Multi-Actuator Control, 2012:

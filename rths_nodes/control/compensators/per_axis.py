@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compensators made of a kernel: most treat each axis by itself, with a state for each.
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PI tracking control behind a phase lead: the sample controller of the RTHS benchmark (Silva et al. 2020).
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Polynomial extrapolation (Horiuchi et al. 1996, Eqs. 3-4 and Table 1; Wang et al., TADC, Eq. 2).
 
 The polynomial of order n through the target now and n earlier ones, read a delay ahead:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Learning an inverse by an instrument: recursive least squares that lead back to what was identified.
 
 From one sample's command u, measured displacement m and target d, all three through one low-pass filter and

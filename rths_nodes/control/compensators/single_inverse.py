@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The identified inverse of one axis: its command, and the law of ``recursive_iv.py``, in floats."""
 
 from __future__ import annotations

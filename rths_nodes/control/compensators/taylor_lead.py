@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The target read ahead: what every compensator does that has the parameter ``lead``.
 
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt

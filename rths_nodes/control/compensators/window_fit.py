@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Least squares of commands by measurements and their derivatives over a moving window, as sums that run along.
 
 A row has the filtered measurement x, its derivatives y and z, and the command u. The sums of the products of all

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Force controllers: from the force that an axis shall have to where its actuator has to go."""
 
 TABLE = {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Feed-forward of compliance and coupling, and a PI controller for what is left.
 
     u_k = e(u^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Semi-active control of a damper that is part of the specimen: its voltage, from what the rig measures.
 
 A controller stands with the integrator, which knows the ground acceleration. Its ``step`` gets Measurement i n and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A constant voltage at the inputs of the rig."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A damper whose voltage is switched at random: for the identification of a rig under semi-active conditions."""
 
 from __future__ import annotations

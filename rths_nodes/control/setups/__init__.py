@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Setups: degrees of freedom of the numerical substructure <-> actuator axes, by virtual work."""
 
 TABLE = {

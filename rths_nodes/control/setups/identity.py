@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The setup in which axes and degrees of freedom are the same."""
 
 from __future__ import annotations

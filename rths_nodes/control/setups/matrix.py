@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The setup whose axes move by fixed linear combinations of the degrees of freedom."""
 
 from __future__ import annotations

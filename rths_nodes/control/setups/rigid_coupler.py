@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Actuators that move one rigid coupler (loading beam, platform) by translation and rotation in a plane.
 
 The kinematics are those of :mod:`rths_nodes.mechanics.coupler`. The coupler may be fixed to some of many degrees

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A setup in front of specimens to scale: lengths and forces of the structure against those of the axes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The setup that takes the push of inclined load actuators out of the forces of the axes that incline them.
 
 A load actuator above a head that has drifted by u pushes it with P sin b to the side, sin b = u / sqrt(L^2 + u^2)

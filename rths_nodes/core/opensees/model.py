@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model as a scenario names it: degrees of freedom as OpenSees counts them, files, and commands of a step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The process of an OpenSees model: ``python model_process.py TASK``, with the task as JSON.
 
 It builds the model of the user, and does with it what the file ``work`` of the task says, which has a function

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process with an OpenSees model in it: how it is started, how it is seen that it has ended, and why."""
 
 from __future__ import annotations

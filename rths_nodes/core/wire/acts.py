@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An act of an operator as a request, the answer to it, and the signature that says it is his.
 
 Everybody on a ROS domain hears requests and answers, and may send any. A request counts as the operator's where it

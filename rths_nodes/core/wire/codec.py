@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sample types <-> bytes on the wire (CDR, little endian).
 
 A message of bounded arrays has a constant layout once the lengths of its arrays are fixed: one precompiled

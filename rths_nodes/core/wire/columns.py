@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many messages of one stream -> arrays, one row a message: for what reads a recording, not for the loop.
 
 The layout is not that of ``msg/`` but that of the definition in the recording, and the lengths of the arrays are

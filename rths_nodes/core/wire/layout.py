@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The layout of a message, read from its ``.msg`` text: ``msg/`` stays the only home of the wire format."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages at a low rate <-> plain data (CDR, little endian), for any message of ``msg/``."""
 
 from __future__ import annotations

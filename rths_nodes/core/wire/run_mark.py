@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mark that tells the messages of one run from all others: the ``frame_id`` of their headers.
 
 It has the same length in every run, so that the layout of a message stays constant, and stands at the same place

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulated actuators of one axis, each built with its specimen, in plain floats."""
 
 TABLE = {

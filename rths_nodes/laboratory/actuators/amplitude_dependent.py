@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Second-order actuator that gets slower the faster it has to move, as valves with a limited flow are.
 
 The TADC tests put the growth of their delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) down to the flow.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """First-order actuator of Chen & Ricles (2010), Eq. (3)."""
 
 from __future__ import annotations

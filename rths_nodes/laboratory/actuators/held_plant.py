@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linear actuators in state space, solved exactly between the samples of their command."""
 
 from __future__ import annotations

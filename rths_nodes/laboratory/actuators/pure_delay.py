@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An actuator that follows its command exactly, but late."""
 
 from __future__ import annotations

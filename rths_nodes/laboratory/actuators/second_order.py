@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Second-order actuator; the defaults are after the loading system of the TADC tests (plant P2).
 
 With a held command P2 is 13.7 ms late at 2 Hz and 15.6 ms at 10 Hz, counted from the beginning of the sample in

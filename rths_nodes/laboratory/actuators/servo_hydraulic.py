@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servo-hydraulic actuator with controller roll-off, servovalve, flow limit and load pressure.
 
 After the equipment of Chen & Ricles (2010): 1700 kN, 760 mm/s, roll-off 39.8 Hz.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servo-hydraulic plant by named constants, with the specimen's mass in it (Silva et al. 2020, section 3).
 
     valve      q'' + b1 q' + b2 q = a1b0 (gain u - x)       the displacement x fed back to the valve

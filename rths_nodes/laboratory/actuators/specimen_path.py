@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A specimen moved along straight lines: for actuators whose displacement is known at the samples only.
 
     step(constants, state, displacement, velocity) -> state, force

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An actuator given by its transfer function from command to displacement, as an identification gives it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Actuators that go where they go whatever their specimen does: it is moved behind them.
 
     step(constants, state, command) -> state, displacement, velocity

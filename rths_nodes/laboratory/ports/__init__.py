@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ports: the way to the rig. The simulator is the first of them."""
 
 from __future__ import annotations

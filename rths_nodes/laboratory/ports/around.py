@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layers around the port to a rig, from the inside out: SI units, forces of the specimens, force loops."""
 
 from __future__ import annotations

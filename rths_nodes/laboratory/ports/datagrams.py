@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The datagrams between the test computer and a rig: their layout, declared once and used for both directions.
 
 A datagram is a head, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of all before

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the active commands of the controllers to where the actuators go, on a rig that is not as it should be.
 
 Controller i leads its actuator to scale c_i + offset, with its active command c_i, less z_i where its loop is

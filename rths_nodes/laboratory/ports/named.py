@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A port of another package, whose errors say which port it is, where its rig is, and what was tried."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of a simulator that a loop over kernels computes by itself, in place of the port."""
 
 from __future__ import annotations

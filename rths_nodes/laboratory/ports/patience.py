@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Longest wait of a port: the parameter that every port has, declared once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The port of a rig whose axes have a node each: it sends every axis its Command and collects their Measurements.
 
 Every axis node has the port of its axis, checks the limits of its axis again, and stops it by itself when the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulator: the port of a virtual rig.
 
 The owner of the rig owns the tick: the simulator in a virtual test (paced by the computer's clock, or not at

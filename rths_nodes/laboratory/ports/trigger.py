@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The trigger of a port: a digital output of the rig by which other data acquisition knows when a test runs.
 
 A port that may have one declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name; what the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig at the other end of a network: one datagram per tick and direction, by UDP.
 
 The rig owns tick and counter: its state k is Measurement k, and Command k answers state k - 1. A Command acts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hears the session of a port ``udp`` beside the port, also from a process that outlives the driving one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The socket of the port ``udp``: datagrams of one session with one rig, and a count of what went wrong."""
 
 from __future__ import annotations

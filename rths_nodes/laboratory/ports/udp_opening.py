@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The opening of a session: both ends agree before anything moves, or the test is refused with the reason."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The watchdog of a simulated port: a process of its own, as a servo-controller is a machine of its own.
 
 Every command is a beat. When the beats stay away for longer than the limit, because the node is dead, frozen or

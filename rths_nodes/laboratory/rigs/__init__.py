@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulated rigs whose axes belong together: all actuators and the specimen between them in one object."""
 
 TABLE = {

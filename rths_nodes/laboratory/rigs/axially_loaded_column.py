@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A column whose head one actuator drifts while another one above it loads it, with the geometry of both.
 
 The first axis moves the head horizontally by u, the second one pushes it down: e is its extension, positive

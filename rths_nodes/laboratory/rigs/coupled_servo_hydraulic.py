@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Servo-hydraulic actuators on one specimen, perhaps with a damper in it (Phillips & Spencer 2012, section 3)."""
 
 from __future__ import annotations

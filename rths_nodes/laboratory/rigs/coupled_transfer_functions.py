@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Actuators on one coupler whose motions are identified as transfer functions by zeros, poles and gains.
 
 The motion of axis i per command j is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A linear system with one nonlinear specimen in it, stepped exactly but for the specimen's force.
 
 z' = A z + B u + e F, F the force of a specimen at the displacement and velocity that are linear in z. In each of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rehearsal with a specimen in OpenSees: a model in a process of its own gives the forces of all axes.
 
 The actuators are those of this package, one for each axis. Once in ``every`` samples the model follows them to

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work of the process of an OpenSees model for the rig: it is the specimen, and follows the actuators.
 
 Run by ``core/opensees/model_process.py``, without the package. What the actuators hold is fixed in the model, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Specimens: experimental substructures of one axis, in plain floats.
 
 A specimen is a force and the rates of its inner states; the actuator that moves it integrates them, so that a

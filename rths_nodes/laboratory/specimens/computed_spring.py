@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No specimen at all: displacement times stiffness, the safest rehearsal of a rig (Horiuchi et al. 1996, Fig. 6a).
 
 The actuator moves freely and the reaction force is computed, so that the loop shows the actuator's control and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Column that loses stiffness for good where it is bent beyond a level.
 
 After the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the

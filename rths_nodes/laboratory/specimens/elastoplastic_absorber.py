@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Energy absorber of steel plates that yield: elastic, then plastic with hardening.
 
 After the energy absorber of a piping system tested by Horiuchi et al. (1996). The paper gives no numbers of it:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Spring and dashpot in parallel; the defaults are the equivalent damper of Chen & Ricles (2010).
 
 With an exponent below 1 it is the fluid viscous damper of structural engineering; 200 kN s/m and 1 kN/mm are the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Magnetorheological damper: the phenomenological model of Spencer, Dyke, Sain & Carlson (1997)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dashpot with a spring in series (Maxwell), and perhaps one in parallel: a fluid damper behind its brace."""
 
 from __future__ import annotations

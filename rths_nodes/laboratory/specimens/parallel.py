@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two specimens side by side on one axis, such as a story's columns and the damper between them."""
 
 from __future__ import annotations

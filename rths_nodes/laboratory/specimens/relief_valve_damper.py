@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Oil damper with relief valve: a stiff dashpot up to the relief force, a soft one above.
 
 The first story of the steel building of Horiuchi et al. (1996) held such a damper. The paper gives no numbers of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Elastomeric damper that slips: rubber at small amplitudes, friction at large ones.
 
 The defaults are fitted to what Chen & Ricles (2010; 2009) state of their damper (Fig. 6): loss factor 0.4 to 0.5

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Elastomeric damper that softens with amplitude and whose loss factor grows with it."""
 
 from __future__ import annotations

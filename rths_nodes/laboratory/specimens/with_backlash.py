@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A specimen behind a joint with play, as the pins of a clevis have: where the force turns round, it pauses.
 
     F = f(x - b/2, x')   for x >  b/2, and not below zero

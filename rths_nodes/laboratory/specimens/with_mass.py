@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A specimen with mass, such as a frame whose beam moves with the actuator (Silva et al. 2020).
 
 F = m a + the force of another specimen at the same displacement and velocity. The acceleration is the actuator's:

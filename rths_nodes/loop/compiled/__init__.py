@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop over kernels: that of ``embedded.py`` for one kind of scenario, as the text of a Python module.
 
 ``parts.py`` says what a scenario is made of, or why it cannot run so; ``text.py`` writes the module;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chunks of a loop over kernels: noise in, histories and indices out.
 
 A chunk has ``CHUNK`` samples, as those of the delay (``supervision/delay.py``), so that memory stays bounded

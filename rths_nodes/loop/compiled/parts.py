@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parts of the loop over kernels for a scenario: kernels, constants, first states; or words why it has none."""
 
 from __future__ import annotations

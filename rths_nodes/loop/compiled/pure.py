@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels as what they are made of: which of them are one text, and whether one holds more than arithmetic.
 
 A kernel is a function with the functions that it reaches, in its module or its closure. ``core/kernels.py`` says

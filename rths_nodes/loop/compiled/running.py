@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A run of the loop over kernels, and the way back to the embedded loop.
 
 Where a limit is broken, a number is not finite or a part raises, the embedded loop runs the test from its start,

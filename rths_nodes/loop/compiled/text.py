@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The loop of one kind of scenario as the text of a Python module, in the order of ``embedded.py``.
 
     run(begin, end, constants, states, given, out) -> stopped, steps, states

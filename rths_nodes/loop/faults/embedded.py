@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference host with faults: the same order, but Targets and Commands may come late or never.
 
 What nodes do on their wires is done between the stages: Targets and Commands pass through a stream with faults,

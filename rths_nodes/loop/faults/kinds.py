@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults on purpose: what goes wrong, when, and how long, as ``--fault KIND@TIME[:ARGUMENTS]`` says it.
 
     drop@2:target                   Target lost                         drop@TIME:STREAM[,COUNT[,EVERY]]

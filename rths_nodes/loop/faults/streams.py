@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults on streams of messages and on sensors: the same objects in every host.
 
 A :class:`FaultyStream` takes messages and gives what is left of them, late, twice, changed or not at all; it knows

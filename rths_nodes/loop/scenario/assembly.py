@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Assembly of a scenario: every component is built once, on first use."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An axis of a scenario: its simulated parts, its channels, its limits, and what it follows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which rigs can have a node per axis, and the scenario of one axis."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenario files, rig files and settings of compensators: the shipped ones and those given by path."""
 
 from __future__ import annotations

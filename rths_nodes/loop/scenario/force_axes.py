@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules for axes that are controlled by force: what a scenario must say of them, and not combine with them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files that a scenario names, on its way into a test: known by what they contain, and copied."""
 
 from __future__ import annotations

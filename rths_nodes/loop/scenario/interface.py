@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Structure as a scenario asks for it: its degrees of freedom by name, its reduction, what is seen of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The force that an axis shall have over the test: a value, or a table, after a time in which the axis is held.
 
 From the change of mode on, tau counted from there and F_0 the force that was measured then:

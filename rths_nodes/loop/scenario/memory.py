@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory that a test takes, told before it begins: what is beyond every machine is refused instead of tried."""
 
 from __future__ import annotations

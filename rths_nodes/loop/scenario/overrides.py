@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Overrides of a scenario: those of ``--set``, and its named cases."""
 
 from __future__ import annotations

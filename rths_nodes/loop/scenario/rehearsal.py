@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test as it is rehearsed: on a simulator, slower, with less excitation; and what such a rehearsal cannot show.
 
 Each gives a scenario as any other, with a hash of its own: that is what an operator arms.

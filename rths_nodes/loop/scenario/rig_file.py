@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rig file: on what a test runs. A scenario says what is tested.
 
 A rig file has the port, and of each axis its channels, its limits and the scale of its specimen. It takes the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scenario: one section per noun, checked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Words for people about a scenario: the names of its axes, and whether a rig stands behind its port."""
 
 from __future__ import annotations

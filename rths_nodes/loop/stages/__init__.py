@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stages of the loop: what a node hosts, without ROS.
 
     NumericalStage   ground motion, structure, integrator            Measurement i n -> Target i + 1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One axis of a rig whose axes have a node each: its own port, limits and safe stop."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From Targets to Commands: ramp, setup and compensator; Target, Measurement k -> Command k + 1."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands as they come to the rig: which one the next tick takes."""
 
 from __future__ import annotations

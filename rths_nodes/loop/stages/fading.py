@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bridges within the limits of the axes: the fading of the difference that one leaves, and that over Commands."""
 
 from __future__ import annotations

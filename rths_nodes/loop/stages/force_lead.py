@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The measured force as it is now, where it is measured late: what a test makes up for with ``force_lead``.
 
     f^ = f_k + p b_k,     b_k the slope of a straight line fitted to the last n + 1 forces

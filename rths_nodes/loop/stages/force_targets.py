@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands to the axes that are controlled by force, beside the motion of the others.
 
 Each axis is held where it stands when the test begins, then controlled by force, and perhaps held again: its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Velocities of Targets that belong to the moment of their displacements."""
 
 from __future__ import annotations

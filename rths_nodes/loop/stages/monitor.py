@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pairs the messages of the loop by their numbers and feeds the monitor in order."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The numerical substructure: ground motion, structure and integrator; Measurement i n -> Target i + 1."""
 
 from __future__ import annotations

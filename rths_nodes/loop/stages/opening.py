@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A port is opened by a test only where no real actuator can move, or an operator has armed it."""
 
 from __future__ import annotations

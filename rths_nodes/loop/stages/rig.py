@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rig behind its port, with limits, the state of the test and the safe stop."""
 
 from __future__ import annotations

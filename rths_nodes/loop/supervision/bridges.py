@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bridges over late messages: how the motion goes on meanwhile, and how it returns without a jump.
 
 Holding the last value would be worst: it is a stop, which the compensator in front of the actuator turns into a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The corridor in which a test is expected to stay: predicted before it, watched during it, shown after it.
 
 It is the envelope of many runs of the same test on plants that differ (``rths corridor``), of displacement, force

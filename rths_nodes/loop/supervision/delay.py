@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first one.
 
 Each chunk gives means, variances and covariance of target and measurement at every lag: by one fast Fourier

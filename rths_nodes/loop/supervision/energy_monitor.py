@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hybrid simulation energy monitor: the energy that the error of the axes feeds in, over the input energy."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Handover of a procedure to a run, beside its port: tares of the sensors, and what the operator asks for."""
 
 from __future__ import annotations

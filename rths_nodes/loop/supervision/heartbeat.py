@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signs of life of the nodes that watch and record the rig: their silence is a fault like any other.
 
 The nodes of the loop need none: a missing Target or Command shows within ``bridge.max_bridge``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hops longer than a sample: Commands under way between the computer and the rig.
 
 With a depth p, tick k waits for Command k - p, and applies it there: Commands, Targets and Measurements keep their

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits on the indices, judged at every sample: numbers inside, words outside."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Indices of a test, all defined here, in ``delay.py`` and in ``kernels/``: for the monitor and for the analysis.
 
 They are computed sample by sample, in order, in plain floats: the result does not depend on how the samples

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Levels that axes may have beside their limits, and the whole rig: rows (``limit_rows.py``), in words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Limits as rows: the lowest and highest that a quantity of an axis may be, for how long not, and what is due.
 
 ``acting`` compares, whatever the rows are of; what begins with ``of`` gives their quantities. A move has its rows

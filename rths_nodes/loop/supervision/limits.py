@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The check of Commands and Measurements against the limits of the axes: rows (``limit_rows.py``), in words.
 
 What every axis must have (stroke, velocity, force) acts at the first sample, by a stop; ``levels.py`` has what an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Curves of a test for whoever looks on: columns of 10 ms, each with first, lowest, highest and last value.
 
 Nobody who draws a curve misses a peak, and nothing is sent sample by sample.

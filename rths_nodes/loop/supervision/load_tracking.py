@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tracking of loads by the axes that are controlled by force, beside the indices of the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Axes that are controlled by force while Commands are missing, in a pause, and in a safe stop.
 
 In bridges and pauses they hold their last command: a load is not going anywhere, its slope is not continued. Where

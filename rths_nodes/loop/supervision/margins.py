@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smallest margin of a test against the ends of the strokes: the way left less the braking way, by axis."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The monitor: feeds the indices sample by sample and checks the limits on them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Levels of a laboratory's own: expressions over what the rig shows, sample by sample."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pause of the test: the rig slows down to rest, waits for what is late, and joins the motion again.
 
 While the rig pauses, ticks go on and samples do not. With s the share of a phase that is over, of M ticks, x the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Safe policies: what drives the rig when no Command may. The safe stop is the first of them.
 
 The software stop is not a safety function: a rig needs its own interlocks.

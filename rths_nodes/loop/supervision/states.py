@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The states of a test and the transitions between them; those of a procedure are apart."""
 
 from __future__ import annotations

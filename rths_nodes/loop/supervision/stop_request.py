@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The request to stop a test before its end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linear model of several servo-hydraulic actuators that are coupled through one specimen.
 
 Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Multi-Actuator Control, 2012, after

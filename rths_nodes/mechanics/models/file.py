@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Model files: the identified loading system of a rig; ``rths identify`` writes, compensators read them.
 
 One YAML file: the inverse model (Phillips & Spencer 2012, Eq. 2.8), by what each coefficient is multiplied with,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models of a loading system by their inverse: command = sum of G_p times the p-th derivative of the motion.
 
 Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Multi-Actuator Control, 2012: the

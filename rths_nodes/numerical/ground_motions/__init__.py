@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ground motions: an excitation as a function of time, in m/s^2 (or m where it is a prescribed displacement).
 
 ``record`` reads a file or a published record; the others are formulas with exact derivatives, so that they also

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rest, and then another excitation: for tests that begin with something else, as a load that is put on first."""
 
 from __future__ import annotations

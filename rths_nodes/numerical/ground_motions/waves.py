@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ground motions that are formulas: sines and rest."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Excitations that have derivatives: their protocol, and what the finite ones share.
 
 These have a beginning, an end, and smooth ways from and to rest.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Integrators: solve the equation of motion of the numerical substructure, one step at a time."""
 
 TABLE = {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Central difference method: explicit, conditionally stable, no numerical damping."""
 
 from __future__ import annotations

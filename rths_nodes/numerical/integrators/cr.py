@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The explicit, unconditionally stable CR algorithm (Chen & Ricles 2008; 2010, Eqs. 11a-12b)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The equation of motion that integrators share: equilibrium, prediction, and what is remembered.
 
 M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). One kernel is all of a step but how displacement and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exact steps of a linear structure by the matrix exponential: the frame of the TADC paper (Wang et al.)."""
 
 from __future__ import annotations

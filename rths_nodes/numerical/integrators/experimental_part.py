@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Data of the part under test that an integrator needs before the test: for its parameters and its stability."""
 
 from __future__ import annotations

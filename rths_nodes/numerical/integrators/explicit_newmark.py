@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explicit Newmark method (gamma = 1/2, beta = 0), a predictor and a corrector of the velocity.
 
 N. M. Newmark: A method of computation for structural dynamics. Journal of the Engineering Mechanics Division

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """HHT-alpha method with a fixed number of sub-step iterations.
 
 H. M. Hilber, T. J. R. Hughes, R. L. Taylor: Improved numerical dissipation for time integration algorithms in

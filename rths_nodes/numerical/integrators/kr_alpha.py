@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The explicit KR-alpha algorithm: unconditionally stable, with numerical damping of the high modes.
 
 C. Kolay, J. M. Ricles: Development of a family of unconditionally stable explicit direct integration algorithms

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Implicit Newmark method (gamma = 1/2, beta = 1/4): constant average acceleration, with the last measured force.
 
 N. M. Newmark: A method of computation for structural dynamics. Journal of the Engineering Mechanics Division

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test without a structure: the target follows a given function of time."""
 
 from __future__ import annotations

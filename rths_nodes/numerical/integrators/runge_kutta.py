@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Classical Runge-Kutta method of fourth order (Phillips & Spencer 2012, numerical examples)."""
 
 from __future__ import annotations

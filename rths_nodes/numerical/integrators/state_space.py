@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A linear structure in state space, y = (x, v), and the stability of its steps with a specimen behind it.
 
 Step matrices are Phi, Gamma_0, Gamma_1 of y' = Phi y + Gamma_0 p + Gamma_1 p' for a load that runs straight from p

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Integrators by their kernel: the state, the plain step, and the arrays that others read behind it.
 
     step(constants, state, measured, excitation, index) -> state, (x, v, a, exact, r)

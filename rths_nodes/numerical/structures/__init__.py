@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numerical substructures: mass, damping, stiffness, influence vector and restoring force.
 
 The equation of motion is M a + C v + r(x) + r_e = -M 1 a_g (Chen & Ricles 2010, Eq. 1a), x relative to the ground.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Viscous damping of a structure from damping ratios, and the modes of a structure.
 
 Rayleigh and modal damping as in Chopra, Dynamics of Structures, chapter 11. A damping model is formed from the

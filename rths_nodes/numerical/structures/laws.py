@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Restoring forces as kernels, and the objects that hold one.
 
     force(constants, state, x) -> state, r

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The linear restoring force of a structure by its stiffness matrix."""
 
 from __future__ import annotations

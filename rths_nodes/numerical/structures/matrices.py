@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A structure given by its matrices.
 
 They stand in the scenario, or in files: CSV, Matrix Market, npz (scipy's, or one with an array).

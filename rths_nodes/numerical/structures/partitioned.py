@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base of every structure that states its experimental part."""
 
 from __future__ import annotations

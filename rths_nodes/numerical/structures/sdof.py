@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Single degree of freedom."""
 
 from __future__ import annotations

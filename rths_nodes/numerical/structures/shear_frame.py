@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shear frame: a mass per floor, a spring per story that may yield, gravity loads on leaning stories."""
 
 from __future__ import annotations

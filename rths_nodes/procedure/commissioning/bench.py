@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rig that is commissioned and the person at it: sessions, questions, and the motion that is stopped."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stops as the samples of the far end tell them: first braking sample, rest and way, beside what is stated.
 
 An axis goes with constant velocity v when its commands end. From the sample ``since``, whose place the far end

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig without a specimen, driven command by command, and what its far end does with each.
 
 The commands go to the port as they are: some are beyond a limit on purpose, to see whether the far end holds it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Free moves of a rig without a specimen: signs and cables, and the limits of its far end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The session is closed, the test computer killed, the network cable pulled: the far end stops the rig by itself.
 
 A process that drives the rig is really killed, by SIGKILL. This one has the socket that it opened, too, and hears

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's stop in the states of a session: by the same acts as in a test."""
 
 from __future__ import annotations

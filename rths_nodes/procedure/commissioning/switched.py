@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interlock and pressure, as somebody at the rig switches them: nothing may go on, and nothing move on return."""
 
 from __future__ import annotations

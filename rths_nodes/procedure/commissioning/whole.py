@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A whole commissioning: what is tried, in which order, on which scenario, and what comes out."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hosts of nodes: in one process, in a process each, and by launch."""

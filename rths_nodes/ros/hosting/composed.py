@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The composed host: all nodes in one process; who else listens to their topics hears the same."""
 
 from __future__ import annotations

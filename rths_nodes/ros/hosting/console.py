@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runner's ear: a small node that hears the state of the test, its progress and the final numbers."""
 
 from __future__ import annotations

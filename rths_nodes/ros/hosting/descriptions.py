@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenario -> plain descriptions of nodes, of which the runner makes processes and launch files actions.
 
 The wiring is data: which nodes, under which namespace, with which parameters. Launch files and our own runner

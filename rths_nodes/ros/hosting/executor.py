@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drives nodes: all of them in one process, or one alone.
 
 In one process the nodes hand each other the messages of the loop: right after it was sent a message can be taken.

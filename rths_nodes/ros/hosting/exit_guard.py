@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The end of a process whose middleware hangs once the test is over.
 
 Fast DDS can lock itself up while endpoints go, those of its own process or those of a peer (its issue 6502): from

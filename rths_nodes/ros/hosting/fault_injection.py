@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults in a node: what its inboxes lose, what its sensors show, how it is slow, stands still or dies.
 
 The host puts them between a node and its parts; the node knows nothing of them. A fault on a stream is put before

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stops the process PID for SECONDS as soon as a byte comes: run by path, as ``freezer.py PID SECONDS``.
 
 A frozen process cannot wake itself. This one ends when the process that it is to freeze does.

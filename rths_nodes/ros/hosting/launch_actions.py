@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Descriptions of nodes -> launch actions: what the files in ``launch/`` share.
 
 Nothing of the wiring stands here; that is ``descriptions.describe``.

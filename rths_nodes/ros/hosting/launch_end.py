@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """End of a launched test, and what launch says of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of the nodes: started together, watched, ended together; and what such a node owes its runner."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An onlooker of a rig: a node that hears how a test goes, and may ask the rig to stop; no peer of any test.
 
 It hears what is published anyway, so that no node of a test knows or waits for it. Everything may be called from

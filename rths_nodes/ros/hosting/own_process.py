@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Nodes in a process of their own: one, or those of a test, as ``ros2 run``, launch and our runner start them.
 
     ros2 run rths_nodes recorder --ros-args --params-file test.yaml

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The host processes: each node in a process of its own, watched by the runner."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Publish a recording again, on its topics and at its times, with ``/clock``, and its axes as joints."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Result of a run on the node hosts, gathered from the nodes' summaries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work that is done for the nodes of a process now and then: their handshake and their services.
 
 Requests to services (parameters, lifecycle) are taken by hand, as the messages of the loop are: a look of rclpy's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work that is done in the time left before a tick, as far as it fits in."""
 
 from __future__ import annotations

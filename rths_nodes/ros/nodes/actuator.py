@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The actuator node: Commands in, Measurements out. It owns the rig, the tick and the state of the test.
 
 When the axes have a node each (``axis.py``), it leads them: there is still one node that leads the test.

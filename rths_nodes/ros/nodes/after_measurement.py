@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages of the actuator node beside its Measurements: true states, the time and the state of the test."""
 
 from __future__ import annotations

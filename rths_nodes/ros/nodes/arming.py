@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Before the first sample: the actuator node arms the rig, or gives the test up."""
 
 from __future__ import annotations

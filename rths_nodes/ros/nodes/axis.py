@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The node of one axis, for a rig whose axes have a node each: a Command in, a Measurement out.
 
 It lives in the namespace of its axis, below that of the rig (``rths/story_1``), and answers every Command of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way from the actuator node to the nodes of its axes: the links of a :class:`PerAxisPort` over topics."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The base of all nodes: lifecycle, turns, and the one place where surprises are caught.
 
 A node is a stage (``loop/stages``) with topics around it. Messages of the loop and of the handshake are taken by

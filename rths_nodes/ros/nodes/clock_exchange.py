@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The clocks of several machines: the actuator node asks before and after the test, nodes elsewhere answer."""
 
 from __future__ import annotations

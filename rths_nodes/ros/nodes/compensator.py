@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The compensator node: Targets and Measurements in, Commands out. In real time a late Target is bridged."""
 
 from __future__ import annotations

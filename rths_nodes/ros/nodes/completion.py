@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """After the last sample: judgement, the Summary, and what the actuator node waits for before it leaves."""
 
 from __future__ import annotations

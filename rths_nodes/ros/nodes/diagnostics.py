@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages of every node on ``/diagnostics``, once a second: its state, and the numbers of the last second."""
 
 from __future__ import annotations

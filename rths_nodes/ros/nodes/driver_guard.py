@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The limits of the axes on our side of whatever drives the rig: a driver node of somebody else may keep none.
 
 Our actuator node keeps them as well: what it has measured it has judged first; nobody else does in its process.

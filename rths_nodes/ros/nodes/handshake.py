@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Before and beside the test: who takes part, whether all were found, and where the test stands."""
 
 from __future__ import annotations

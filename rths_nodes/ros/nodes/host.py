@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Exchange of a node and its host: a Host when the node is made, a Configured each time it is configured."""
 
 from __future__ import annotations

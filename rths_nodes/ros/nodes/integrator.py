@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The integrator node: forces of the rig in, Targets out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The axes of a rig as joints, for tools of robots and for those that draw curves by name.
 
 ``joint_states`` has what is measured, ``joint_targets`` and ``joint_commands`` what is wanted and commanded. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The topics ``live`` and ``live_curves``: curves of a test for whoever looks on, and what they are called."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The monitor node: watches everything, computes the indices, asks for a trip."""
 
 from __future__ import annotations

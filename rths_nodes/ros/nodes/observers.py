@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Progress messages of the nodes that watch and record the rig, and the care that the rig takes of these nodes.
 
 In lockstep it waits for them (:class:`LockstepWindow`), in real time it cannot: there it goes on as long as they

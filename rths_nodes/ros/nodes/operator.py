@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator node: the acts of a procedure as a service and an action, and where rig and procedure stand.
 
     service  ~/act             rths_nodes/srv/Act            an act that takes no time; the empty one only tells

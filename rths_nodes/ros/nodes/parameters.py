@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sections of a scenario as ROS parameters of the node that owns them.
 
 The scenario gives the defaults; the usual ROS means (command line, parameter file, launch) override single

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Phases that a node goes through, and the cause of its end."""
 
 from __future__ import annotations

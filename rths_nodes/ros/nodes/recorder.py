@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recorder node: writes every message of the rig, as it came, into a recording."""
 
 from __future__ import annotations

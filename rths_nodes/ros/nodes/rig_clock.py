@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The times of a test as the actuator node sees them: when ticks are due, and how long everything took."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Surroundings of the parts of the actuator node."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ROS parameters of a node: options of the run, and the sections of the scenario that the node owns.
 
 They are declared when the node is made and can be set until it is configured. A wrong value that a node is started

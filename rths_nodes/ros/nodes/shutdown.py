@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The end of a node: when it is asked to stop, when nobody leads it any more, and what it tells at last."""
 
 from __future__ import annotations

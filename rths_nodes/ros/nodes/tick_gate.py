@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decision whether the next tick may run, by its Command, trips, the observers, and requests to stop.
 
 An operator, a robot or a script stops a test from outside:

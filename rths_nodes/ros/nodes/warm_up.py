@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When a node warms up for its next integration step."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interface of the writer of a recording; it is handed in, because ``ros/`` knows no file formats."""
 
 from __future__ import annotations

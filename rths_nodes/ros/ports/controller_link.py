@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The topics of a forward_command_controller and of a joint_state_broadcaster, checked before anything is sent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Samples of the axes from the messages of a joint_state_broadcaster, and the numbers of these samples."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rig behind ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
 The rig gives the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command is sent once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Setting up of a line: a node listens at its name, another calls, says hello, and is welcomed or refused."""
 
 from __future__ import annotations

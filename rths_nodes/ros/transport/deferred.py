@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages that only the recorder wants: they are packed and published in bursts, when the loop does not wait."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Endpoints that are worked by hand, in bytes: subscriptions that no executor touches, and what makes an endpoint.
 
 Between nodes of one process a message need not go through the middleware: a ``StreamPublisher`` hands it to the

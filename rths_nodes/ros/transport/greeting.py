@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Identity of the other side of a socket between two nodes of one machine: names, credentials, the first words.
 
 The names are abstract: they stand in no directory and vanish with their socket. Anybody on the machine may take

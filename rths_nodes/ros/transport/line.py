@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A line: one stream from one node to another on the same machine, over a unix socket that keeps messages whole.
 
 The kernel holds no lock between the two, tells each at once when the other is gone, and hands over what was sent

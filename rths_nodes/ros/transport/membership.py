@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Membership of a node in a run: it learns the mark of the run from the TestState of the actuator node."""
 
 from __future__ import annotations

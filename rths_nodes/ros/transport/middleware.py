@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings of the middleware that are made before the first node of a process is there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lines of one node: those on which its partners speak to it, and those on which it speaks to them.
 
 A node with its parts is reached by topic or by line, never by both at a time, see :meth:`NodeLines.settle`.

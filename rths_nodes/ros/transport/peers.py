@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whose messages count: those of the peers of this run. What others send is dropped and counted.
 
 A publisher is known by its gid, which comes with every message; the graph tells which node it belongs to. Until

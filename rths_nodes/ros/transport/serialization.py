@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The check, at start-up, that our bytes are those of the middleware for the messages as installed."""
 
 from __future__ import annotations

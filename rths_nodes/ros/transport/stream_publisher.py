@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One publisher of bytes, and who gets them without the middleware."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node beside the runs, served by threads of its own: no node of a test, and nothing waits for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The topics of one node: publishers and inboxes, worked by hand, and what was sent, heard and dropped on them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which endpoints a node has, and whose it must find on the other side: from the table of topics, without ROS."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's card says what the procedure says, and is one printed page."""
 
 from __future__ import annotations

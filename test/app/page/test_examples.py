@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """examples/look_on: a node and a script that follow a test, and stop it."""
 
 from __future__ import annotations

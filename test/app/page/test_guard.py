@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may stop a rig by its page: whoever is at this machine, by the page itself, and not too often."""
 
 from __future__ import annotations

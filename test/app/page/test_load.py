@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many, slow and hostile watchers of a page: it stays up, small and quick, and says nothing but what it must."""
 
 from __future__ import annotations

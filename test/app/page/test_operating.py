@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test that is led by the page: one operator at a time, known by a code; the acts are the procedure's."""
 
 from __future__ import annotations

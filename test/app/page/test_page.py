@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a test: a real server beside a real test, looked at, stopped, attacked, and led in a browser."""
 
 from __future__ import annotations

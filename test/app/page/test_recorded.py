@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recording as a page: its columns, its slider, and nothing that moves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings that a page shows: those of its folder, and nothing beside them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Acts that take their time are an action of ROS 2: progress is its feedback, a cancel is the act stop."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The answers of an operator: strict, and what is missing has a name."""
 
 from __future__ import annotations

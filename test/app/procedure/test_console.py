@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An operator at a terminal: what is asked, hold and resume, Ctrl-C, a terminal that is closed."""
 
 from __future__ import annotations

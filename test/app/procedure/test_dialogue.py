@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an operator is asked: from the file first, then at the terminal, checked alike."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """doc/first_test.md, tried as a new user would: with its files, its commands, and what it says is asked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rungs of a test: on what each runs, at which level, and how far the rig is expected to go."""
 
 from __future__ import annotations

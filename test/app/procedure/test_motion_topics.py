@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Curves of the motions of a procedure, as whoever looks on hears them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A rung of which too much was bridged: it has run, but the ladder does not go on behind it by itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The socket of the operators: the kernel says whose process asks, and nobody else is answered."""
 
 from __future__ import annotations

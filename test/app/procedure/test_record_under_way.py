@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The record of a procedure while it is under way: many threads, full disks, deleted folders, a console killed."""
 
 from __future__ import annotations

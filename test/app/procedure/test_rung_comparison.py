@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two rungs beside each other: a closed form, and what they have in common."""
 
 from __future__ import annotations

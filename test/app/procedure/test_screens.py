@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an operator sees: the axis of the rig first, units of the laboratory, three digits, within 100 columns."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``rths test`` by a file of answers: all rungs on the simulator, and by UDP; what ends it early, and how."""
 
 from __future__ import annotations

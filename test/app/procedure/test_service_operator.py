@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """examples/service_operator: a program that leads a person, by the socket and by the signed service."""
 
 from __future__ import annotations

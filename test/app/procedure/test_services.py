@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whoever moves the rig is known: by the service only signed requests do anything, and each of them once."""
 
 from __future__ import annotations

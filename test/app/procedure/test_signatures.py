@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signatures for cautions about a rig: once as long as the rig stays as it is."""
 
 from __future__ import annotations

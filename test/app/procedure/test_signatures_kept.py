@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an operator signs for on a real rig, is signed for in later tests on the same rig file."""
 
 from __future__ import annotations

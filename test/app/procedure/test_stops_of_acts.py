@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Acts of a runner that are stopped while something is computed for them: on the rig nothing follows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two clients of one test, in any order, while files and code change: one act at a time, and what is armed runs.
 
 The second client acts in a thread of his own at a tick that is drawn, and has his answer before the rig goes on.

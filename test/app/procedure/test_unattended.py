@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who arms a real rig: a person at the terminal; a file of answers only where the rig file says so."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is armed is what runs, whatever becomes of the files and the code that a test names in the meantime."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of studies share: work that other processes can import, and a cluster of dask."""
 
 from __future__ import annotations

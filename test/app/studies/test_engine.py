@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Work side by side: the same results everywhere, whoever dies on the way."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ensembles: the same plants for every law, recorded with the run, refused where they cannot be drawn."""
 
 from __future__ import annotations

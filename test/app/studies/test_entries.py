@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entries of a scoreboard: what one group writes another one verifies; what was altered is found."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much work is left, by what each kind of it has cost: arithmetic with a clock of its own."""
 
 from __future__ import annotations

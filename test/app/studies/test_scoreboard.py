@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scoreboard: every compensator takes part, with settings from one identification; the best stand first."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Studies: their design, that they can be killed at any time, and one table wherever they were done."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tuning: it finds a known optimum, holds the worst case against it, and takes nothing that is unstable."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What if: a recording gives its commands again to the bit, and predicts what another compensator does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 "use strict";
 // The page of a test: what the server tells over a WebSocket, drawn. It decides nothing, and adds nothing.
 

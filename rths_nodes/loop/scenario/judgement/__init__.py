@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Judgements about the numbers of a test and its rig: one table of rules, for all that judges.
 
 A rule relates numbers of scenario and rig file to each other, never to the size of a building: a desktop rig of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules about sensors, their calibration, what is taken off a load cell, and the scale of a specimen."""
 
 from __future__ import annotations

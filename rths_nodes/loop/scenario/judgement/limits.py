@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules about the limits and levels of an axis, and of the whole rig."""
 
 from __future__ import annotations

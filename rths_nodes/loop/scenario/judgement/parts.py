@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules about structure, specimen and excitation, and what the components themselves have to say of their test."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules about the numbers of a test and its rig: what one is, what it is shown, and what it finds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules about the times for which a rig is bridged, waited for, and believed to be alive."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tracking of a target by one axis: control error, tracking indicator and work on the error (Chen & Ricles 2010).
 
 Eq. (15)          sums of (c - m)^2 and c^2, with target c and measured displacement m, m

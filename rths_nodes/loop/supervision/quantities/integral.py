@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Integral over time, by trapezoids from the first sample on: energy from power, way from velocity."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Low-pass of first order: what a quantity is without its noise, late by 1 / (2 pi f)."""
 
 from __future__ import annotations

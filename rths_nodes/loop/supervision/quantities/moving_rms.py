@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Root mean square over the last samples: how much something shakes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readers of ground-motion files: bytes -> accelerations, with what the file says of its step and unit.
 
 The format is told by content, never by the file's name, and before anything is parsed: a file that looks like one

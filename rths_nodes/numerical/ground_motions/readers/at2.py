@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PEER AT2: ``NPTS=  5372, DT=  .0100 SEC`` (or the older ``5372  .0100  NPTS, DT``) ends the header.
 
 Numbers in rows follow; the unit stands in ``ACCELERATION TIME SERIES IN UNITS OF G``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Columns of text: time and acceleration, or acceleration alone.
 
 They are divided by blanks, tabs, commas or semicolons; a header above and comment lines are allowed, and what the

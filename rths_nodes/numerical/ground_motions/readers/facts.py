@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Statements in the header above columns of text: step, number of points, unit, quantity.
 
 Headers are prose, ``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``,

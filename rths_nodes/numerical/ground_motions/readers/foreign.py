@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Formats that are known by what they look like, but are not read here: a refusal names them.
 
 Where ``obspy`` has a reader, the row says so (``waveforms.py``).

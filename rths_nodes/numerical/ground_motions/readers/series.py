@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A series of accelerations as a file holds it, and the words and numbers that all formats share."""
 
 from __future__ import annotations

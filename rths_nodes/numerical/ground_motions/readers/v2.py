@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """COSMOS V1/V2 (COSMOS Strong Motion Data Format, v1.20) and CSMIP V2: blocks of numbers below start lines.
 
 - COSMOS: text, integer and real headers, comments, then

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Formats of seismology, read by obspy where it is installed (``pip install 'rths_nodes[obspy]'``).
 
 The reader is named: asked to guess, obspy would unpickle a file that looks like its own. What it gives are counts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Analysis that the process of an OpenSees model makes for the integrator: it drives the rig, step by step.
 
 Run by ``core/opensees/model_process.py``, without the package.

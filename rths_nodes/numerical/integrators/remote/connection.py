@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The socket of a remote client: one client, no waiting without an end, nothing half."""
 
 from __future__ import annotations

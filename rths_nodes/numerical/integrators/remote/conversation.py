@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers to a remote client, and the choice of its trial responses for the rig. No socket and no clock."""
 
 from __future__ import annotations

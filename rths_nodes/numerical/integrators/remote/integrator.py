@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The numerical substructure is a model in OpenSees, or another client of its protocol, that drives the rig."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The numerical substructure is a model of OpenSees that runs in a process of its own, which the test starts."""
 
 from __future__ import annotations

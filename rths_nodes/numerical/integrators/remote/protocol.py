@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bytes between the element genericClient of OpenSees and this server: a greeting, then vectors of doubles.
 
 All numbers are little-endian. The greeting is eleven int32: how many displacements, velocities, accelerations,

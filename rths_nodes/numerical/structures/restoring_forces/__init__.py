@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Restoring forces of the numerical substructure, with memory: of a mass, or of a story by its drift."""
 
 from __future__ import annotations

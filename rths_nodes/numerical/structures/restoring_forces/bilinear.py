@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Restoring forces that yield sharply: bilinear with kinematic hardening, and elastic-plastic.
 
 A spring beside one that yields (Prager). Exact for any path and any length of a move: between two displacements

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bouc-Wen hysteresis, as written by Wen (1980) and in Chen & Ricles (2010), Eqs. (13), (14)."""
 
 from __future__ import annotations

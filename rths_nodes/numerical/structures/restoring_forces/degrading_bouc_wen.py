@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bouc-Wen hysteresis that loses strength and stiffness with the energy that it has taken.
 
 T. T. Baber, Y.-K. Wen: Random vibration of hysteretic, degrading systems. Journal of the Engineering Mechanics

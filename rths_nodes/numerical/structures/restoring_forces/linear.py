@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Linear elastic restoring force."""
 
 from __future__ import annotations
