@@ -90,12 +90,22 @@ def test_a_launch_file_is_there_with_its_arguments(page: Path, line: str) -> Non
     assert {word.partition(":=")[0] for word in words_of(rest) if ":=" in word} <= known
 
 
+TARGETS = re.compile(r"^([\w -]+):", re.M)
+"""The targets of a Makefile, by line."""
+
+
 @pytest.mark.parametrize(("page", "line"), lines("make ", "python ", "python3 ", "cp "))
 def test_a_file_or_a_target_that_is_named_is_there(page: Path, line: str) -> None:
     program, *words = words_of(line)
     if program == "make":
-        makefile = next(path for path in (page.parent / "Makefile", ROOT / "Makefile") if path.is_file())
-        targets = re.findall(r"^([\w-]+):", makefile.read_text(encoding="utf-8"), re.M)
+        folders = [page.parent, ROOT]
+        if words[0] == "-C":
+            folders, words = [ROOT / words[1]], words[2:]
+        else:  # "in `examples/...`" says where it is typed
+            told = re.findall(r"in\s`(examples/\w+)`", page.read_text(encoding="utf-8"))
+            folders += [ROOT / each for each in told]
+        made = [path.read_text(encoding="utf-8") for each in folders if (path := each / "Makefile").is_file()]
+        targets = {name for text in made for line in TARGETS.findall(text) for name in line.split()}
         assert [word for word in words if "=" not in word and word not in targets] == []
     else:
         first = next(word for word in words if not word.startswith("-"))
