@@ -55,6 +55,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
         "interface": [[1.0, 1.0]],
         "experimental_stiffness": [[2.0]],
     },
+    ("integrator", "fmu"): {"file": "frame.fmu", "interface": {"x": {"displacement": "x1", "force": "f1"}}},
     ("actuator", "transfer_function"): {"numerator": [1e4], "denominator": [1.0, 120.0, 1e4]},
     ("rig", "axially_loaded_column"): {"column_length": 3.0, "actuator_length": 2.0, "axial_stiffness": 1e9},
     ("rig", "coupled_servo_hydraulic"): {

@@ -97,6 +97,10 @@ class ChecksScenario(Protocol):
         """Say what is allowed but dangerous or doubtful in this test, in words."""
         ...
 
+    def contents(self) -> list[str]:
+        """Say what stands in the files that the component names, a line each; ``rths check`` tells it."""
+        ...
+
     def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
         """Return a number for each axis of a setup, the same for axes that move one specimen and must stop as one.
 
@@ -142,6 +146,12 @@ def check_fit(params: Any, test: TestContext, place: str) -> None:
 def cautions_of(params: Any, test: TestContext) -> list[str]:
     """The cautions of ``params`` in the test."""
     found: list[str] = params.cautions(test) if hasattr(params, "cautions") else []
+    return found
+
+
+def contents_of(params: Any) -> list[str]:
+    """Lines about what stands in the files of ``params``."""
+    found: list[str] = params.contents() if hasattr(params, "contents") else []
     return found
 
 

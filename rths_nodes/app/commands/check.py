@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.core.checks import contents_of
 from rths_nodes.core.errors import ConfigError, IntegratorError
 from rths_nodes.core.protocols import Port
 from rths_nodes.laboratory.corrections import corrections_in_words
@@ -60,6 +61,7 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str) -> Iterator[str]:
     yield from _rig(loaded)
     yield from _reduction(assembly)
     yield from tested.described(assembly)
+    yield from _contents(loaded)
     yield f"largest external force {_largest_force(assembly) / 1e3:.4g} kN"
     if loaded.soft_start:
         yield f"soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s"
@@ -146,6 +148,13 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
         f"{100 * frequency:.2g} %, compliance of the interface within {100 * static:.2g} % (static) and "
         f"{100 * compliance:.2g} % of its largest (up to {scenario.reduction.band:g} Hz)"
     )
+
+
+def _contents(loaded: Scenario) -> Iterator[str]:
+    """Describe what stands in files that components name."""
+    for place, part, _ in loaded.parts():
+        for words in contents_of(part):
+            yield f"{place}: {words}"
 
 
 def _step_times(assembly: Assembly) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Models as functional mock-up units (FMI), each in a process that the test starts, watches and ends."""
