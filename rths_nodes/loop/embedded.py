@@ -105,6 +105,7 @@ class Loop:
         """
         try:
             self.substructure.open()
+            self.commands.open()
             while self.substructure.missing():
                 if interrupted and interrupted():
                     raise KeyboardInterrupt
@@ -118,6 +119,7 @@ class Loop:
         finally:
             self.rig.close()
             self.substructure.close()
+            self.commands.close()
 
     def _run(
         self,

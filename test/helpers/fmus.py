@@ -97,11 +97,22 @@ def rogue(wrong: str = "", version: int = 2, at_start: str = "", more: tuple[str
         of("v", "output", "m/s"),
         of("steps", "output"),
     ]
-    name = f"rogue_{abs(hash((wrong, version, at_start, more))):x}"
+    defines = (f"-DWRONG={wrong}", *([f"-DAT_START={at_start}"] if at_start else []), *more)
+    return of_text("rogue", ROGUE, tuple(variables), version, defines)
+
+
+@functools.cache
+def of_text(
+    name: str, text: str, variables: tuple[Any, ...], version: int = 2, defines: tuple[str, ...] = ()
+) -> Path:
+    """A model of C code, with ``variables`` as (name, causality, unit, start), each of which may be left out."""
+    skip_without_fmi()
+    build = example()
+    name = f"{name}_{abs(hash((text, variables, version, defines))):x}"
     source = Path(BUILT.name) / f"{name}.c"
-    source.write_text(ROGUE)
-    defines = [f"-DWRONG={wrong}", *([f"-DAT_START={at_start}"] if at_start else []), *more]
-    built: Path = build.build(source, variables, source.with_suffix(".fmu"), version, defines)
+    source.write_text(text)
+    told = [build.Variable(*each) for each in variables]
+    built: Path = build.build(source, told, source.with_suffix(".fmu"), version, defines)
     return built
 
 

@@ -17,7 +17,7 @@ SHARE_OF_STEP = 1e-9
 
 
 class Row(NamedTuple):
-    """A variable of the FMU at its ``place`` in the section, as input or output, with its quantity."""
+    """A variable of the FMU at its ``place`` in the section, as input or output; empty ``quantity`` for any."""
 
     place: str
     name: str
@@ -27,6 +27,8 @@ class Row(NamedTuple):
     def factor(self, found: Description, units: Mapping[str, str]) -> float:
         """Return what one of it is in SI. Raises ConfigError where the FMU does not have it so."""
         variable = found.variable(self.place, self.name, self.causality)
+        if not self.quantity:  # it is shown as it stands
+            return 1.0
         return factor_of(self.place, variable, self.quantity, units.get(self.name))
 
 
