@@ -83,6 +83,11 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
         "actuators": {"a": {"type": "pure_delay"}, "b": {"type": "first_order"}},
         "gravity": True,
     },
+    ("rig", "fmu"): {
+        "file": "specimen.fmu",
+        "axes": {name: {"displacement": f"x_{name}", "force": f"f_{name}"} for name in ("a", "b")},
+        "actuators": {"a": {"type": "pure_delay"}, "b": {"type": "first_order"}},
+    },
     ("reduction", "modal"): {"modes": 1},
     ("reduction", "craig_bampton"): {"modes": 1},
     ("compensator", "polynomial"): {"delay": 0.02},

@@ -112,27 +112,13 @@ class Fmu(OnNumbers):
         commands = [names.command for names in self._params.axes.values()]
         self._commands = [list(outputs.names).index(name) for name in commands]
         self._numbers = [list(outputs.names).index(name) for name in self._params.shown]
-        try:
-            process.open(self._params.start_within)
-            self._process = process
-            self._at_start()
-        except ConfigError as error:
-            raise error.within("compensator") from error
-        except RuntimeError as error:
-            self.close()
-            raise ConfigError(f"compensator.file = {process.name!r}: {error}") from error
-
-    def _at_start(self) -> None:
+        found = process.start("compensator", self._params.start_within)
+        self._process = process
         self._rest()
-        found = self._answer()
-        self._shown = [found[place] for place in self._numbers]
+        self._show(found.tolist())
 
-    def _answer(self) -> list[float]:
-        assert self._process is not None
-        while (found := self._process.answer(wait=True)) is None:
-            pass
-        numbers: list[float] = found.tolist()
-        return numbers
+    def _show(self, outputs: Floats) -> None:
+        self._shown = [outputs[place] for place in self._numbers]
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
@@ -149,13 +135,13 @@ class Fmu(OnNumbers):
         try:
             inputs = np.array([nouns[noun][axis] for noun, axis in self._places])
             process.begin(self._sample, inputs, self._params.answer_within)
-            found = self._answer()
+            found = process.wait().tolist()
         except RuntimeError as error:
             raise ComponentError(
                 f"compensator: {process.name}: {error} (at {self._sample * self._dt:g} s)"
             ) from error
         self._sample += 1
-        self._shown = [found[place] for place in self._numbers]
+        self._show(found)
         return [found[place] for place in self._commands]
 
     def state(self) -> list[float]:
@@ -168,7 +154,7 @@ class Fmu(OnNumbers):
             return
         try:
             self._process.set_back(self._params.start_within)
-            self._at_start()
+            self._show(self._process.wait().tolist())
         except RuntimeError as error:
             raise ComponentError(f"compensator: {self._process.name}: {error}") from error
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.core.child_process import LEAVING_S, ChildProcess
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.fmu.archive import Archive
 from rths_nodes.core.fmu.description import described
 from rths_nodes.core.samples import Array
@@ -94,6 +95,15 @@ class FmuProcess:
             self._process.start((theirs.fileno(),), channel=theirs.fileno())
         self._expect(within)
 
+    def start(self, place: str, within: float) -> Array:
+        """As :meth:`open`, and wait: outputs at the start, in SI. The FMU stands at ``place`` of the scenario."""
+        self.open(within)
+        try:
+            return self.wait()
+        except RuntimeError as error:
+            self.close()
+            raise ConfigError(f"{place}.file = {self.name!r}: {error}") from error
+
     def begin(self, step: int, inputs: Array, within: float) -> None:
         """Let it take ``step``, from 0, with ``inputs`` in SI; it has ``within`` s. Raises RuntimeError."""
         request = self._request
@@ -134,6 +144,12 @@ class FmuProcess:
             raise RuntimeError(self._end("it has closed the connection"))
         self._works = False
         return np.frombuffer(found) * self._outputs.factors
+
+    def wait(self) -> Array:
+        """As :meth:`answer`, once it is there."""
+        while (found := self.answer(wait=True)) is None:
+            pass
+        return found
 
     def share_scheduling(self) -> None:
         """Let it run as this process does, just below it."""
