@@ -1,7 +1,9 @@
 """Builds an FMU (FMI 2.0 or 3.0, co-simulation) of a model in C: description, binary, and the archive of both.
 
-    python build.py                   frame.fmu: three stories, FMI 2.0
-    python build.py --stories 1 --version 3 --out sdof.fmu
+    python build.py frame                 frame.fmu: three stories, FMI 2.0
+    python build.py frame --stories 1 --version 3 --out sdof.fmu
+    python build.py controller            controller.fmu, a compensator
+    python build.py brace                 brace.fmu, a specimen that yields
 
 It needs a C compiler (cc, or CC of the environment), and fmpy, which brings the headers of the standard.
 """
@@ -67,6 +69,30 @@ def frame(stories: int) -> list[Variable]:
         *(Variable(f"a{i}", "output", "m/s^2") for i in floors),
         *(Variable(f"p{i}", "local") for i in (*floors, 0)),
     ]
+
+
+OTHERS = {
+    "controller": [
+        Variable("target", "input", "m"),
+        Variable("velocity", "input", "m/s"),
+        Variable("measured", "input", "m"),
+        Variable("delay", "parameter", "s"),
+        Variable("gain", "parameter", "1/s"),
+        Variable("command", "output", "m"),
+        Variable("integral", "output"),
+        Variable("before", "local"),
+    ],
+    "brace": [
+        Variable("displacement", "input", "m"),
+        Variable("velocity", "input", "m/s"),
+        Variable("stiffness", "parameter", "N/m", 5.0e5),
+        Variable("yield_force", "parameter", "N", 5.0e3),
+        Variable("damping", "parameter", "N.s/m"),
+        Variable("force", "output", "N"),
+        Variable("slip", "local"),
+    ],
+}
+"""Model -> its variables, in the order of its C file."""
 
 
 def build(
@@ -141,14 +167,16 @@ def description(identifier: str, token: str, variables: Sequence[Variable], vers
 
 
 def main() -> None:
-    """Build the frame."""
+    """Build one of the models."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stories", type=int, default=3)
+    parser.add_argument("model", choices=("frame", *OTHERS))
+    parser.add_argument("--stories", type=int, default=3, help="of the frame")
     parser.add_argument("--version", type=int, choices=(2, 3), default=2, help="of FMI")
-    parser.add_argument("--out", type=Path, default=Path("frame.fmu"))
+    parser.add_argument("--out", type=Path, help="the FMU; MODEL.fmu in the working folder if left out")
     options = parser.parse_args()
-    stories = options.stories
-    print(build(HERE / "frame.c", frame(stories), options.out, options.version, [f"-DSTORIES={stories}"]))
+    name, out = options.model, options.out or Path(f"{options.model}.fmu")
+    variables = frame(options.stories) if name == "frame" else OTHERS[name]
+    print(build(HERE / f"{name}.c", variables, out, options.version, [f"-DSTORIES={options.stories}"]))
 
 
 if __name__ == "__main__":

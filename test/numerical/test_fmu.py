@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from generic_client import models_left
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
+from rths_nodes.core import registry
 from rths_nodes.core.fmu.process import PROGRAM
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
@@ -215,12 +219,42 @@ def test_it_is_set_back_to_its_start(state: bool, tmp_path: Path) -> None:
         integrator.close()
 
 
+def built(folder: Path) -> None:
+    """The files of the example, with their FMUs built as its user builds them."""
+    for name in ("frame.yaml", "rehearsal.yaml"):
+        shutil.copy(EXAMPLE / name, folder)
+    for model in ("frame", "controller", "brace"):
+        subprocess.run([sys.executable, EXAMPLE / "build.py", model], cwd=folder, check=True, timeout=60.0)
+
+
+def test_the_example_runs_and_its_parts_are_those_of_this_package(tmp_path: Path) -> None:
+    """Its controller leads as derivative feedforward does, its brace yields as the elastic-plastic law."""
+    built(tmp_path)
+    names = "target: target, velocity: velocity, measured: measured, command: command"
+    late = "axes.story_1.actuator={type: first_order, alpha: 29}"
+    words = f"{{type: fmu, file: {tmp_path / 'controller.fmu'}, "
+    words += "axes: {story_1: {NAMES}}, parameters: {delay: 0.028}}"
+    commands = []
+    for compensator in (words.replace("NAMES", names), "{type: derivative_feedforward, delay: 0.028}"):
+        result = hosts.run(tmp_path / "frame.yaml", [late, f"compensator={compensator}"])
+        assert result.outcome == "finished", result.reason
+        commands.append(result.read().command)
+    assert np.array_equal(*commands)
+    result = hosts.run(tmp_path / "rehearsal.yaml")
+    assert result.outcome == "finished", result.reason
+    found = result.read()
+    law = registry.load("restoring_force", "elastic_plastic")
+    own = law(from_data(law.Params, {"stiffness": 5.0e5, "yield_force": 5.0e3}), 1)
+    expected = np.array([own.force(x)[0] for x in found.displacement])
+    assert np.abs(expected).max() == 5.0e3, "N: it yields"
+    assert apart(found.force[:, 0], expected) < 1e-9
+
+
 def test_check_lists_its_variables_and_measures_its_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "2000")
-    shutil.copy(frame(3), tmp_path / "frame.fmu")
-    shutil.copy(EXAMPLE / "frame.yaml", tmp_path / "frame.yaml")
+    built(tmp_path)
     assert main(["check", str(tmp_path / "frame.yaml"), "--set", "duration=1"]) == 0
     told = capsys.readouterr().out
     assert "integrator: frame: FMI 2.0 for co-simulation, by build.py; its state can be saved and restored" in told
@@ -228,5 +262,6 @@ def test_check_lists_its_variables_and_measures_its_step(
     assert "integrator: outputs: x1 [m], x2 [m], x3 [m], v1 [m/s]" in told
     assert "k1 [N/m] = 1000000.0" in told
     assert "integrator: input f2: nothing of the test, stays at its start 0.0" in told
+    assert "integrator: of these the scenario sets k1 = 500000" in told
     assert "a step takes" in told
     assert "excitation: elcentro_1940_ns, peak " in told

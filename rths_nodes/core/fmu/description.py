@@ -296,8 +296,8 @@ def _number(text: Any) -> float | None:
         return None
 
 
-def listed(description: Description, fed: Sequence[str]) -> list[str]:
-    """Lines about an FMU: its maker, its variables with their units, and inputs that are not among ``fed``."""
+def listed(description: Description, fed: Sequence[str], given: Mapping[str, Any]) -> list[str]:
+    """Describe an FMU in lines: maker, variables with units, parameters ``given``, inputs that are not ``fed``."""
     tool = f", by {description.tool}" if description.tool else ""
     state = "can be saved and restored" if description.keeps_state else "is set back by a new start only"
     lines = [f"{description.name}: FMI {description.version}.0 for co-simulation{tool}; its state {state}"]
@@ -306,6 +306,10 @@ def listed(description: Description, fed: Sequence[str]) -> list[str]:
         words = [each.words() for each in found[:MOST_LISTED]]
         more = [f"and {len(found) - MOST_LISTED} more"] if len(found) > MOST_LISTED else []
         lines.append(f"{causality}s: {', '.join(words + more) or 'none'}")
+    if given:
+        lines.append(
+            "of these the scenario sets " + ", ".join(f"{name} = {show(value)}" for name, value in given.items())
+        )
     return lines + [
         f"input {each.name}: nothing of the test, stays at its start {each.start or 0}"
         for each in description.of("input")

@@ -79,7 +79,8 @@ class FmuParams:
 
     def contents(self) -> list[str]:
         """Describe the FMU: its variables, with their units, and inputs that the test does not feed."""
-        return listed(described(self.file), [row.name for row in self.rows() if row.causality == "input"])
+        fed = [row.name for row in self.rows() if row.causality == "input"]
+        return listed(described(self.file), fed, self.parameters)
 
     def feeds(self) -> tuple[Feed, Feed]:
         """Inputs and outputs of the process. Raises ConfigError as :meth:`check`."""

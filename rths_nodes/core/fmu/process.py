@@ -23,6 +23,9 @@ from rths_nodes.core.samples import Array
 
 PROGRAM = Path(__file__).with_name("model_process.py")
 
+LOOK_S = 1.0
+"""Longest wait between two looks at the clock, s."""
+
 SET_BACK = b"\0"
 """Message, shorter than a number, that brings the model back to its start."""
 
@@ -127,11 +130,14 @@ class FmuProcess:
         self._works = True
         self._within, self._due = within, time.monotonic() + within
 
-    def answer(self, wait: bool = False) -> Array | None:
-        """Outputs in SI, once they are there; None before. Raises RuntimeError where they never come."""
+    def answer(self, wait: float = 0.0) -> Array | None:
+        """Outputs in SI, which are waited for ``wait`` s; None where they are not there. Raises RuntimeError.
+
+        That is where they never come, or were due.
+        """
         assert self._channel is not None
         if wait:
-            select.select([self._channel], [], [], max(0.0, self._due - time.monotonic()))
+            select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
         try:
             found = self._channel.recv(8 * len(self._outputs.references) + 1)
         except BlockingIOError:
@@ -147,7 +153,7 @@ class FmuProcess:
 
     def wait(self) -> Array:
         """As :meth:`answer`, once it is there."""
-        while (found := self.answer(wait=True)) is None:
+        while (found := self.answer(LOOK_S)) is None:
             pass
         return found
 

@@ -21,13 +21,16 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, IntegratorError
 from rths_nodes.core.fmu.named import FmuParams, Row
-from rths_nodes.core.fmu.process import FmuProcess
+from rths_nodes.core.fmu.process import LOOK_S, FmuProcess
 from rths_nodes.core.parameters import number, params, section, sections, text
 from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array
 
-REHEARSAL_S, LOOK_S = 5.0, 0.002
+REHEARSAL_S, MISSING_S = 5.0, 0.002
 """s that steps are tried for, and between two looks whether the model is there."""
+
+BRIEF_S = 50e-6
+"""s: a small FMU answers within; so long it is waited for at once, because nodes ask again only after longer."""
 
 FARTHEST = 1e6
 """m, m/s or m/s^2: what lies beyond is no response of a structure, and its differences would overflow."""
@@ -218,12 +221,14 @@ class Fmu(Integrator):
         except RuntimeError as error:
             raise IntegratorError(f"{self._process.name}: {error}") from error
         self._answer: Array | None = None
+        self._brief = BRIEF_S
 
     def ready(self) -> bool:
         """True once the model has come to the end of the step. Raises IntegratorError where it never will."""
-        return self._heard(wait=False)
+        brief, self._brief = self._brief, 0.0
+        return self._heard(brief)
 
-    def _heard(self, wait: bool) -> bool:
+    def _heard(self, wait: float) -> bool:
         assert self._process is not None
         if self._answer is None:
             try:
@@ -237,7 +242,7 @@ class Fmu(Integrator):
 
     def step(self, experimental_force: Array) -> None:
         """Go to where the model has come to. Raises IntegratorError."""
-        while not self._heard(wait=True):
+        while not self._heard(LOOK_S):
             pass
         assert self._answer is not None
         try:
@@ -253,7 +258,7 @@ class Fmu(Integrator):
         try:
             self.open()
             while self.missing():
-                time.sleep(LOOK_S)
+                time.sleep(MISSING_S)
             until = time.monotonic() + REHEARSAL_S
             while len(took) < self._steps and time.monotonic() < until:
                 began = time.perf_counter()
