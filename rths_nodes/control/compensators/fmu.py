@@ -53,6 +53,7 @@ class Fmu(OnNumbers):
     """The FMU is told nothing of samples that are bridged or in a soft start: what it learns, it learns there."""
 
     external = True
+    SOURCES = ("blochwitz_2012",)
 
     @params
     class Params(FmuParams):

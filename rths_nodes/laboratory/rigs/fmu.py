@@ -42,6 +42,8 @@ class OfAxis:
 class Fmu(Followed):
     """Actuators that move an FMU, which the test starts, and which ends with it."""
 
+    SOURCES = ("blochwitz_2012",)
+
     @params
     class Params(FmuParams):
         axes: dict[str, OfAxis] = sections(

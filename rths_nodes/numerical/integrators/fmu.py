@@ -74,6 +74,7 @@ class Fmu(Integrator):
     """
 
     external = True
+    SOURCES = ("blochwitz_2012",)
 
     @params
     class Params(FmuParams):
