@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fmus import changed, frame, rogue, skip_without_fmi
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.fmu import archive, package
-from rths_nodes.core.fmu.description import described
+from rths_nodes.core.fmu.description import Description, Variable, described, description_of
 from rths_nodes.core.inputs import named_files
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -328,3 +329,87 @@ def test_the_file_is_hashed_and_copied_as_any_other(tmp_path: Path) -> None:
     shutil.copy(rogue(), file)
     assert named.hash() != first
     assert described(str(copy)).identifier == "frame"
+
+
+# -- directories of archives, and whole numbers ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("comment", [b"", b"a comment of the archive"])
+def test_the_size_of_a_directory_is_that_which_is_read(comment: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "frame.fmu"
+    shutil.copy(frame(3), file)
+    with zipfile.ZipFile(file, "a") as opened:
+        opened.comment = comment
+        start = opened.start_dir
+    data = file.read_bytes()
+    assert archive.directory_size(data[-archive.TAIL :]) == data.rindex(b"PK\x05\x06") - start
+    assert archive.directory_size(b"") == archive.directory_size(b"PK\x05\x06") == 0
+
+
+def test_a_directory_that_would_fill_the_memory_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that stands in the records of zip64, as of an archive with 65536 members."""
+    monkeypatch.setattr(archive, "LARGEST_DIRECTORY", 1000)
+    file = tmp_path / "frame.fmu"
+    with zipfile.ZipFile(file, "w") as opened:
+        for number in range(65_536):
+            opened.writestr(f"{number}", b"")
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 1_000_000)
+    monkeypatch.delattr("zipfile.ZipFile._RealGetContents")
+    words = refused(file)
+    assert "has a directory of " in words
+    assert "MiB: must be <= 1000 bytes" in words
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "fits"),
+    [
+        ("UInt8", 255, True),
+        ("UInt8", 256, False),
+        ("UInt8", -1, False),
+        ("Int16", -32768, True),
+        ("Int16", 40000, False),
+        ("Integer", 1 << 31, False),
+        ("Enumeration", 3, True),
+        ("Int64", 1.5, False),
+        ("Boolean", True, True),
+        ("Boolean", 1, False),
+        ("Float32", 2, True),
+    ],
+)
+def test_a_number_that_its_type_cannot_hold_is_refused(kind: str, value: Any, fits: bool) -> None:
+    """The library would keep its last bits, without a word."""
+    variable = Variable("n", 1, kind, "parameter", "fixed", None, "0", None, None, False)
+    description = Description(3, "", "", "", "", False, False, None, None, {"n": variable})
+    if fits:
+        assert description.parameter("parameters", "n", value) is variable
+    else:
+        with pytest.raises(ConfigError, match=r"^parameters\.n = "):
+            description.parameter("parameters", "n", value)
+
+
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 3000), marks=pytest.mark.soak)])
+def test_damage_anywhere_is_refused_in_words_or_harmless(seeds: range, tmp_path: Path) -> None:
+    """Whatever bytes of an archive or of a description are others; nothing is written beside the folder."""
+    whole, text = frame(3).read_bytes(), archive.Archive(str(frame(3))).description()
+    file, folder = tmp_path / "frame.fmu", tmp_path / "unpacked"
+    refusals = 0
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        data, words = bytearray(whole), bytearray(text)
+        for _ in range(rng.integers(1, 4)):
+            place = rng.choice([rng.integers(200), len(data) - 1 - rng.integers(400), rng.integers(len(data))])
+            data[place] = rng.integers(256)
+            words[rng.integers(len(words))] = rng.choice(list(b'0123456789"<>/ abmMN&;\xff'))
+        file.write_bytes(data[: rng.integers(len(data))] if seed % 10 == 0 else data)
+        folder.mkdir()
+        try:
+            described(str(file))
+            archive.Archive(str(file)).unpack(folder, "binaries/linux64")
+            description_of(bytes(words))
+        except ConfigError:
+            refusals += 1
+        assert {path.name for path in tmp_path.iterdir()} == {"frame.fmu", "unpacked", "tmp"}
+        shutil.rmtree(folder)
+    assert refusals > 0

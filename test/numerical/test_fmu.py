@@ -227,6 +227,7 @@ def built(folder: Path) -> None:
         subprocess.run([sys.executable, EXAMPLE / "build.py", model], cwd=folder, check=True, timeout=60.0)
 
 
+@pytest.mark.long
 def test_the_example_runs_and_its_parts_are_those_of_this_package(tmp_path: Path) -> None:
     """Its controller leads as derivative feedforward does, its brace yields as the elastic-plastic law."""
     built(tmp_path)

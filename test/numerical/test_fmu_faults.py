@@ -18,6 +18,7 @@ from generic_client import models_left
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.fmu import process
 from rths_nodes.core.fmu.process import PROGRAM
 from rths_nodes.loop.scenario import files
 
@@ -102,6 +103,15 @@ def test_an_endless_loop_is_ended(tmp_path: Path) -> None:
     assert f"the FMU has not answered in 0.5 s ({AT})" in result.reason
 
 
+def test_one_that_prints_without_an_end_does_not_fill_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "LARGEST_FILE", 1 << 20)
+    result = ended(rogue('for (;;) puts("and on")'), tmp_path)
+    assert result.outcome == "failed"
+    assert f"the FMU was ended by SIGXFSZ ({AT})" in result.reason
+
+
 def test_an_early_return_is_no_step(tmp_path: Path) -> None:
     result = ended(rogue("", 3, more=("-DEARLY_AT=0.05",)), tmp_path)
     assert result.outcome == "failed"
@@ -125,6 +135,17 @@ def test_so_it_is_with_nodes(wrong: str, tmp_path: Path) -> None:
     result = ended(rogue(statement), tmp_path, host="composed", record=tmp_path / "run", keep=False)
     assert result.outcome == "failed"
     assert says.format(prefix="fmi2") in result.reason
+
+
+@pytest.mark.nodes
+def test_a_step_that_is_late_is_bridged_and_then_trips(tmp_path: Path) -> None:
+    """In real time the rig does not wait for it: half a second is longer than any bridge of 10 ms."""
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    file = rogue("if (v[STEPS] == 11) usleep(500000)")
+    given = {"host": "composed", "pace": "realtime", "record": tmp_path / "run", "keep": False}
+    result = hosts.run(files.load(scenario(file, tmp_path), ["bridge.max_bridge=0.01"]), **given)
+    assert (result.outcome, result.exit_code) == ("tripped", 3), result.reason
+    assert "max_bridge" in result.reason
 
 
 # -- before the test ------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ what is damaged. Unpacked is what a process needs: the description, the binary o
 from __future__ import annotations
 
 import lzma
+import os
 import shutil
 import zipfile
 import zlib
@@ -25,6 +26,8 @@ LARGEST_UNPACKED = 1 << 30
 LARGEST_DESCRIPTION = 64 << 20
 """Bytes: a model with a hundred thousand variables has twenty million."""
 MOST_MEMBERS = 20_000
+LARGEST_DIRECTORY = 16 << 20
+"""Bytes of the directory at the end of the archive, which is read whole: some hundred for each member."""
 HIGHEST_RATIO = 1_100
 """Bytes unpacked of one that is packed, in the mean: deflate reaches 1032, of zeros alone."""
 
@@ -32,11 +35,31 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeErro
 """Errors of zipfile; RuntimeError for what is encrypted, NotImplementedError for methods that it does not know."""
 
 
+END, LOCATOR, END_64 = 22, 20, 56
+"""Bytes of the records behind the directory: the last one, without its comment, and those of zip64 before it."""
+TAIL = END_64 + LOCATOR + END + (1 << 16)
+"""Bytes at the end of an archive in which they stand."""
+
+
+def directory_size(tail: bytes) -> int:
+    """Size of the directory that zipfile reads, from the last TAIL bytes of an archive; 0 where it finds none."""
+    plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
+    end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
+    if end < 0 or len(tail) < end + END:
+        return 0
+    size = int.from_bytes(tail[end + 12 : end + 16], "little")
+    large = end - LOCATOR - END_64
+    if large >= 0 and tail[end - LOCATOR :].startswith(b"PK\6\7"):
+        size = max(size if size != 0xFFFFFFFF else 0, int.from_bytes(tail[large + 40 : large + 48], "little"))
+    return size
+
+
 class Archive:
     """The members of an FMU, from its directory. Raises ConfigError for one that must not be unpacked."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._check_directory()
         with self._opened() as opened:
             members = opened.infolist()
         if len(members) > MOST_MEMBERS:
@@ -53,6 +76,18 @@ class Archive:
             raise ConfigError("has two members of one name")
         if DESCRIPTION not in self.names:
             raise ConfigError(f"is no FMU: has no {DESCRIPTION}")
+
+    def _check_directory(self) -> None:
+        """Refuses a directory that would fill the memory before a single member is seen."""
+        try:
+            with Path(self.path).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - TAIL))
+                directory = directory_size(file.read(TAIL))
+        except OSError as error:
+            raise ConfigError(f"cannot be read ({reason(error)})") from error
+        if directory > LARGEST_DIRECTORY:
+            raise ConfigError(f"has a directory of {size_of(directory)}: must be <= {size_of(LARGEST_DIRECTORY)}")
 
     @contextmanager
     def _opened(self) -> Iterator[zipfile.ZipFile]:

@@ -64,6 +64,18 @@ class Variable:
     high: float | None
     array: bool
 
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Bounds of the FMU, and those of a whole number of so many bits."""
+        if self.kind not in WHOLE:
+            return self.low, self.high
+        bits = int("".join(filter(str.isdigit, self.kind)) or (32 if self.kind == "Integer" else 64))
+        least, most = (0, 2**bits - 1) if self.kind.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        return (
+            least if self.low is None else max(least, self.low),
+            most if self.high is None else min(most, self.high),
+        )
+
     def words(self) -> str:
         """Name, unit and start, in words."""
         unit = f" [{self.unit.name}]" if self.unit else ("" if self.kind in FLOATS else f" ({self.kind})")
@@ -125,7 +137,7 @@ class Description:
         if found.kind not in fits.get(kind, (*FLOATS, "Float32") if kind is float else ()):
             raise ConfigError(f"{place}.{name} = {show(value)}: must be of the type {found.kind}")
         if kind in (int, float):
-            low, high = found.low, found.high
+            low, high = found.bounds
             if value != value or (low is not None and value < low) or (high is not None and value > high):
                 unit = found.unit.name if found.unit else ""
                 bounds = [
@@ -300,7 +312,8 @@ def listed(description: Description, fed: Sequence[str], given: Mapping[str, Any
     """Describe an FMU in lines: maker, variables with units, parameters ``given``, inputs that are not ``fed``."""
     tool = f", by {description.tool}" if description.tool else ""
     state = "can be saved and restored" if description.keeps_state else "is set back by a new start only"
-    lines = [f"{description.name}: FMI {description.version}.0 for co-simulation{tool}; its state {state}"]
+    needs = "; it needs that program while it runs" if description.needs_tool else ""
+    lines = [f"{description.name}: FMI {description.version}.0 for co-simulation{tool}; its state {state}{needs}"]
     for causality in ("input", "output", "parameter"):
         found = description.of(causality)
         words = [each.words() for each in found[:MOST_LISTED]]

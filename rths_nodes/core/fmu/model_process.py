@@ -12,6 +12,8 @@ import ctypes
 import json
 import math
 import os
+import resource
+import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -24,12 +26,14 @@ GOOD, DISCARD = 1, 2
 
 def main(task: Mapping[str, Any]) -> None:
     """Be the model until nobody asks. Raises SystemExit with words for what it does wrong."""
-    os.chdir(task["folder"])
     try:
         import fmpy.fmi2
         import fmpy.fmi3
     except ImportError as error:
         raise SystemExit(f"fmpy cannot be imported ({error}): pip install 'rths_nodes[fmi]'") from error
+    os.chdir(task["folder"])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (task["largest_file"],) * 2)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python lets a file that is full pass
     try:
         unit: Unit = Fmi2(fmpy.fmi2, task) if task["version"] == 2 else Fmi3(fmpy.fmi3, task)
         unit.begin()

@@ -23,6 +23,9 @@ from rths_nodes.core.samples import Array
 
 PROGRAM = Path(__file__).with_name("model_process.py")
 
+LARGEST_FILE = 1 << 30
+"""Bytes of a file that an FMU may write, and of what it may print."""
+
 LOOK_S = 1.0
 """Longest wait between two looks at the clock, s."""
 
@@ -80,6 +83,7 @@ class FmuProcess:
         Archive(self.file).unpack(Path(self._folder.name), found.binaries)
         task: Mapping[str, Any] = {
             "folder": self._folder.name,
+            "largest_file": LARGEST_FILE,
             "version": found.version,
             "token": found.token,
             "identifier": found.identifier,
