@@ -34,7 +34,6 @@ HIGHEST_RATIO = 1_100
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 """Errors of zipfile; RuntimeError for what is encrypted, NotImplementedError for methods that it does not know."""
 
-
 END, LOCATOR, END_64 = 22, 20, 56
 """Bytes of the records behind the directory: the last one, without its comment, and those of zip64 before it."""
 TAIL = END_64 + LOCATOR + END + (1 << 16)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 import re
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +33,10 @@ QUANTITIES: Mapping[str, tuple[Mapping[str, float], Mapping[str, int]]] = {
 }
 """What a variable may be -> its units by name, and the exponents of the base units."""
 
-EXACT = 1e-12
-"""Share by which a unit may differ from the one of its name: the decimals of a file."""
+ROUNDED = 1e-5
+"""Share by which the definition of a unit may differ from the one of its name: files give some decimals."""
+
+LARGEST = sys.float_info.max
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
 """Names of binaries: C identifiers, no paths."""
@@ -138,7 +141,8 @@ class Description:
             raise ConfigError(f"{place}.{name} = {show(value)}: must be of the type {found.kind}")
         if kind in (int, float):
             low, high = found.bounds
-            if value != value or (low is not None and value < low) or (high is not None and value > high):
+            least, most = (-LARGEST if low is None else low), (LARGEST if high is None else high)
+            if not least <= value <= most:  # false of nan
                 unit = found.unit.name if found.unit else ""
                 bounds = [
                     f"{sign} {b:g} {unit}".rstrip() for sign, b in ((">=", low), ("<=", high)) if b is not None
@@ -182,11 +186,11 @@ def factor_of(place: str, variable: Variable, quantity: str, stated: str | None)
         )
     if not 0.0 < unit.factor < float("inf"):
         raise ConfigError(f"{here}: the FMU defines {unit.name!r} as {unit.factor:g} {si}: must be > 0")
-    if named is not None and abs(unit.factor - named) > EXACT * named:
+    if named is not None and abs(unit.factor - named) > ROUNDED * named:
         raise ConfigError(
             f"{here}: the FMU defines {unit.name!r} as {unit.factor:g} {si}, and it is {named:g} {si}"
         )
-    return unit.factor if named is None else named
+    return unit.factor
 
 
 def _plain(name: str) -> str:
