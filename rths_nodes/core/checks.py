@@ -58,6 +58,8 @@ class TestContext:
     """Names of the last of the axes: those that are controlled by force."""
     strokes: tuple[float, ...] = ()
     """m."""
+    force_lead: float | None = None
+    """Time by which the measured forces are read ahead, s; None where they are taken as they come."""
     axis: str = ""
     """The axis to which the component belongs; empty for one that belongs to none or all."""
 

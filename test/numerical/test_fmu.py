@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fmus import EXAMPLE, changed, frame, skip_without_fmi
+from fmus import EXAMPLE, changed, frame, of_text, skip_without_fmi
 from generic_client import models_left
 
 import rths_nodes
@@ -181,6 +181,50 @@ def test_fmpy_simulates_the_same(tmp_path: Path) -> None:
     assert apart(x, found.dof_displacement) < 1e-9
 
 
+HOLDING = """
+#include "model.h"
+
+enum { F, AG, C, X, V };
+
+int model_start(double *v) { return 0; }
+
+int model_step(double *v, double t, double h)
+{
+    for (int i = 0; i < 50; i++) { /* as close to exact as the test needs it */
+        double a = -v[AG] - (v[C] * v[V] + 5e5 * v[X] + v[F]) / 1000.0;
+        v[X] += h / 50 * v[V] + 0.5 * h / 50 * h / 50 * a;
+        v[V] += h / 50 * a;
+    }
+    return 0;
+}
+"""
+
+
+def test_a_force_that_is_held_takes_the_damping_of_half_a_step_away(tmp_path: Path) -> None:
+    """It is that of our structure with c - k h / 2, k under test; read ahead by ``force_lead`` that with c."""
+    damping, h = 3.0e3, 0.005
+    outputs = ("x", "output", "m"), ("v", "output", "m/s")
+    inputs = ("f", "input", "N"), ("ag", "input", "m/s^2")
+    file = of_text("holding", HOLDING, (*inputs, ("c", "parameter", "", damping), *outputs))
+    words = f"{{type: fmu, file: {file}, interface: {{x_1: {{displacement: x, force: f}}}}, "
+    words += "ground: {acceleration: ag, taken_at: middle}}"
+
+    def ours(c: float) -> Any:
+        structure = f"mass: [[1000.0]], stiffness: [[{5e5 + TESTED}]], experimental_stiffness: [[{TESTED}]]"
+        return run(
+            tmp_path,
+            f"structure: {{type: matrices, {structure}, damping: {{type: matrix, matrix: [[{c}]]}}}}\n"
+            "integrator: {type: runge_kutta}\ninterface: [x_1]",
+            ["substeps=1"],
+        ).displacement
+
+    held = run(tmp_path, f"integrator: {words}").displacement
+    led = run(tmp_path, f"integrator: {words}\nforce_lead: 0.0").displacement
+    assert apart(held, ours(damping - 0.5 * h * TESTED)) < 0.05
+    assert apart(led, ours(damping)) < 0.05
+    assert apart(held, ours(damping)) > 0.2
+
+
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.long)])
 def test_hosts_are_equal_to_the_bit(host: str, tmp_path: Path, different: Any) -> None:
@@ -265,4 +309,10 @@ def test_check_lists_its_variables_and_measures_its_step(
     assert "integrator: input f2: nothing of the test, stays at its start 0.0" in told
     assert "integrator: of these the scenario sets k1 = 500000" in told
     assert "a step takes" in told
+    assert "takes the measured force" not in told, "this one takes it at the start of its step"
+    assert main(["check", str(tmp_path / "frame.yaml"), "--set", "integrator.force_age=0.5"]) == 0
+    assert (
+        "caution: integrator: force_age = 0.5: the FMU takes the measured force 2.5 ms late"
+        in capsys.readouterr().out
+    )
     assert "excitation: elcentro_1940_ns, peak " in told

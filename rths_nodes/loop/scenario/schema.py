@@ -294,6 +294,7 @@ class Scenario(AxesByMode):
             transport=getattr(self.port, "transport_samples", 0) * self.dt,
             force_axes=self.force_axes,
             strokes=tuple(axis.limits.stroke for axis in self.axes.values()),
+            force_lead=self.force_lead,
         )
 
     @property

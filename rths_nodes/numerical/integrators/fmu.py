@@ -134,6 +134,17 @@ class Fmu(Integrator):
                 )
             self.check(test.step)
 
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of a force that is taken late, which takes damping away."""
+            if not self.force_age or test.force_lead is not None:
+                return []
+            late = 1e3 * self.force_age * test.step
+            return [
+                f"force_age = {self.force_age:g}: the FMU takes the measured force {late:.3g} ms late, on the "
+                "mean; that takes damping away, as much as the stiffness under test times this time: "
+                "force_lead: 0.0 makes up for it, a shorter step lessens it"
+            ]
+
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         self._steps, self._n = len(external_force) - 1, external_force.shape[1]
         self._params, self._dt = params, dt
