@@ -56,6 +56,8 @@ EXTERNAL = {
     "core/yaml_text.py": {"yaml"},
     "core/mat_files.py": NUMBERS | {"h5py"},
     "core/opensees/model_process.py": {"openseespy"},
+    "core/fmu/model_process.py": {"fmpy"},
+    "core/fmu/package.py": {"fmpy"},
     "numerical/ground_motions/readers/waveforms.py": NUMBERS | {"obspy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},

@@ -23,8 +23,7 @@ ADVISED = 0.6
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
     """Sentences on steps that ``took`` so long, s; the ramp predicts ``predicted`` samples of a step."""
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
-    median, rare, longest = (_ms(value) for value in (np.median(took), np.percentile(took, 99.0), took.max()))
-    yield f"a step takes {median} (median), {rare} (99 %), {longest} (longest of {count}), alone on this machine"
+    yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
     late, lost = (int(np.count_nonzero(took > limit)) for limit in (in_time, in_time + bridge.max_bridge))
     share, ramp = predicted / scenario.samples_per_step, "this ramp"
@@ -36,6 +35,12 @@ def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
     if lost:
         then = "the rig pauses" if bridge.pauses else "the rig trips; with bridge.when_late = pause it slows down"
         yield f"caution: {lost} took longer even than bridge.max_bridge = {_ms(bridge.max_bridge)} lets it: {then}"
+
+
+def quantiles(took: Array) -> str:
+    """Median and tail of the times ``took`` (s), in words."""
+    median, rare, longest = (_ms(value) for value in (np.median(took), np.percentile(took, 99.0), took.max()))
+    return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), alone on this machine"
 
 
 def _ms(seconds: float) -> str:

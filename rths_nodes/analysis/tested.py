@@ -25,7 +25,9 @@ def described(assembly: Assembly) -> Iterator[str]:
     """Excitation with its peak and duration; periods of the whole structure; stiffness of each part."""
     yield f"excitation: {', '.join(_excitation(assembly))}"
     if assembly.scenario.structure is None:
-        yield "structure: none is computed, the displacements are prescribed"
+        elsewhere = registry.class_of("integrator", assembly.scenario.integrator).external
+        where = "it is computed in another process" if elsewhere else "the displacements are prescribed"
+        yield f"structure: none is computed here, {where}"
         return
     expected = {
         name: axis.rig_axis.stiffness
@@ -59,8 +61,9 @@ def _diagonal(matrix: Array) -> str:
 def _excitation(assembly: Assembly) -> Iterator[str]:
     """Name, peak and length of what moves the test, and how much of it the test has."""
     scenario = assembly.scenario
-    prescribed = scenario.structure is None
-    params: Any = getattr(scenario.integrator, "displacement", None) if prescribed else scenario.ground_motion
+    shaken = scenario.structure is not None or getattr(scenario.integrator, "ground", None) is not None
+    prescribed = not shaken
+    params: Any = scenario.ground_motion if shaken else getattr(scenario.integrator, "displacement", None)
     if params is None:
         yield "that of the client of the integrator, which is not known here"
         return

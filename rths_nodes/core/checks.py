@@ -59,6 +59,8 @@ class TestContext:
     """Names of the last of the axes: those that are controlled by force."""
     strokes: tuple[float, ...] = ()
     """m."""
+    force_lead: float | None = None
+    """Time by which the measured forces are read ahead, s; None where they are taken as they come."""
     axis: str = ""
     """The axis to which the component belongs; empty for one that belongs to none or all."""
 
@@ -96,6 +98,10 @@ class ChecksScenario(Protocol):
 
     def cautions(self, test: TestContext) -> list[str]:
         """Say what is allowed but dangerous or doubtful in this test, in words."""
+        ...
+
+    def contents(self) -> list[str]:
+        """Say what stands in the files that the component names, a line each; ``rths check`` tells it."""
         ...
 
     def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
@@ -143,6 +149,12 @@ def check_fit(params: Any, test: TestContext, place: str) -> None:
 def cautions_of(params: Any, test: TestContext) -> list[str]:
     """The cautions of ``params`` in the test."""
     found: list[str] = params.cautions(test) if hasattr(params, "cautions") else []
+    return found
+
+
+def contents_of(params: Any) -> list[str]:
+    """Lines about what stands in the files of ``params``."""
+    found: list[str] = params.contents() if hasattr(params, "contents") else []
     return found
 
 

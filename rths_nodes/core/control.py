@@ -16,7 +16,7 @@ import numpy as np
 
 from rths_nodes.core import channels
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.samples import Array, Measurement, Motion, Target
+from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 
 Floats = Sequence[float]
 Rows = tuple[Floats, Floats, Floats]
@@ -260,6 +260,8 @@ class Compensator(Component):
     Built with ``(params, dt, n_axes)``, dt in s.
     """
 
+    external: ClassVar[bool] = False
+    """True for one that another process computes: there is no second copy, and it is opened before it steps."""
     transport_in_lead: ClassVar[bool] = False
     """True where the scenario adds the port's transport to the parameter ``lead``: the model leaves it out."""
     state_names: tuple[str, ...]
@@ -268,6 +270,16 @@ class Compensator(Component):
     """Unit of each name, without the axis; what is left out has none."""
     state_limits: Mapping[str, tuple[float, float]] = {}
     """Smallest and largest value of what is adapted, by the same names, in these units."""
+
+    def open(self) -> None:
+        """Before the test: start what computes outside of this process. Raises ConfigError where it cannot be."""
+
+    def close(self) -> None:
+        """After the test: end what :meth:`open` started; may be called again, or without it."""
+
+    def rehearsed(self) -> Array:
+        """In place of a test: how long each of some samples takes, s; empty where it computes in this process."""
+        return EMPTY
 
     @abstractmethod
     def step(self, target: Motion, measured: Array) -> Array:

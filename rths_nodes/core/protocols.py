@@ -162,6 +162,9 @@ class Integrator(Protocol):
 
     def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
+    def excite(self, ground_acceleration: Array) -> None:
+        """Take the acceleration of the ground ``(steps + 1,)`` m/s^2, for one that has no external force of it."""
+
     def open(self) -> None:
         """Before the test: start what answers from outside, or be there for it, without waiting for it."""
 

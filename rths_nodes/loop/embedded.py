@@ -110,6 +110,7 @@ class Loop:
         """
         try:
             self.substructure.open()
+            self.commands.open()
             while self.substructure.missing():
                 if interrupted and interrupted():
                     raise KeyboardInterrupt
@@ -123,6 +124,7 @@ class Loop:
         finally:
             self.rig.close()
             self.substructure.close()
+            self.commands.close()
 
     def _run(
         self,

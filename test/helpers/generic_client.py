@@ -35,14 +35,14 @@ def skip_without_opensees() -> None:
         pytest.skip(f"openseespy is not to be had here ({why}): pip install 'rths_nodes[opensees]'")
 
 
-def models_left() -> list[str]:
-    """Processes of models that are still there and were started from here, directly or by a node."""
+def models_left(program: Path = PROGRAM) -> list[str]:
+    """Processes of models, run by ``program``, that are there and were started from here, or by a node."""
     worker = f"PYTEST_XDIST_WORKER={os.environ.get('PYTEST_XDIST_WORKER', '')}".encode()
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             ours = worker in (path / "environ").read_bytes().split(b"\0") or worker.endswith(b"=")
-            if ours and str(PROGRAM).encode() in (path / "cmdline").read_bytes().split(b"\0"):
+            if ours and str(program).encode() in (path / "cmdline").read_bytes().split(b"\0"):
                 found.append(path.name)
     return found
 

@@ -94,7 +94,7 @@ def _of(done: int, planned: int) -> str:
 
 def _excitation(of: Evaluation) -> str:
     scenario = of.scenario
-    prescribed = scenario.structure is None
+    prescribed = scenario.structure is None and getattr(scenario.integrator, "ground", None) is None
     moving = getattr(scenario.integrator, "displacement", None) if prescribed else scenario.ground_motion
     if prescribed and moving is None and of.run.made_elsewhere:
         return "not known here: there is no input energy, and no HSEM in percent"

@@ -135,6 +135,11 @@ class Way:
     def __init__(self, assembly: Assembly) -> None:
         self.scenario = scenario = assembly.scenario
         self.n_axes, self.per_step = len(scenario.axes), scenario.samples_per_step
+        if assembly.compensator.external:
+            raise ConfigError(
+                f"compensator.type = {type(scenario.compensator).type_name!r}: is computed in another process, "
+                "so the stability cannot be judged before the test"
+            )
         self._ramp, self._setup, self._compensator = assembly.ramp, assembly.setup, assembly.compensator
         self._late_velocity = assembly.late_velocity
         self._rig = _rig(scenario)

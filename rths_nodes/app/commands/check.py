@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from rths_nodes.analysis.round_trips import RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.core.errors import ConfigError, IntegratorError
+from rths_nodes.core.checks import contents_of
+from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
 from rths_nodes.core.protocols import Port
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario import judgement
@@ -69,6 +70,7 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str) -> Iterator[str]:
     yield from _rig(loaded)
     yield from _reduction(assembly)
     yield from tested.described(assembly)
+    yield from _contents(loaded)
     yield f"largest external force {_largest_force(assembly) / 1e3:.4g} kN"
     if loaded.soft_start:
         yield f"soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s"
@@ -157,16 +159,29 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
     )
 
 
+def _contents(loaded: Scenario) -> Iterator[str]:
+    """Describe what stands in files that components name."""
+    for place, part, _ in loaded.parts():
+        for words in contents_of(part):
+            yield f"{place}: {words}"
+
+
 def _step_times(assembly: Assembly) -> Iterator[str]:
-    """Say how long the steps of an integrator in a process of its own take; it is started for that."""
-    from rths_nodes.analysis.step_times import judged
+    """Say how long the steps of what is in a process of its own take; it is started for that."""
+    from rths_nodes.analysis.step_times import judged, quantiles
 
     try:
         took = assembly.integrator.rehearsed()
+        of_compensator = assembly.compensator.rehearsed()
     except IntegratorError as error:
         raise ConfigError(f"integrator: {error}") from error
+    except ComponentError as error:
+        raise ConfigError(str(error)) from error
     if len(took):
         yield from judged(assembly.scenario, getattr(assembly.ramp, "predicted", 0), took)
+    if len(of_compensator):
+        sample = f"{1e3 * assembly.scenario.dt:.3g} ms"
+        yield f"compensator: of a sample of {sample} it takes {quantiles(of_compensator)}"
 
 
 def _loads(loaded: Scenario) -> Iterator[str]:
@@ -285,7 +300,7 @@ def _rehearsed(loaded: Scenario) -> Rehearsed | None:
         loop = checked_loop(simulated(loaded))
     except ConfigError:
         return None
-    if loop.assembly.integrator.external or loop.rig.port.external:
+    if any(part.external for part in (loop.assembly.integrator, loop.assembly.compensator, loop.rig.port)):
         return None
     until = monotonic() + REHEARSED_S
     margins = Margins(loaded.limits, loaded.dt, loaded.stop_groups)

@@ -60,6 +60,7 @@ def reproduced(run: Run) -> Reproduction:
     count = usable(run)
     numerical.open()
     try:
+        commands.open()
         if missing := numerical.missing():
             raise ConfigError(f"integrator: needs {missing}: its part of a test is not computed here")
         commands.target(numerical.first())
@@ -81,6 +82,7 @@ def reproduced(run: Run) -> Reproduction:
                 largest = max(largest, float(np.abs(again - run.command[sample + 1]).max()))
     finally:
         numerical.close()
+        commands.close()
     return Reproduction(compared, run.scenario.samples, first, largest)
 
 

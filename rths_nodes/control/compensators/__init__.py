@@ -19,4 +19,5 @@ TABLE = {
     "identified_inverse": ".identified_inverse:IdentifiedInverse",
     "linear": ".linear:Linear",
     "pi_lead": ".pi_lead:ProportionalIntegralLead",
+    "fmu": ".fmu:Fmu",
 }

@@ -16,6 +16,7 @@ from rths_nodes.control.compensators.per_axis import Bound, OnNumbers, Shown, ba
 from rths_nodes.control.compensators.taylor_lead import ahead, lead_parameter, read_ahead, response, with_lead
 from rths_nodes.core import registry
 from rths_nodes.core.control import Floats
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, in_series
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import component, params
@@ -83,6 +84,12 @@ class Chain(OnNumbers):
         self._dt, self._lead = dt, params.lead
         stages = {"first": params.first, "second": params.second}
         built = {name: registry.build("compensator", own, dt, n_axes) for name, own in stages.items()}
+        for place, stage in built.items():
+            if stage.external:
+                raise ConfigError(
+                    f"compensator.{place}.type = {type(stages[place]).type_name!r}: stands outside of this "
+                    "process, and cannot be part of a chain"
+                )
         self._both = self._first, self._second = built["first"], built["second"]
         names = {f"{place}.{own}": (stage, own) for place, stage in built.items() for own in stage.state_names}
         self.state_names = tuple(names)

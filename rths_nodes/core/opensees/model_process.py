@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of an OpenSees model: ``python model_process.py TASK``, with the task as JSON.
+"""The process of an OpenSees model, run by ``core/child_program.py`` with the task as JSON.
 
 It builds the model of the user, and does with it what the file ``work`` of the task says, which has a function
 ``work(ops, task, model)``. Neither imports anything of the package. What is wrong it says in one line; the exit
@@ -8,11 +8,9 @@ code is 1 then.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import json
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +27,6 @@ LONGEST_REFUSAL = 500
 
 def main(task: Mapping[str, Any]) -> None:
     """Build and work. Raises SystemExit with words for what the user can mend."""
-    end_with(task["parent"])
     try:
         import openseespy.opensees as ops
     except ImportError as error:
@@ -39,14 +36,6 @@ def main(task: Mapping[str, Any]) -> None:
         ) from error
     module_of(Path(task["work"])).work(ops, task, Model(ops, Path(task["model"])))
     ops.wipe()
-
-
-def end_with(parent: int) -> None:
-    """Let the system end this process with its parent: OpenSees, which waits for an answer, heeds nothing else."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
-    if os.getppid() != parent:
-        raise SystemExit(1)
 
 
 def module_of(path: Path) -> ModuleType:

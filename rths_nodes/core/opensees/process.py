@@ -1,130 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process with an OpenSees model in it: how it is started, how it is seen that it has ended, and why."""
+"""A process with an OpenSees model in it."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.child_process import ChildProcess
 
 PROGRAM = Path(__file__).with_name("model_process.py")
 
-LEAVING_S = 2.0
-"""s that the process has to end by itself once it has said goodbye or closed its connection."""
 
-FAREWELLS = ("Process 0 Terminating",)
-"""Lines that OpenSees prints at every end."""
-
-POINTS_BACK = "See stderr output"
-"""Words of an exception of OpenSees in place of the reason, which it has printed before."""
-
-LAST_WORDS = 2000
-"""Bytes of what the process has printed that are looked at for the reason of its end."""
-
-LINES_BEFORE = 3
-"""Lines before its last one that are told."""
-
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""Its environment: the same bits whatever the machine, and no threads beside those of the loop."""
-
-
-class ModelProcess:
+class ModelProcess(ChildProcess):
     """Builds the ``model`` of a file and does with it what the Python file ``work`` says.
 
-    ``task`` is what that one is told. The process ends with this one, if it was not ended before.
+    ``task`` is what that one is told.
     """
 
+    farewells = ("Process 0 Terminating",)
+    points_back = "See stderr output"  # of an exception of OpenSees, which has printed the reason before
+
     def __init__(self, model: str, work: Path, task: Mapping[str, Any]) -> None:
-        self.name = Path(model).name
-        self._task = {"model": str(Path(model).absolute()), "work": str(work), **task}
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self, pass_fds: Sequence[int] = (), **more: Any) -> None:
-        """Start it, with ``pass_fds`` open and ``more`` in its task. Raises ConfigError where that cannot be."""
-        self._shares = False
-        task = self._task | {"parent": os.getpid()} | more
-        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (close() closes it)
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-uPB", PROGRAM, json.dumps(task)],
-                stdin=subprocess.DEVNULL,
-                stdout=self._printed,
-                stderr=subprocess.STDOUT,
-                env=os.environ | ONE_THREAD,
-                pass_fds=pass_fds,
-                start_new_session=True,  # Ctrl-C is for the test, which stops the rig first
-            )
-        except OSError as error:
-            raise ConfigError(f"cannot start {sys.executable}: {error}") from error
-
-    def share_scheduling(self) -> None:
-        """Let it run from now on as this process does, which waits for it and goes first.
-
-        In real time it would otherwise wait for whatever else the machine has to do. It may take any processor,
-        because the nodes of the loop go first on theirs. The first call counts. Where the system refuses, it stays
-        as it is.
-        """
-        if self._process is None or self._shares:
-            return
-        self._shares, number = True, self._process.pid
-        with suppress(OSError):
-            if (policy := os.sched_getscheduler(0)) in (os.SCHED_FIFO, os.SCHED_RR):
-                priority = max(1, os.sched_getparam(0).sched_priority - 1)
-                os.sched_setscheduler(number, policy, os.sched_param(priority))
-
-    @property
-    def failed(self) -> bool:
-        """True once it has come to an end that it should not have come to."""
-        return self._process is not None and bool(self._process.poll())
-
-    def end(self, within: float = 0.0) -> str:
-        """Say how the process has ended, ``within`` s, where it should not have; empty otherwise."""
-        if self._process is None:
-            return ""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(within)
-        code = self._process.returncode
-        if not code:
-            return ""
-        if code < 0:
-            return f"OpenSees was ended by {signal.Signals(-code).name}"
-        said = self._last_words()
-        return f"OpenSees has ended with code {code}" + (f": {said}" if said else "")
-
-    def line_with(self, words: str) -> str:
-        """The first line with ``words`` that the process has printed; empty for none."""
-        file = self._printed.fileno()
-        # the process writes where its own reading and writing stands, which is the same for both
-        printed = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
-        return next((line.strip() for line in printed.splitlines() if words in line), "")
-
-    def _last_words(self) -> str:
-        """The last line that the process has printed, and before it what OpenSees has said."""
-        size = self._printed.seek(0, os.SEEK_END)
-        self._printed.seek(max(0, size - LAST_WORDS))
-        lines = [line.strip() for line in self._printed.read().decode(errors="replace").splitlines()]
-        *before, last = ["", *(line for line in lines if line and line not in FAREWELLS)]
-        if before and POINTS_BACK in last:
-            last = last.replace(POINTS_BACK, before.pop())
-        more = [line for line in before[-LINES_BEFORE:] if line and line not in last]
-        return last + (f" (printed before: {' / '.join(more)})" if more else "")
-
-    def close(self, patience: float = 0.0) -> None:
-        """End it; it has ``patience`` s to end by itself. May be called again, or without a start."""
-        if self._process is None:
-            return
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience)
-        self._process.kill()
-        self._process.wait()
-        self._printed.close()
-        self._process = None
+        whole = {"model": str(Path(model).absolute()), "work": str(work), **task}
+        super().__init__(Path(model).name, "OpenSees", PROGRAM, whole)

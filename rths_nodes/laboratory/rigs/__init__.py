@@ -6,4 +6,5 @@ TABLE = {
     "coupled_servo_hydraulic": ".coupled_servo_hydraulic:CoupledServoHydraulic",
     "coupled_transfer_functions": ".coupled_transfer_functions:CoupledTransferFunctions",
     "opensees": ".opensees:OpenSees",
+    "fmu": ".fmu:Fmu",
 }

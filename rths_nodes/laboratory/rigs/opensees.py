@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsal with a specimen in OpenSees: a model in a process of its own gives the forces of all axes.
 
-The actuators are those of this package, one for each axis. Once in ``every`` samples the model follows them to
-where they are, with their velocity, and the acceleration that makes of the velocity before; in the samples between
-its force goes on by its initial stiffness, which is read from the model before the test:
-
-    F = F_m + K_0 (x - x_m)
-
-An actuator that gives way to its specimen feels the same within a sample, by its own part of K_0. So a linear
-static specimen is exact whatever the step; one that yields has the stiffness K_0 for the rest of a step.
+The stiffness by which its force goes on between two steps is that of the model at first, read before the test
+(``followed.py``).
 """
 
 from __future__ import annotations
@@ -16,17 +10,16 @@ from __future__ import annotations
 import logging
 import select
 import socket
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.child_process import LEAVING_S
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.opensees.model import check_count, check_files, check_rows, commands_of, whole_rows
-from rths_nodes.core.opensees.process import LEAVING_S, ModelProcess
+from rths_nodes.core.opensees.process import ModelProcess
 from rths_nodes.core.parameters import (
     components,
     flag,
@@ -39,9 +32,8 @@ from rths_nodes.core.parameters import (
     text,
     texts,
 )
-from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array
-from rths_nodes.core.specimen import Specimen
+from rths_nodes.laboratory.rigs.followed import Followed, check_actuators
 
 WORK = Path(__file__).with_name("opensees_specimen.py")
 
@@ -67,10 +59,8 @@ class Analysis:
             raise ConfigError(f"{where}.integrator = {show(self.integrator)}: must be Newmark, gamma, beta")
 
 
-class OpenSees(Rig):
+class OpenSees(Followed):
     """Actuators that move a model of OpenSees, which the test starts, and which ends with it."""
-
-    external = True
 
     @params
     class Params:
@@ -100,11 +90,7 @@ class OpenSees(Rig):
 
         def fits(self, test: TestContext) -> None:
             """Refuses other axes than the test has, a file that is not there, gravity that is counted twice."""
-            if tuple(self.actuators) != test.axes:
-                raise ConfigError(
-                    f"actuators: of {', '.join(self.actuators) or 'none'}; must be of the axes of the test in "
-                    f"their order: {', '.join(test.axes)}"
-                )
+            check_actuators(self.actuators, test)
             check_count("interface", self.interface, len(test.axes), "axis")
             check_files(self.model, self.files)
             if self.gravity and test.has_gravity and test.gravity_of_rig is None:
@@ -119,13 +105,8 @@ class OpenSees(Rig):
                 )
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._params, self._n = params, n_axes
-        self._every, self._step = params.every, params.every * dt
-        self._felt = [_Felt() for _ in range(n_axes)]
-        self._actuators = [
-            registry.build("actuator", actuator, dt, felt)
-            for actuator, felt in zip(params.actuators.values(), self._felt, strict=True)
-        ]
+        self._params = params
+        self._hold(params.actuators, params.every, dt)
         task = {
             "interface": whole_rows(params.interface),
             "analysis": commands_of(params.analysis),
@@ -134,18 +115,11 @@ class OpenSees(Rig):
         }
         self._process = ModelProcess(params.model, WORK, task)
         self._channel: socket.socket | None = None
-        self._stiffness = np.zeros((n_axes, n_axes))
-        self.reset()
+        self.name = self._process.name
 
     def reset(self) -> None:
         """At rest at zero; a model that has moved cannot be set back, :meth:`open` starts another one."""
-        self.failure = ""
-        self.displacement, self.velocity, self.force = np.zeros((3, self._n))
-        self._before: tuple[Array, Array, Array] = (self.displacement, self.velocity, self.force)
-        self._samples = 0
-        self._feel()
-        for actuator in self._actuators:
-            actuator.reset()
+        self._rest()
 
     def open(self) -> None:
         """Start the model, and wait until it is built. Raises ConfigError with its words where it cannot be."""
@@ -179,42 +153,13 @@ class OpenSees(Rig):
             told[n * n :].tolist(),
         )
 
-    def step(self, command: Array, auxiliary: Array) -> None:
-        """One sample on, with the command ``(n_axes,)`` m."""
+    def share_scheduling(self) -> None:
         self._process.share_scheduling()
-        for actuator, value in zip(self._actuators, command.tolist(), strict=True):
-            actuator.step(value)
-        self.displacement = np.array([actuator.displacement for actuator in self._actuators])
-        self.velocity = np.array([actuator.velocity for actuator in self._actuators])
-        self._samples += 1
-        if not self.failure:
-            self._follow()
 
-    def _follow(self) -> None:
-        x, v = self.displacement, self.velocity
-        before_x, before_v, before_force = self._before
-        if self._samples % self._every:
-            self.force = before_force + self._stiffness @ (x - before_x)
-        else:
-            try:
-                self.force = self._ask(x, v, (v - before_v) / self._step)
-            except RuntimeError as error:
-                self.failure = f"{self._process.name}: {error}"
-                return
-            self._before = x, v, self.force
-        self._feel()
-
-    def _feel(self) -> None:
-        """Set what the actuators feel in the coming sample."""
-        of_axis = zip(self._felt, self.displacement.tolist(), self.force.tolist(), strict=True)
-        for index, (felt, x, force) in enumerate(of_axis):
-            felt.stiffness, felt.displacement, felt.at = float(self._stiffness[index, index]), x, force
-
-    def _ask(self, *motion: Array) -> Array:
-        """Forces ``(n_axes,)`` N of the model. Raises RuntimeError with words where there will be none."""
+    def _ask(self, x: Array, v: Array, a: Array) -> Array:
         assert self._channel is not None
         try:
-            self._channel.sendall(np.concatenate(motion).astype("<f8").tobytes())
+            self._channel.sendall(np.concatenate((x, v, a)).astype("<f8").tobytes())
         except OSError as error:
             raise RuntimeError(self._end(str(error))) from error
         return self._receive(self._n, self._params.answer_within)
@@ -243,20 +188,3 @@ class OpenSees(Rig):
             self._channel.close()
             self._channel = None
         self._process.close()
-
-
-class _Felt(Specimen):
-    """The specimen as an actuator feels it within a sample: a spring from where the model was last."""
-
-    initial_state = ()
-
-    def __init__(self) -> None:
-        self.stiffness = self.displacement = self.at = 0.0
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        """N, at a displacement (m)."""
-        return self.at + self.stiffness * (displacement - self.displacement)
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        """There are no inner states."""
-        return ()

@@ -188,6 +188,7 @@ class Assembly:
         built: Integrator = self._build(
             "integrator", scenario.integrator, self.structure, self.external_force, scenario.step
         )
+        built.excite(self.ground_acceleration)
         return built
 
     @property

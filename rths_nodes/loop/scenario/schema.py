@@ -298,6 +298,7 @@ class Scenario(AxesByMode):
             transport=self.transport_samples * self.dt,
             force_axes=self.force_axes,
             strokes=tuple(axis.limits.stroke for axis in self.axes.values()),
+            force_lead=self.force_lead,
         )
 
     @property

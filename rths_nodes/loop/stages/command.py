@@ -100,6 +100,14 @@ class CommandStage:
         parts = assembly.ramp, setup, assembly.compensator
         return cls(assembly.scenario, *parts, names.state, n_interface, assembly.late_velocity)
 
+    def open(self) -> None:
+        """Before the test: start a compensator outside of this process. Raises ConfigError where it cannot be."""
+        self.compensator.open()
+
+    def close(self) -> None:
+        """After the test, or in place of one."""
+        self.compensator.close()
+
     def assume_realtime(self) -> None:
         """Nobody waits for Targets: what the ramp predicts needs none. What else they bring comes with them."""
         self._ahead = self.ramp.predicted

@@ -13,4 +13,5 @@ TABLE = {
     "prescribed": ".prescribed:Prescribed",
     "remote": ".remote.integrator:Remote",
     "opensees": ".remote.opensees:OpenSees",
+    "fmu": ".fmu:Fmu",
 }

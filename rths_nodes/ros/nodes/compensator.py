@@ -30,7 +30,10 @@ class CompensatorNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
+        self.outside.close()
         self.stage = CommandStage.of(assembly)
+        self.outside.callback(self.stage.close)
+        self.stage.open()
         if not self.settings.lockstep:
             self.stage.assume_realtime()
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
@@ -44,7 +47,8 @@ class CompensatorNode(RthsNode):
         self.clocks = {"work": self._hop}
         self.state_names = self.stage.state_names
         self.inner_numbers = self._inner_numbers
-        gains = not self.settings.lockstep and scenario.samples_per_step > 1
+        inside = not self.stage.compensator.external
+        gains = inside and not self.settings.lockstep and scenario.samples_per_step > 1
         twin = CommandWarmUp(assembly) if gains else None
         self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
 

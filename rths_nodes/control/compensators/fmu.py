@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A controller as a functional mock-up unit (FMI), e.g. exported from Simulink, in a process of its own.
+
+Once in a sample it gets the target of the coming sample and what was measured at the last one, goes on by one
+sample, and tells the command. It is one FMU for all axes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.control.compensators.per_axis import OnNumbers
+from rths_nodes.control.compensators.taylor_lead import lead_parameter, read_ahead
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.control import Floats
+from rths_nodes.core.errors import ComponentError, ConfigError
+from rths_nodes.core.fmu.description import described
+from rths_nodes.core.fmu.named import FmuParams, Row
+from rths_nodes.core.fmu.process import FmuProcess
+from rths_nodes.core.parameters import number, params, sections, text, texts
+from rths_nodes.core.samples import Array
+
+REHEARSED = 5000
+"""Samples that are tried."""
+
+INPUTS = {
+    "target": "displacement",
+    "velocity": "velocity",
+    "acceleration": "acceleration",
+    "measured": "displacement",
+    "force": "force",
+}
+"""Inputs of an axis, in the order in which the process gets them, and what each is."""
+
+
+@params
+class OfAxis:
+    """Variables of the FMU that are target, measurement and command of an axis."""
+
+    command: str = text("output of the FMU: displacement to which the actuator is sent")
+    target: str = text("input of the FMU: displacement of the target at the coming sample")
+    velocity: str | None = text("input: velocity of the target", None)
+    acceleration: str | None = text("input: acceleration of the target", None)
+    measured: str | None = text("input: displacement measured at the last sample", None)
+    force: str | None = text("input: force measured at the last sample", None)
+
+
+class Fmu(OnNumbers):
+    """The FMU is told nothing of samples that are bridged or in a soft start: what it learns, it learns there."""
+
+    external = True
+    SOURCES = ("blochwitz_2012",)
+
+    @params
+    class Params(FmuParams):
+        axes: dict[str, OfAxis] = sections(
+            OfAxis, "variables of the FMU for each axis, by its name, in their order"
+        )
+        lead: float = lead_parameter()
+        shown: tuple[str, ...] = texts("outputs of the FMU that are recorded with every sample")
+        answer_within: float = number(
+            "how long the FMU may take for a sample; in real time the rig bridges and trips sooner",
+            "s",
+            1.0,
+            more_than=0.0,
+            at_most=3_600.0,
+        )
+
+        def rows(self) -> Sequence[Row]:
+            return list(self._rows())
+
+        def _rows(self) -> Iterator[Row]:
+            for axis, names in self.axes.items():
+                for noun, quantity in INPUTS.items():
+                    if (name := getattr(names, noun)) is not None:
+                        yield Row(f"axes.{axis}.{noun}", name, "input", quantity)
+                yield Row(f"axes.{axis}.command", names.command, "output", "displacement")
+            for index, name in enumerate(self.shown):
+                yield Row(f"shown[{index}]", name, "output", "")
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses other axes than the test has, and an FMU that is not what is said of it."""
+            if tuple(self.axes) != test.axes:
+                raise ConfigError(
+                    f"axes: of {', '.join(self.axes) or 'none'}; must be of the axes of the test in their order: "
+                    f"{', '.join(test.axes)}"
+                )
+            self.check(test.dt)
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        self._params, self._dt, self._n_axes = params, dt, n_axes
+        self._process: FmuProcess | None = None
+        given = [(noun, axis) for axis, names in enumerate(params.axes.values()) for noun in _given(names)]
+        self._places = [(list(INPUTS).index(noun), axis) for noun, axis in given]
+        self.state_names = tuple(_plain(name) for name in params.shown)
+        self.state_units: Mapping[str, str] = _units(params)
+        self._rest()
+
+    def _rest(self) -> None:
+        self._sample = 0
+        self._acceleration: Floats = [0.0] * self._n_axes
+        self._shown = [0.0] * len(self.state_names)
+
+    def open(self) -> None:
+        """Start the FMU, and wait until it is at its start. Raises ConfigError where it cannot be."""
+        self.close()
+        inputs, outputs = self._params.feeds()
+        process = FmuProcess(self._params.file, self._dt, inputs, outputs, self._params.settings())
+        commands = [names.command for names in self._params.axes.values()]
+        self._commands = [list(outputs.names).index(name) for name in commands]
+        self._numbers = [list(outputs.names).index(name) for name in self._params.shown]
+        found = process.start("compensator", self._params.start_within)
+        self._process = process
+        self._rest()
+        self._show(found.tolist())
+
+    def _show(self, outputs: Floats) -> None:
+        self._shown = [outputs[place] for place in self._numbers]
+
+    def commands(
+        self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
+    ) -> list[float]:
+        process = self._process
+        if process is None:
+            raise ComponentError(f"compensator: {Path(self._params.file).name}: the FMU is not open")
+        process.share_scheduling()
+        if lead := self._params.lead:
+            rows = zip(self._acceleration, x, v, a, strict=True)
+            self._acceleration = a
+            x, v, a = zip(*[read_ahead(lead, self._dt, *row) for row in rows], strict=True)
+        nouns = x, v, a, measured, force
+        try:
+            inputs = np.array([nouns[noun][axis] for noun, axis in self._places])
+            process.begin(self._sample, inputs, self._params.answer_within)
+            found = process.wait().tolist()
+        except RuntimeError as error:
+            raise ComponentError(
+                f"compensator: {process.name}: {error} (at {self._sample * self._dt:g} s)"
+            ) from error
+        self._sample += 1
+        self._show(found)
+        return [found[place] for place in self._commands]
+
+    def state(self) -> list[float]:
+        return self._shown
+
+    def reset(self) -> None:
+        """To the first state; an FMU that is open is set back to its start."""
+        self._rest()
+        if self._process is None:
+            return
+        try:
+            self._process.set_back(self._params.start_within)
+            self._show(self._process.wait().tolist())
+        except RuntimeError as error:
+            raise ComponentError(f"compensator: {self._process.name}: {error}") from error
+
+    def rehearsed(self) -> Array:
+        """Return how long each of REHEARSED samples takes at rest, s. Raises ConfigError and ComponentError."""
+        nothing, took = [0.0] * self._n_axes, []
+        try:
+            self.open()
+            for _ in range(REHEARSED):
+                began = time.perf_counter()
+                self.commands(nothing, nothing, nothing, nothing, nothing, False, False)
+                took.append(time.perf_counter() - began)
+        finally:
+            self.close()
+        return np.array(took)
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+
+def _given(names: OfAxis) -> list[str]:
+    return [noun for noun in INPUTS if getattr(names, noun) is not None]
+
+
+def _plain(name: str) -> str:
+    """``K[1].gain`` -> ``K_1.gain``: brackets are those of an axis."""
+    return name.replace("[", "_").replace("]", "")
+
+
+def _units(params: Any) -> dict[str, str]:
+    """Units of what is shown, as the FMU declares them."""
+    if not params.shown:
+        return {}
+    known = described(params.file).variables
+    return {_plain(name): unit.name for name in params.shown if name in known and (unit := known[name].unit)}

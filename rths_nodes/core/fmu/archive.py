@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An FMU as a file: a zip archive that somebody handed in, looked at before anything of it is written.
+
+Refused are archives that would fill the disk, names that lead out of the folder into which they are unpacked, and
+what is damaged. Unpacked is what a process needs: the description, the binary of this platform, the resources.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.text_files import reason, size_of
+
+DESCRIPTION = "modelDescription.xml"
+RESOURCES = "resources/"
+
+LARGEST_UNPACKED = 1 << 30
+"""Bytes of all members together."""
+LARGEST_DESCRIPTION = 64 << 20
+"""Bytes: a model with a hundred thousand variables has twenty million."""
+MOST_MEMBERS = 20_000
+LARGEST_DIRECTORY = 16 << 20
+"""Bytes of the directory at the end of the archive, which is read whole: some hundred for each member."""
+HIGHEST_RATIO = 1_100
+"""Bytes unpacked of one that is packed, in the mean: deflate reaches 1032, of zeros alone."""
+
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
+"""Errors of zipfile; RuntimeError for what is encrypted, NotImplementedError for methods that it does not know."""
+
+END, LOCATOR, END_64 = 22, 20, 56
+"""Bytes of the records behind the directory: the last one, without its comment, and those of zip64 before it."""
+TAIL = END_64 + LOCATOR + END + (1 << 16)
+"""Bytes at the end of an archive in which they stand."""
+
+
+def directory_size(tail: bytes) -> int:
+    """Size of the directory that zipfile reads, from the last TAIL bytes of an archive; 0 where it finds none."""
+    plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
+    end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
+    if end < 0 or len(tail) < end + END:
+        return 0
+    size = int.from_bytes(tail[end + 12 : end + 16], "little")
+    large = end - LOCATOR - END_64
+    if large >= 0 and tail[end - LOCATOR :].startswith(b"PK\6\7"):
+        size = max(size if size != 0xFFFFFFFF else 0, int.from_bytes(tail[large + 40 : large + 48], "little"))
+    return size
+
+
+class Archive:
+    """The members of an FMU, from its directory. Raises ConfigError for one that must not be unpacked."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._check_directory()
+        with self._opened() as opened:
+            members = opened.infolist()
+        if len(members) > MOST_MEMBERS:
+            raise ConfigError(f"has {len(members)} members: must be <= {MOST_MEMBERS}")
+        whole = sum(member.file_size for member in members)
+        packed = sum(member.compress_size for member in members)
+        if whole > LARGEST_UNPACKED or whole > HIGHEST_RATIO * max(packed, 1):
+            raise ConfigError(
+                f"would unpack {size_of(whole)} out of {size_of(packed)}: must be <= "
+                f"{size_of(LARGEST_UNPACKED)}, and <= {HIGHEST_RATIO} times what is packed"
+            )
+        self.names: Sequence[str] = [_checked(member.orig_filename) for member in members]
+        if len({name.rstrip("/") for name in self.names}) < len(self.names):
+            raise ConfigError("has two members of one name")
+        if DESCRIPTION not in self.names:
+            raise ConfigError(f"is no FMU: has no {DESCRIPTION}")
+
+    def _check_directory(self) -> None:
+        """Refuses a directory that would fill the memory before a single member is seen."""
+        try:
+            with Path(self.path).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - TAIL))
+                directory = directory_size(file.read(TAIL))
+        except OSError as error:
+            raise ConfigError(f"cannot be read ({reason(error)})") from error
+        if directory > LARGEST_DIRECTORY:
+            raise ConfigError(f"has a directory of {size_of(directory)}: must be <= {size_of(LARGEST_DIRECTORY)}")
+
+    @contextmanager
+    def _opened(self) -> Iterator[zipfile.ZipFile]:
+        try:
+            with zipfile.ZipFile(self.path) as opened:
+                yield opened
+        except ConfigError:
+            raise
+        except OSError as error:
+            raise ConfigError(f"cannot be read ({reason(error)})") from error
+        except DAMAGED as error:
+            raise ConfigError(f"is no archive that can be unpacked ({error})") from error
+
+    def description(self) -> bytes:
+        """The description of the model. Raises ConfigError where it is damaged, or larger than one is."""
+        with self._opened() as opened:
+            size = opened.getinfo(DESCRIPTION).file_size
+            if size > LARGEST_DESCRIPTION:
+                raise ConfigError(f"{DESCRIPTION} has {size_of(size)}: must be <= {size_of(LARGEST_DESCRIPTION)}")
+            return opened.read(DESCRIPTION)
+
+    def unpack(self, folder: Path, binaries: str) -> None:
+        """Write description, resources and what lies below ``binaries`` into ``folder``. Raises ConfigError."""
+        with self._opened() as opened:
+            for member in opened.infolist():
+                name = member.filename
+                if member.is_dir() or not (name == DESCRIPTION or name.startswith((RESOURCES, f"{binaries}/"))):
+                    continue
+                target = folder.joinpath(*PurePosixPath(name).parts)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with opened.open(member) as source, target.open("xb") as written:  # a link becomes its text
+                    shutil.copyfileobj(source, written)
+        (folder / RESOURCES).mkdir(exist_ok=True)  # FMUs are told where it is
+
+
+def _checked(name: str) -> str:
+    """Return ``name``. Raises ConfigError where it leads anywhere but below the folder of the archive."""
+    parts = name.rstrip("/").split("/")
+    if "\\" in name or ":" in name or "\0" in name or not all(part not in ("", ".", "..") for part in parts):
+        raise ConfigError(f"has a member {name!r}: must lie below the folder of the archive")
+    return name

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The description of an FMU: its variables with their units, what it can do, and on which machines it runs.
+
+It is read by fmpy, which checks it against the schema of the standard. Document types and entities are refused:
+they are no part of the standard, and ways to fill the memory or to read other files.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.fmu.archive import DESCRIPTION, Archive
+from rths_nodes.core.text_files import read_head, reason, version_of
+from rths_nodes.core.units import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES
+
+FLOATS = ("Real", "Float64")
+WHOLE = ("Integer", "Enumeration", *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)))
+DIMENSIONS = ("kg", "m", "s", "A", "K", "mol", "cd", "rad")
+
+QUANTITIES: Mapping[str, tuple[Mapping[str, float], Mapping[str, int]]] = {
+    "displacement": (LENGTHS, {"m": 1}),
+    "velocity": (VELOCITIES, {"m": 1, "s": -1}),
+    "acceleration": (ACCELERATIONS, {"m": 1, "s": -2}),
+    "force": (FORCES, {"kg": 1, "m": 1, "s": -2}),
+}
+"""What a variable may be -> its units by name, and the exponents of the base units."""
+
+ROUNDED = 1e-5
+"""Share by which the definition of a unit may differ from the one of its name: files give some decimals."""
+
+LARGEST = sys.float_info.max
+
+IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
+"""Names of binaries: C identifiers, no paths."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit as the FMU declares it: what one of it is in base units, and their exponents."""
+
+    name: str
+    factor: float | None = None
+    offset: float = 0.0
+    exponents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable; ``reference`` is its value reference, ``start`` as it stands in the description."""
+
+    name: str
+    reference: int
+    kind: str
+    causality: str
+    variability: str
+    unit: Unit | None
+    start: str
+    low: float | None
+    high: float | None
+    array: bool
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Bounds of the FMU, and those of a whole number of so many bits."""
+        if self.kind not in WHOLE:
+            return self.low, self.high
+        bits = int("".join(filter(str.isdigit, self.kind)) or (32 if self.kind == "Integer" else 64))
+        least, most = (0, 2**bits - 1) if self.kind.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        return (
+            least if self.low is None else max(least, self.low),
+            most if self.high is None else min(most, self.high),
+        )
+
+    def words(self) -> str:
+        """Name, unit and start, in words."""
+        unit = f" [{self.unit.name}]" if self.unit else ("" if self.kind in FLOATS else f" ({self.kind})")
+        return f"{self.name}{unit}" + (f" = {self.start}" if self.start else "")
+
+
+@dataclass(frozen=True)
+class Description:
+    """An FMU for co-simulation, as it describes itself."""
+
+    version: int
+    """2 or 3, of FMI."""
+    name: str
+    identifier: str
+    token: str
+    tool: str
+    needs_tool: bool
+    keeps_state: bool
+    """True where its state can be saved and restored."""
+    fixed_step: float | None
+    """Its inner step, s, where that is fixed and stated."""
+    tolerance: float | None
+    variables: Mapping[str, Variable]
+
+    @property
+    def binaries(self) -> str:
+        """The folder in the archive with the binaries of this platform."""
+        return "binaries/linux64" if self.version == 2 else f"binaries/{platform.machine()}-linux"
+
+    def of(self, causality: str) -> list[Variable]:
+        """The variables of one causality."""
+        return [each for each in self.variables.values() if each.causality == causality]
+
+    def variable(self, place: str, name: str, causality: str) -> Variable:
+        """The float of that ``name``, which stands at ``place``. Raises ConfigError where it is nothing such."""
+        known = [each.name for each in self.of(causality) if each.kind in FLOATS]
+        if (found := self.variables.get(name)) is None:
+            raise unknown(f"{place} = {show(name)}", causality, name, known)
+        if found.causality != causality:
+            raise ConfigError(
+                f"{place} = {show(name)}: is of the causality {found.causality} in the FMU: must be {causality}; "
+                f"it has {', '.join(known) or 'none'}"
+            )
+        if found.kind not in FLOATS or found.array:
+            what = "an array" if found.array else f"of the type {found.kind}"
+            raise ConfigError(f"{place} = {show(name)}: is {what} in the FMU: must be {' or '.join(FLOATS)}")
+        return found
+
+    def parameter(self, place: str, name: str, value: Any) -> Variable:
+        """The parameter of that ``name``, which can become ``value``. Raises ConfigError where it cannot."""
+        if (found := self.variables.get(name)) is None or found.causality != "parameter":
+            raise unknown(place, "parameter", name, [each.name for each in self.of("parameter")])
+        if found.variability == "constant" or found.array or found.kind in ("Binary", "Clock"):
+            raise ConfigError(
+                f"{place}.{name}: cannot be set: it is constant, an array or of the type {found.kind}"
+            )
+        kind = type(value)
+        fits = {bool: ("Boolean",), str: ("String",), int: (*FLOATS, "Float32", *WHOLE)}
+        if found.kind not in fits.get(kind, (*FLOATS, "Float32") if kind is float else ()):
+            raise ConfigError(f"{place}.{name} = {show(value)}: must be of the type {found.kind}")
+        if kind in (int, float):
+            low, high = found.bounds
+            least, most = (-LARGEST if low is None else low), (LARGEST if high is None else high)
+            if not least <= value <= most:  # false of nan
+                unit = found.unit.name if found.unit else ""
+                bounds = [
+                    f"{sign} {b:g} {unit}".rstrip() for sign, b in ((">=", low), ("<=", high)) if b is not None
+                ]
+                raise ConfigError(f"{place}.{name} = {show(value)}: must be {' and '.join(bounds) or 'a number'}")
+        return found
+
+
+def factor_of(place: str, variable: Variable, quantity: str, stated: str | None) -> float:
+    """Return what one of ``variable`` is in SI as a ``quantity``, by the FMU or by what a scenario has ``stated``.
+
+    Raises ConfigError where that is not known, or is not what it says.
+    """
+    table, exponents = QUANTITIES[quantity]
+    si, units = next(iter(table)), ", ".join(table)
+    unit, here = variable.unit, f"{place} = {show(variable.name)}"
+    if unit is None:
+        if stated is None:
+            raise ConfigError(
+                f"{here}: the FMU declares no unit for it: state it, units: {{{variable.name}: {si}}}; known: "
+                f"{units}"
+            )
+        if stated not in table:
+            raise unknown(f"units.{variable.name} = {show(stated)}", f"unit of a {quantity}", stated, table)
+        return table[stated]
+    if stated is not None and _plain(stated) != _plain(unit.name):
+        raise ConfigError(f"units.{variable.name} = {show(stated)}: the FMU declares {unit.name!r} for it")
+    named = table.get(_plain(unit.name))
+    if unit.factor is None:
+        if named is None:
+            raise ConfigError(
+                f"{here}: the FMU gives it in {unit.name!r}, and does not define that: must be a unit of a "
+                f"{quantity}; known: {units}"
+            )
+        return named
+    expected = tuple(exponents.get(each, 0) for each in DIMENSIONS)
+    if unit.exponents != expected or unit.offset:
+        raise ConfigError(
+            f"{here}: the FMU gives it in {unit.name!r}, which is {_in_base_units(unit)}: must be a unit of a "
+            f"{quantity}, as {si}"
+        )
+    if not 0.0 < unit.factor < float("inf"):
+        raise ConfigError(f"{here}: the FMU defines {unit.name!r} as {unit.factor:g} {si}: must be > 0")
+    if named is not None and abs(unit.factor - named) > ROUNDED * named:
+        raise ConfigError(
+            f"{here}: the FMU defines {unit.name!r} as {unit.factor:g} {si}, and it is {named:g} {si}"
+        )
+    return unit.factor
+
+
+def _plain(name: str) -> str:
+    """``m/s²``, ``m/s2`` and ``m.s-2`` -> ``m/s^2``."""
+    squared = name.strip().replace("²", "^2").replace(" ", "")
+    return re.sub(r"[.*]?s\^?-(\d)$", lambda m: "/s" if m[1] == "1" else f"/s^{m[1]}", squared).replace(
+        "/s2", "/s^2"
+    )
+
+
+def _in_base_units(unit: Unit) -> str:
+    powers = [f"{each}^{n}" if n != 1 else each for each, n in zip(DIMENSIONS, unit.exponents, strict=True) if n]
+    offset = f" + {unit.offset:g}" if unit.offset else ""
+    return f"{unit.factor:g} {' '.join(powers) or '(without a dimension)'}{offset}"
+
+
+def described(file: str) -> Description:
+    """The description of the FMU in ``file``. Raises ConfigError, which begins with it."""
+    try:
+        try:
+            version = version_of(Path(file))
+            read_head(file, 1)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot be read ({reason(error)})") from error
+        return _described(file, version)
+    except ConfigError as error:
+        raise error.within(f"file = {show(file)}") from error
+
+
+@lru_cache(maxsize=8)
+def _described(file: str, version: tuple[int, ...]) -> Description:
+    archive = Archive(file)
+    found = description_of(archive.description())
+    if f"{found.binaries}/{found.identifier}.so" not in archive.names:
+        there = sorted({"/".join(name.split("/")[:2]) for name in archive.names if name.startswith("binaries/")})
+        sources = any(name.startswith("sources/") and name.endswith(".c") for name in archive.names)
+        raise ConfigError(
+            f"has no {found.binaries}/{found.identifier}.so, the binary of this machine; it has "
+            f"{', '.join(there) or 'no binaries'}"
+            + ("; its sources are there: `fmpy compile` makes it" if sources else "")
+        )
+    return found
+
+
+def description_of(xml: bytes) -> Description:
+    """Return what a file ``modelDescription.xml`` says. Raises ConfigError for one that is none."""
+    from rths_nodes.core.fmu.package import fmpy
+
+    if b"<!DOCTYPE" in xml or b"<!ENTITY" in xml or b"\0" in xml:
+        raise ConfigError(f"{DESCRIPTION} must be UTF-8, without document type and entities")
+    package = fmpy()
+    with tempfile.TemporaryDirectory(prefix="rths_fmu_") as folder:
+        Path(folder, DESCRIPTION).write_bytes(xml)
+        try:
+            read = package.read_model_description(folder)
+        except Exception as error:  # whatever fmpy and lxml find wrong with it
+            words = " / ".join(line.strip("- ") for line in str(error).splitlines())
+            raise ConfigError(f"{DESCRIPTION} is not as FMI has it ({words or type(error).__name__})") from error
+    return _of_fmpy(read)
+
+
+def _of_fmpy(read: Any) -> Description:
+    simulation = read.coSimulation
+    if simulation is None or read.fmiVersion.split(".")[0] not in ("2", "3"):
+        kinds = [name for name in ("modelExchange", "scheduledExecution") if getattr(read, name) is not None]
+        raise ConfigError(
+            f"is an FMU of FMI {read.fmiVersion} ({', '.join(kinds) or 'coSimulation'}): must be for "
+            "co-simulation by FMI 2.0 or 3.0"
+        )
+    if not IDENTIFIER.fullmatch(simulation.modelIdentifier or ""):
+        raise ConfigError(f"modelIdentifier = {show(simulation.modelIdentifier)}: must be a C identifier")
+    units = {unit.name: _unit_of(unit) for unit in read.unitDefinitions}
+    variables = [_variable_of(each, units) for each in read.modelVariables]
+    for each in variables:
+        if each.causality == "independent" and each.unit is not None and _plain(each.unit.name) != "s":
+            raise ConfigError(f"its time {each.name} is in {each.unit.name!r}: must be in s")
+    tolerance = read.defaultExperiment.tolerance if read.defaultExperiment is not None else None
+    return Description(
+        version=int(read.fmiVersion[0]),
+        name=read.modelName or "",
+        identifier=simulation.modelIdentifier,
+        token=read.guid or "",
+        tool=read.generationTool or "",
+        needs_tool=simulation.needsExecutionTool,
+        keeps_state=simulation.canGetAndSetFMUstate,
+        fixed_step=_number(simulation.fixedInternalStepSize),
+        tolerance=_number(tolerance),
+        variables={each.name: each for each in variables},
+    )
+
+
+def _unit_of(unit: Any) -> Unit:
+    base = unit.baseUnit
+    if base is None:
+        return Unit(unit.name)
+    return Unit(unit.name, base.factor, base.offset, tuple(getattr(base, each) for each in DIMENSIONS))
+
+
+def _variable_of(each: Any, units: Mapping[str, Unit]) -> Variable:
+    name = each.unit or (each.declaredType.unit if each.declaredType is not None else None)
+    return Variable(
+        name=each.name,
+        reference=int(each.valueReference),
+        kind=each.type,
+        causality=each.causality or "local",
+        variability=each.variability or "",
+        unit=units.get(name, Unit(name)) if name else None,
+        start=str(each.start or ""),
+        low=_number(each.min),
+        high=_number(each.max),
+        array=bool(each.dimensions),
+    )
+
+
+def _number(text: Any) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def listed(description: Description, fed: Sequence[str], given: Mapping[str, Any]) -> list[str]:
+    """Describe an FMU in lines: maker, variables with units, parameters ``given``, inputs that are not ``fed``."""
+    tool = f", by {description.tool}" if description.tool else ""
+    state = "can be saved and restored" if description.keeps_state else "is set back by a new start only"
+    needs = "; it needs that program while it runs" if description.needs_tool else ""
+    lines = [f"{description.name}: FMI {description.version}.0 for co-simulation{tool}; its state {state}{needs}"]
+    for causality in ("input", "output", "parameter"):
+        found = description.of(causality)
+        words = [each.words() for each in found[:MOST_LISTED]]
+        more = [f"and {len(found) - MOST_LISTED} more"] if len(found) > MOST_LISTED else []
+        lines.append(f"{causality}s: {', '.join(words + more) or 'none'}")
+    if given:
+        lines.append(
+            "of these the scenario sets " + ", ".join(f"{name} = {show(value)}" for name, value in given.items())
+        )
+    return lines + [
+        f"input {each.name}: nothing of the test, stays at its start {each.start or 0}"
+        for each in description.of("input")
+        if each.name not in fed
+    ]
+
+
+MOST_LISTED = 50
+"""Variables of one causality that are listed."""

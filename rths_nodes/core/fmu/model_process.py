@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of an FMU, run by ``core/child_program.py`` with the task as JSON.
+
+It instantiates the model and tells its outputs at the start. Then it takes messages: the number of a step and the
+inputs of it, answered by the outputs at its end; or one byte, which sets the model back to its start. It ends when
+nobody asks any more. It imports nothing of the package. What is wrong it says in one line, and ends with code 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import math
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
+GOOD, DISCARD = 1, 2
+"""The highest status with which the model goes on, a warning; that of a step which it does not take."""
+
+
+def main(task: Mapping[str, Any]) -> None:
+    """Be the model until nobody asks. Raises SystemExit with words for what it does wrong."""
+    try:
+        import fmpy.fmi2
+        import fmpy.fmi3
+    except ImportError as error:
+        raise SystemExit(f"fmpy cannot be imported ({error}): pip install 'rths_nodes[fmi]'") from error
+    os.chdir(task["folder"])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (task["largest_file"],) * 2)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python lets a file that is full pass
+    try:
+        unit: Unit = Fmi2(fmpy.fmi2, task) if task["version"] == 2 else Fmi3(fmpy.fmi3, task)
+        unit.begin()
+    except Exception as error:  # fmpy has no class of its own for what it cannot load or instantiate
+        raise SystemExit(f"cannot be started: {error or type(error).__name__}") from error
+    with socket.socket(fileno=task["channel"]) as channel:
+        serve(unit, channel)
+
+
+def serve(unit: Unit, channel: socket.socket) -> None:
+    """Answer each message until there are no more."""
+    outputs, request, step = unit.outputs, unit.request, unit.step
+    unit.read(0.0)
+    channel.send(outputs)
+    while size := channel.recv_into(request):
+        if size == 1:
+            unit.set_back()
+            unit.read(0.0)
+        else:
+            step(round(request[0]))
+        channel.send(outputs)
+    unit.end()
+
+
+class Unit:
+    """An instance of the model.
+
+    ``request`` are the number of a step and its inputs, ``outputs`` what it has at the end: arrays of doubles that
+    are used again and again.
+    """
+
+    prefix = ""
+
+    def __init__(self, task: Mapping[str, Any], make: Callable[..., Any], reference: Any) -> None:
+        self.task, self._dt = task, task["step"]
+        self._unit = make(
+            guid=task["token"],
+            modelIdentifier=task["identifier"],
+            unzipDirectory=task["folder"],
+            instanceName=task["identifier"],
+        )
+        inputs, outputs = task["inputs"], task["outputs"]
+        self.request = (ctypes.c_double * (1 + len(inputs)))()
+        self.outputs = (ctypes.c_double * len(outputs))()
+        self._values = (ctypes.c_double * len(inputs)).from_buffer(self.request, ctypes.sizeof(ctypes.c_double))
+        self._inputs, self._n_inputs = (reference * len(inputs))(*inputs), len(inputs)
+        self._outputs, self._n_outputs = (reference * len(outputs))(*outputs), len(outputs)
+
+    def begin(self) -> None:
+        """Instantiate the model, and bring it to its start. Raises what fmpy raises."""
+        self._unit.instantiate()
+        self._initialise()
+        self._state = None
+        if self.task["keeps_state"]:
+            self._state = self._unit.getFMUState()
+
+    def _initialise(self) -> None:
+        for kind, reference, value in self.task["parameters"]:
+            getattr(self._unit, f"set{kind}")([reference], [value])
+        self._enter()
+        self._unit.exitInitializationMode()
+
+    def _enter(self) -> None:
+        raise NotImplementedError
+
+    def set_back(self) -> None:
+        """To the start: by the state that was saved there, or anew."""
+        if self._state is not None:
+            self._unit.setFMUState(self._state)
+            return
+        self._unit.reset()
+        self._initialise()
+
+    def end(self) -> None:
+        """Let the model close what it has open. What it says to that changes nothing any more."""
+        with contextlib.suppress(Exception):
+            self._unit.terminate()
+            self._unit.freeInstance()
+
+    def step(self, number: int) -> None:
+        """Go on by step ``number``, from 0, with the inputs of ``request``. Raises SystemExit."""
+        raise NotImplementedError
+
+    def read(self, time: float) -> None:
+        """Read the outputs. Raises SystemExit for what is no number."""
+        self.check(self.get(self.instance, self._outputs, self._n_outputs, *self.to), self.getter, time)
+        if not math.isfinite(sum(self.outputs)):  # an overflow of the sum is none of the outputs
+            for name, value in zip(self.task["names"], self.outputs, strict=True):
+                if not math.isfinite(value):
+                    raise SystemExit(f"{name} is {value} at {time:g} s: must be a number")
+
+    def check(self, status: int, function: str, time: float) -> None:
+        """Raises SystemExit where the model says that something is wrong."""
+        if status > GOOD:
+            name = STATUS[status] if status < len(STATUS) else f"the unknown status {status}"
+            raise SystemExit(f"{function} has returned {self.prefix}{name} at {time:g} s{self.meaning(status)}")
+
+    def meaning(self, status: int) -> str:
+        """Say what a status of a step means."""
+        return f": the model does not take the step of {self._dt:g} s there" if status == DISCARD else ""
+
+    get: Callable[..., int]
+    getter = ""
+    to: tuple[Any, ...]
+    instance: Any
+
+
+class Fmi2(Unit):
+    """By FMI 2.0."""
+
+    prefix, getter = "fmi2", "fmi2GetReal"
+
+    def __init__(self, fmi2: Any, task: Mapping[str, Any]) -> None:
+        super().__init__(task, fmi2.FMU2Slave, fmi2.fmi2ValueReference)
+
+    def begin(self) -> None:
+        super().begin()
+        dll, self.instance = self._unit.dll, self._unit.component
+        self.get, self.to = dll.fmi2GetReal, (self.outputs,)
+        self._set, self._do_step = dll.fmi2SetReal, dll.fmi2DoStep
+
+    def _enter(self) -> None:
+        self._unit.setupExperiment(tolerance=self.task["tolerance"], startTime=0.0)
+        self._unit.enterInitializationMode()
+
+    def step(self, number: int) -> None:
+        time, instance = number * self._dt, self.instance
+        if self._n_inputs:
+            self.check(self._set(instance, self._inputs, self._n_inputs, self._values), "fmi2SetReal", time)
+        self.check(self._do_step(instance, time, self._dt, 1), "fmi2DoStep", time)
+        self.read(time + self._dt)
+
+
+class Fmi3(Unit):
+    """By FMI 3.0."""
+
+    prefix, getter = "fmi3", "fmi3GetFloat64"
+
+    def __init__(self, fmi3: Any, task: Mapping[str, Any]) -> None:
+        super().__init__(task, fmi3.FMU3Slave, fmi3.fmi3ValueReference)
+        self._flags = tuple(fmi3.fmi3Boolean() for _ in range(3))
+        self._last = fmi3.fmi3Float64()
+        self._done = *(ctypes.byref(flag) for flag in self._flags), ctypes.byref(self._last)
+
+    def begin(self) -> None:
+        super().begin()
+        dll, self.instance = self._unit.dll, self._unit.component
+        self.get, self.to = dll.fmi3GetFloat64, (self.outputs, self._n_outputs)
+        self._set, self._do_step = dll.fmi3SetFloat64, dll.fmi3DoStep
+
+    def _enter(self) -> None:
+        self._unit.enterInitializationMode(tolerance=self.task["tolerance"], startTime=0.0)
+
+    def step(self, number: int) -> None:
+        time, instance, n = number * self._dt, self.instance, self._n_inputs
+        if n:
+            self.check(self._set(instance, self._inputs, n, self._values, n), "fmi3SetFloat64", time)
+        self.check(self._do_step(instance, time, self._dt, True, *self._done), "fmi3DoStep", time)
+        _, ends, early = self._flags
+        if ends.value or early.value:
+            what = "asks for the end of the simulation" if ends.value else f"has stopped at {self._last.value:g} s"
+            raise SystemExit(f"the model {what} in the step from {time:g} s to {time + self._dt:g} s")
+        self.read(time + self._dt)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

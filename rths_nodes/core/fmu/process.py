@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An FMU in a process of its own, as the parts of a test ask it: inputs of a step in, outputs at its end out.
+
+All numbers are in SI units here; the units of the FMU are those of its own process.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rths_nodes.core.child_process import LEAVING_S, ChildProcess
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.fmu.archive import Archive
+from rths_nodes.core.fmu.description import described
+from rths_nodes.core.samples import Array
+
+PROGRAM = Path(__file__).with_name("model_process.py")
+
+LARGEST_FILE = 1 << 30
+"""Bytes of a file that an FMU may write, and of what it may print."""
+
+LOOK_S = 1.0
+"""Longest wait between two looks at the clock, s."""
+
+SET_BACK = b"\0"
+"""Message, shorter than a number, that brings the model back to its start."""
+
+
+class Feed(NamedTuple):
+    """Variables of an FMU in their order: value references, names, and what one of each is in SI."""
+
+    references: Sequence[int]
+    names: Sequence[str]
+    factors: Array
+
+
+class FmuProcess:
+    """The model in ``file``, stepped by ``dt`` (s) from 0 s on, with ``inputs`` and ``outputs``.
+
+    ``parameters`` are what its parameters become at the start: kind, reference and value of each.
+    """
+
+    def __init__(
+        self, file: str, dt: float, inputs: Feed, outputs: Feed, parameters: Sequence[tuple[str, int, Any]]
+    ) -> None:
+        self.file, self._dt = file, dt
+        self._inputs, self._outputs, self._parameters = inputs, outputs, parameters
+        self._request = np.zeros(1 + len(inputs.references))
+        self._per_input = 1.0 / inputs.factors
+        self._process: ChildProcess | None = None
+        self._channel: socket.socket | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._within = self._due = 0.0
+        self._works = True  # on an answer: it will not hear that it shall end
+
+    @property
+    def name(self) -> str:
+        """The file, without its folder."""
+        return Path(self.file).name
+
+    def open(self, within: float) -> None:
+        """Unpack and start the model, which has ``within`` s to be there; raises ConfigError.
+
+        The outputs at its start are its first answer.
+        """
+        self.close()
+        try:
+            self._open(within)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, within: float) -> None:
+        found = described(self.file)
+        self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
+        Archive(self.file).unpack(Path(self._folder.name), found.binaries)
+        task: Mapping[str, Any] = {
+            "folder": self._folder.name,
+            "largest_file": LARGEST_FILE,
+            "version": found.version,
+            "token": found.token,
+            "identifier": found.identifier,
+            "keeps_state": found.keeps_state,
+            "tolerance": found.tolerance,
+            "step": self._dt,
+            "inputs": list(self._inputs.references),
+            "outputs": list(self._outputs.references),
+            "names": list(self._outputs.names),
+            "parameters": list(self._parameters),
+        }
+        self._process = ChildProcess(self.name, "the FMU", PROGRAM, task)
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.setblocking(False)
+        with theirs:
+            self._process.start((theirs.fileno(),), channel=theirs.fileno())
+        self._expect(within)
+
+    def start(self, place: str, within: float) -> Array:
+        """As :meth:`open`, and wait: outputs at the start, in SI. The FMU stands at ``place`` of the scenario."""
+        self.open(within)
+        try:
+            return self.wait()
+        except RuntimeError as error:
+            self.close()
+            raise ConfigError(f"{place}.file = {self.name!r}: {error}") from error
+
+    def begin(self, step: int, inputs: Array, within: float) -> None:
+        """Let it take ``step``, from 0, with ``inputs`` in SI; it has ``within`` s. Raises RuntimeError."""
+        request = self._request
+        request[0] = step
+        np.multiply(inputs, self._per_input, out=request[1:])
+        self._send(request.tobytes(), within)
+
+    def set_back(self, within: float) -> None:
+        """Let it go back to its start, whose outputs are the answer. Raises RuntimeError."""
+        self._send(SET_BACK, within)
+
+    def _send(self, message: bytes, within: float) -> None:
+        assert self._channel is not None
+        try:
+            self._channel.send(message)
+        except OSError as error:
+            raise RuntimeError(self._end(str(error))) from error
+        self._expect(within)
+
+    def _expect(self, within: float) -> None:
+        self._works = True
+        self._within, self._due = within, time.monotonic() + within
+
+    def answer(self, wait: float = 0.0) -> Array | None:
+        """Outputs in SI, which are waited for ``wait`` s; None where they are not there. Raises RuntimeError.
+
+        That is where they never come, or were due.
+        """
+        assert self._channel is not None
+        if wait:
+            select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
+        try:
+            found = self._channel.recv(8 * len(self._outputs.references) + 1)
+        except BlockingIOError:
+            if time.monotonic() >= self._due:
+                raise RuntimeError(f"the FMU has not answered in {self._within:g} s") from None
+            return None
+        except OSError as error:
+            raise RuntimeError(self._end(str(error))) from error
+        if len(found) != 8 * len(self._outputs.references):
+            raise RuntimeError(self._end("it has closed the connection"))
+        self._works = False
+        return np.frombuffer(found) * self._outputs.factors
+
+    def wait(self) -> Array:
+        """As :meth:`answer`, once it is there."""
+        while (found := self.answer(LOOK_S)) is None:
+            pass
+        return found
+
+    def share_scheduling(self) -> None:
+        """Let it run as this process does, just below it."""
+        if self._process is not None:
+            self._process.share_scheduling()
+
+    def _end(self, otherwise: str) -> str:
+        assert self._process is not None
+        return self._process.end(LEAVING_S) or f"the FMU has ended: {otherwise}"
+
+    def close(self) -> None:
+        """End the process, and remove what was unpacked; may be called again."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            self._process.close(0.0 if self._works else LEAVING_S)
+            self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rehearsal with a specimen that is a functional mock-up unit (FMI): its forces are those of all axes.
+
+At the end of every step the FMU gets displacement, velocity and acceleration of the actuators there, takes the
+step, and tells the forces. The stiffness by which they go on between two steps is stated in the scenario
+(``followed.py``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.fmu.named import FmuParams, Row
+from rths_nodes.core.fmu.process import FmuProcess
+from rths_nodes.core.parameters import components, integer, number, params, sections, text
+from rths_nodes.core.samples import Array
+from rths_nodes.laboratory.rigs.followed import Followed, check_actuators
+
+NOUNS = ("displacement", "velocity", "acceleration")
+
+log = logging.getLogger(__name__)
+
+
+@params
+class OfAxis:
+    """Variables of the FMU that are motion and force of an axis."""
+
+    displacement: str = text("input of the FMU: displacement of the actuator")
+    velocity: str | None = text("input: its velocity", None)
+    acceleration: str | None = text("input: its acceleration", None)
+    force: str = text("output of the FMU: restoring force of the specimen; at its start it counts as zero")
+    stiffness: float = number(
+        "stiffness that the actuator feels between two steps of the FMU; the first one of the specimen", "N/m", 0.0
+    )
+
+
+class Fmu(Followed):
+    """Actuators that move an FMU, which the test starts, and which ends with it."""
+
+    SOURCES = ("blochwitz_2012",)
+
+    @params
+    class Params(FmuParams):
+        axes: dict[str, OfAxis] = sections(
+            OfAxis, "variables of the FMU for each axis, by its name, in their order"
+        )
+        actuators: dict[str, Any] = components("actuator", "of each axis, by its name, in the order of the axes")
+        every: int = integer("samples of a step of the FMU", default=1, at_least=1, at_most=1000)
+
+        def rows(self) -> Sequence[Row]:
+            return list(self._rows())
+
+        def _rows(self) -> Iterator[Row]:
+            for axis, names in self.axes.items():
+                for noun in NOUNS:
+                    if (name := getattr(names, noun)) is not None:
+                        yield Row(f"axes.{axis}.{noun}", name, "input", noun)
+                yield Row(f"axes.{axis}.force", names.force, "output", "force")
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses other axes than the test has, and an FMU that is not what is said of it."""
+            if tuple(self.axes) != test.axes:
+                raise ConfigError(
+                    f"axes: of {', '.join(self.axes) or 'none'}; must be of the axes of the test in their order: "
+                    f"{', '.join(test.axes)}"
+                )
+            check_actuators(self.actuators, test)
+            self.check(self.every * test.dt)
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        self._params = params
+        self._process: FmuProcess | None = None
+        self._hold(params.actuators, params.every, dt)
+        self._stiffness = np.diag([names.stiffness for names in params.axes.values()])
+        self._places = [
+            (NOUNS.index(noun), axis)
+            for axis, names in enumerate(params.axes.values())
+            for noun in NOUNS
+            if getattr(names, noun) is not None
+        ]
+        self.reset()
+
+    def reset(self) -> None:
+        """At rest at zero; an FMU that has moved is set back to its start."""
+        self._rest()
+        self._taken = 0
+        if self._process is not None:
+            self._process.set_back(self._params.start_within)
+            self._process.wait()
+
+    def open(self) -> None:
+        """Start the FMU, and wait until it is at its start. Raises ConfigError where it cannot be."""
+        self.close()
+        inputs, outputs = self._params.feeds()
+        process = FmuProcess(self._params.file, self._step, inputs, outputs, self._params.settings())
+        self.name = process.name
+        self._at_rest = process.start("rig", self._params.start_within)
+        self._process = process
+        if self._at_rest.any():
+            log.info("%s: forces at its start %s N, which count as zero", self.name, self._at_rest.tolist())
+
+    def share_scheduling(self) -> None:
+        if self._process is not None:
+            self._process.share_scheduling()
+
+    def _ask(self, x: Array, v: Array, a: Array) -> Array:
+        assert self._process is not None
+        nouns = x, v, a
+        inputs = np.array([nouns[noun][axis] for noun, axis in self._places])
+        self._process.begin(self._taken, inputs, self._params.answer_within)
+        self._taken += 1
+        return self._process.wait() - self._at_rest
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Actuators of this package that move a specimen which another process computes.
+
+There is one actuator for each axis. Once in ``every`` samples the specimen follows them to where they are, with
+their velocity, and the acceleration that makes of the velocity before; in the samples between its force goes on by
+a stiffness K_0 that is known:
+
+    F = F_m + K_0 (x - x_m)
+
+An actuator that gives way to its specimen feels the same within a sample, by its own part of K_0. So a linear
+static specimen is exact whatever the step; one that yields has the stiffness K_0 for the rest of a step.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.rig import Rig
+from rths_nodes.core.samples import Array
+from rths_nodes.core.specimen import Specimen
+
+
+class Followed(Rig):
+    """Base of the rigs whose specimen follows the actuators; ``_stiffness`` ``(n_axes, n_axes)`` N/m is K_0."""
+
+    external = True
+    name = ""
+    """The model, in words."""
+
+    def _hold(self, actuators: Mapping[str, Any], every: int, dt: float) -> None:
+        """Build the actuators, which stand at rest; the specimen follows every ``every`` samples of ``dt`` s."""
+        self._n = n = len(actuators)
+        self._every, self._step = every, every * dt
+        self._felt = [_Felt() for _ in range(n)]
+        self._actuators = [
+            registry.build("actuator", actuator, dt, felt)
+            for actuator, felt in zip(actuators.values(), self._felt, strict=True)
+        ]
+        self._stiffness = np.zeros((n, n))
+        self._rest()
+
+    def _rest(self) -> None:
+        self.failure = ""
+        self.displacement, self.velocity, self.force = np.zeros((3, self._n))
+        self._before: tuple[Array, Array, Array] = (self.displacement, self.velocity, self.force)
+        self._samples = 0
+        self._feel()
+        for actuator in self._actuators:
+            actuator.reset()
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        """One sample on, with the command ``(n_axes,)`` m."""
+        self.share_scheduling()
+        for actuator, value in zip(self._actuators, command.tolist(), strict=True):
+            actuator.step(value)
+        self.displacement = np.array([actuator.displacement for actuator in self._actuators])
+        self.velocity = np.array([actuator.velocity for actuator in self._actuators])
+        self._samples += 1
+        if not self.failure:
+            self._follow()
+
+    def _follow(self) -> None:
+        x, v = self.displacement, self.velocity
+        before_x, before_v, before_force = self._before
+        if self._samples % self._every:
+            self.force = before_force + self._stiffness @ (x - before_x)
+        else:
+            try:
+                self.force = self._ask(x, v, (v - before_v) / self._step)
+            except RuntimeError as error:
+                self.failure = f"{self.name}: {error}"
+                return
+            self._before = x, v, self.force
+        self._feel()
+
+    def _feel(self) -> None:
+        """Set what the actuators feel in the coming sample."""
+        of_axis = zip(self._felt, self.displacement.tolist(), self.force.tolist(), strict=True)
+        for index, (felt, x, force) in enumerate(of_axis):
+            felt.stiffness, felt.displacement, felt.at = float(self._stiffness[index, index]), x, force
+
+    @abstractmethod
+    def share_scheduling(self) -> None:
+        """Let the other process run as this one does, which waits for it."""
+
+    @abstractmethod
+    def _ask(self, x: Array, v: Array, a: Array) -> Array:
+        """Forces ``(n_axes,)`` N after a step to there (m, s). Raises RuntimeError where there will be none."""
+
+
+def check_actuators(actuators: Mapping[str, Any], test: TestContext) -> None:
+    """Refuses (ConfigError) actuators of other axes than the test has."""
+    if tuple(actuators) != test.axes:
+        raise ConfigError(
+            f"actuators: of {', '.join(actuators) or 'none'}; must be of the axes of the test in "
+            f"their order: {', '.join(test.axes)}"
+        )
+
+
+class _Felt(Specimen):
+    """The specimen as an actuator feels it within a sample: a spring from where the model was last."""
+
+    initial_state = ()
+
+    def __init__(self) -> None:
+        self.stiffness = self.displacement = self.at = 0.0
+
+    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
+        """N, at a displacement (m)."""
+        return self.at + self.stiffness * (displacement - self.displacement)
+
+    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
+        """There are no inner states."""
+        return ()

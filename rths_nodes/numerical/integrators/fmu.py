@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numerical substructure is a functional mock-up unit (FMI): a model of another program, in its own process.
+
+At step i the FMU gets the force measured there, and the acceleration of the ground where it has an input for it.
+It goes on by one step and tells its displacements at step i + 1; what it does within the step is its own. The
+force is that of the part under test as a restoring force:
+
+    M a + C v + r(x) + f = -M 1 a_g
+
+Functional Mock-up Interface Specification, Modelica Association: 2.0.5 (2024), 3.0.2 (2024).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ConfigError, IntegratorError
+from rths_nodes.core.fmu.named import FmuParams, Row
+from rths_nodes.core.fmu.process import LOOK_S, FmuProcess
+from rths_nodes.core.parameters import number, params, section, sections, text
+from rths_nodes.core.protocols import Integrator, Structure
+from rths_nodes.core.samples import Array
+
+REHEARSAL_S, MISSING_S = 5.0, 0.002
+"""s that steps are tried for, and between two looks whether the model is there."""
+
+BRIEF_S = 50e-6
+"""s: a small FMU answers within; so long it is waited for at once, because nodes ask again only after longer."""
+
+FARTHEST = 1e6
+"""m, m/s or m/s^2: what lies beyond is no response of a structure, and its differences would overflow."""
+
+AT_REST = 1e-12
+"""m: displacement at the start that counts as zero."""
+
+TIMES = {"start": (1.0, 0.0), "middle": (0.5, 0.5), "end": (0.0, 1.0)}
+"""Moment of a step -> weights of the ground acceleration at its start and its end."""
+
+
+@params
+class Seen:
+    """Variables of the FMU that are the motion of a degree of freedom which is only observed."""
+
+    displacement: str = text("output of the FMU: displacement")
+    velocity: str | None = text("output: velocity; from the displacements if left out", None)
+    acceleration: str | None = text("output: acceleration; from the displacements if left out", None)
+
+
+@params
+class Driven(Seen):
+    """Variables of the FMU that are motion and force of a degree of freedom of the rig."""
+
+    force: str = text("input of the FMU: the force measured there, as a restoring force")
+
+
+@params
+class Ground:
+    """The input of the FMU that is the motion of the ground."""
+
+    acceleration: str = text("input of the FMU: acceleration of the ground")
+    taken_at: str = text("moment of the step whose acceleration the FMU gets for all of it", "start", tuple(TIMES))
+
+
+class Fmu(Integrator):
+    """A model that the test starts and steps, one step of co-simulation in each step of the integrator.
+
+    Velocities that it does not tell are those of the parabola through the last three displacements, and so are
+    accelerations. External and restoring forces stay zero: nothing is known of them here.
+    """
+
+    external = True
+    SOURCES = ("blochwitz_2012",)
+
+    @params
+    class Params(FmuParams):
+        observes: ClassVar[bool] = True
+        interface: dict[str, Driven] = sections(
+            Driven, "degrees of freedom of the setup by their names, in its order"
+        )
+        observed: dict[str, Seen] = sections(
+            Seen, "what the scenario has as observed, in its order", optional=True
+        )
+        ground: Ground | None = section(
+            Ground, "the motion of the ground; left out where it is inside the FMU, or where there is none", None
+        )
+        force_age: float = number(
+            "steps by which the FMU takes the force late, on the mean: 0.5 where it holds it over the step, 0 "
+            "where it takes it at its start only",
+            "1",
+            0.5,
+            at_least=0.0,
+            at_most=1.0,
+        )
+
+        def rows(self) -> Sequence[Row]:
+            return list(self._rows())
+
+        def _rows(self) -> Iterator[Row]:
+            for place, dof in (*_placed("interface", self.interface), *_placed("observed", self.observed)):
+                for quantity in ("displacement", "velocity", "acceleration"):
+                    if (name := getattr(dof, quantity)) is not None:
+                        yield Row(f"{place}.{quantity}", name, "output", quantity)
+                if isinstance(dof, Driven):
+                    yield Row(f"{place}.force", dof.force, "input", "force")
+            if self.ground is not None:
+                yield Row("ground.acceleration", self.ground.acceleration, "input", "acceleration")
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses a structure, other names than the test has, and an FMU that is not what is said of it."""
+            if test.has_structure:
+                raise ConfigError("type = 'fmu': structure must be left out, the FMU has it")
+            for key, given, wanted in (
+                ("interface", self.interface, test.axes),
+                ("observed", self.observed, test.observed),
+            ):
+                if tuple(given) != wanted:
+                    raise ConfigError(
+                        f"{key}: of {', '.join(given) or 'none'}; must be of what the test has, in its order: "
+                        f"{', '.join(wanted) or 'none'}"
+                    )
+            if test.has_ground_motion and self.ground is None:
+                raise ConfigError(
+                    "ground: missing; must name the input of the FMU for the ground_motion of the scenario, or "
+                    "that must be left out"
+                )
+            if self.ground is not None and not test.has_ground_motion:
+                raise ConfigError(
+                    "ground: the scenario has no ground_motion: one of both must be left out or stated"
+                )
+            self.check(test.step)
+
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of a force that is taken late, which takes damping away."""
+            if not self.force_age or test.force_lead is not None:
+                return []
+            late = 1e3 * self.force_age * test.step
+            return [
+                f"force_age = {self.force_age:g}: the FMU takes the measured force {late:.3g} ms late, on the "
+                "mean; that takes damping away, as much as the stiffness under test times this time: "
+                "force_lead: 0.0 makes up for it, a shorter step lessens it"
+            ]
+
+    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
+        self._steps, self._n = len(external_force) - 1, external_force.shape[1]
+        self._params, self._dt = params, dt
+        self.force_age = params.force_age
+        self._ground = np.zeros(self._steps + 1)
+        self._given = np.zeros(len(params.interface) + (params.ground is not None))
+        self._process: FmuProcess | None = None
+        self._at_start = False
+        self.reset()
+
+    def excite(self, ground_acceleration: Array) -> None:
+        if (ground := self._params.ground) is not None:
+            of_start, of_end = TIMES[ground.taken_at]
+            following = np.append(ground_acceleration[1:], ground_acceleration[-1])
+            self._ground = of_start * ground_acceleration + of_end * following
+
+    def reset(self) -> None:
+        """At rest at step 0; a model that has moved is set back to its start."""
+        self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
+        self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
+        self._index = 0
+        if self._process is not None:
+            self._process.set_back(self._params.start_within)
+            self._at_start = False
+
+    def open(self) -> None:
+        """Start the model. Raises ConfigError where that cannot be."""
+        self.close()
+        parts = self._params
+        inputs, outputs = parts.feeds()
+        process = FmuProcess(parts.file, self._dt, inputs, outputs, parts.settings())
+        self._places = _places(outputs.names, (*parts.interface.values(), *parts.observed.values()))
+        self._all_told = [bool((places >= 0).all()) for places in self._places[1:]]
+        try:
+            process.open(parts.start_within)
+        except ConfigError as error:
+            raise error.within("integrator") from error
+        self._process, self._at_start = process, False
+
+    def missing(self) -> str:
+        """Take the model at its start; say where it is not there yet. Raises ConfigError where it never is."""
+        assert self._process is not None
+        if self._at_start:
+            return ""
+        try:
+            found = self._process.answer()
+            if found is None:
+                return f"{self._process.name} to be at its start"
+            self._take(found)
+            if (x := float(np.abs(self.displacement).max())) > AT_REST:
+                raise RuntimeError(f"its displacement at the start is {x:g} m: must be 0, where the rig stands")
+        except (RuntimeError, IntegratorError) as error:
+            name = self._process.name
+            self.close()
+            raise ConfigError(f"integrator.file = {name!r}: {error}") from error
+        self._before, self._at_start = self.displacement.copy(), True
+        return ""
+
+    def _take(self, outputs: Array) -> None:
+        """Go to the motion in ``outputs``, what is not told taken from the parabola. Raises RuntimeError."""
+        told = outputs.tolist()
+        if not -FARTHEST <= min(told) <= max(told) <= FARTHEST:
+            worst = max(told, key=abs)
+            raise RuntimeError(f"it tells {worst:g} (m, s): must be between -{FARTHEST:g} and {FARTHEST:g}")
+        dt, x = self._dt, outputs[self._places[0]]
+        curvature = (x - 2.0 * self.displacement + self._before) * (1.0 / dt**2)
+        otherwise = (x - self.displacement) / dt + 0.5 * dt * curvature, curvature
+        if not self._at_start:
+            otherwise = np.zeros_like(x), np.zeros_like(x)
+        self._before, self.displacement = self.displacement, x
+        self.velocity, self.acceleration = (
+            outputs[places] if all_told else np.where(places < 0, own, outputs[places])
+            for places, own, all_told in zip(self._places[1:], otherwise, self._all_told, strict=True)
+        )
+        self.exact_acceleration = otherwise[1]
+
+    def begin(self, experimental_force: Array) -> None:
+        """Let the model work on the step from here, under the force ``(n,)`` N measured at its start."""
+        assert self._process is not None
+        self._process.share_scheduling()
+        given, n = self._given, len(self._params.interface)
+        given[:n] = experimental_force[:n]
+        given[n:] = self._ground[self._index]  # where it is an input
+        try:
+            self._process.begin(self._index, given, self._params.answer_within)
+        except RuntimeError as error:
+            raise IntegratorError(f"{self._process.name}: {error}") from error
+        self._answer: Array | None = None
+        self._brief = BRIEF_S
+
+    def ready(self) -> bool:
+        """True once the model has come to the end of the step. Raises IntegratorError where it never will."""
+        brief, self._brief = self._brief, 0.0
+        return self._heard(brief)
+
+    def _heard(self, wait: float) -> bool:
+        assert self._process is not None
+        if self._answer is None:
+            try:
+                self._answer = self._process.answer(wait)
+            except RuntimeError as error:
+                raise IntegratorError(f"{self._process.name}: {error} ({self._where()})") from error
+        return self._answer is not None
+
+    def _where(self) -> str:
+        return f"in step {self._index + 1} of {self._steps}, at {self._index * self._dt:g} s"
+
+    def step(self, experimental_force: Array) -> None:
+        """Go to where the model has come to. Raises IntegratorError."""
+        while not self._heard(LOOK_S):
+            pass
+        assert self._answer is not None
+        try:
+            self._take(self._answer)
+        except RuntimeError as error:
+            raise IntegratorError(f"{Path(self._params.file).name}: {error} ({self._where()})") from error
+        self._index += 1
+
+    def rehearsed(self) -> Array:
+        """Steps of the model without forces, for REHEARSAL_S at most. Raises ConfigError or IntegratorError."""
+        took: list[float] = []
+        force = np.zeros(self._n)
+        try:
+            self.open()
+            while self.missing():
+                time.sleep(MISSING_S)
+            until = time.monotonic() + REHEARSAL_S
+            while len(took) < self._steps and time.monotonic() < until:
+                began = time.perf_counter()
+                self.begin(force)
+                self.step(force)
+                took.append(time.perf_counter() - began)
+        finally:
+            self.close()
+        return np.array(took)
+
+    def numbers(self) -> Mapping[str, Any]:
+        """Steps that the model has taken."""
+        return {"fmu_steps": self._index}
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+
+def _placed(key: str, dofs: Mapping[str, Seen]) -> list[tuple[str, Seen]]:
+    return [(f"{key}.{name}", dof) for name, dof in dofs.items()]
+
+
+def _places(names: Sequence[str], dofs: Sequence[Seen]) -> list[Any]:
+    """Places of displacement, velocity and acceleration of ``dofs`` among outputs; -1 of what is not told."""
+    found = []
+    for quantity in ("displacement", "velocity", "acceleration"):
+        given = [getattr(dof, quantity) for dof in dofs]
+        found.append(np.array([-1 if name is None else list(names).index(name) for name in given]))
+    return found
