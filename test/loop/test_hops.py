@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,9 @@ from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.stages.due_commands import DueCommands
+from rths_nodes.loop.supervision.hops import UnderWay
+from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.procedure.commissioning.braking import way_of
 from rths_nodes.recording.run import Collector, Run
 
@@ -99,6 +104,39 @@ def test_a_command_that_is_late_by_no_more_than_the_depth_is_in_time(late: int, 
     same = np.array_equal(undisturbed.displacement, found.displacement)
     assert same == (not bridged)
     assert loop.rig.machine.reason == "" if not bridged else loop.rig.bridged > 0
+
+
+@pytest.mark.parametrize("depth", [1, 3, 8])
+def test_a_pause_takes_each_command_once_and_in_order(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is under way behind the Command that a pause has stays there until the sample of that is over."""
+    taken: list[tuple[int, bool]] = []
+    supply = Pause.supply
+
+    def watched(pause: Pause, command: Command) -> None:
+        taken.append((command.sample, pause.has_command))
+        supply(pause, command)
+
+    monkeypatch.setattr(Pause, "supply", watched)
+    _, loop = run(CHEN[0], [*CHEN[1], "bridge.when_late=pause"], depth, 0, f"delay@0.5:command,{60 + depth},40")
+    assert loop.rig.machine.reason == ""
+    assert loop.rig.pause.count, "it paused"
+    assert not [number for number, had_one in taken if had_one]
+    numbers = [number for number, _ in taken]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_command_that_overtakes_another_on_its_way_does_not_hold_it_up() -> None:
+    rig: Any = SimpleNamespace(sample=5, under_way=UnderWay(3), pause=SimpleNamespace(has_command=False))
+    due = DueCommands(rig)
+    assert due.number == 3
+    for number in (4, 6, 5):
+        assert due.heard(Command(number, np.zeros(1), np.zeros(1))) is None
+    taken = []
+    for rig.sample in (6, 7, 8):
+        command = due.kept()
+        assert command is not None
+        taken.append(command.sample)
+    assert taken == [4, 5, 6]
 
 
 def test_the_tracking_error_is_that_of_the_sample_of_the_command() -> None:
