@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import WHOLE, Limits, WholeLevels
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
+from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -185,6 +187,22 @@ def test_the_name_of_another_level_is_refused() -> None:
     for name in WHOLE:
         with pytest.raises(ConfigError, match="is the name of a level"):
             watch(**{name: {"of": "force.a", "unit": "N", "maximum": 1.0}})
+
+
+def test_a_rig_file_calls_its_axes_by_their_names(tmp_path: Path) -> None:
+    """An expression of a rig file holds whatever a scenario calls the axis."""
+    bench = files.locate("bench_simulated", files.RIG)
+    rig = parse(bench.read_text(), "rig") | {
+        "levels": {"expressions": {"x": {"of": "force.bench - force.story_1", "unit": "N", "maximum": 1.0}}}
+    }
+    (tmp_path / "rig.yaml").write_text(dump(rig))
+    loop = Loop(Assembly(files.load("chen_ricles_2010", ["duration=0.2"], rig=str(tmp_path / "rig.yaml"))))
+    assert loop.run().state is State.FINISHED
+    assert level_numbers(loop.rig.levels)["levels"][WHOLE_RIG]["x"] == {
+        "lowest": 0.0,
+        "highest": 0.0,
+        "samples": 0.0,
+    }
 
 
 def test_a_test_is_held_where_its_damper_takes_too_much_power() -> None:

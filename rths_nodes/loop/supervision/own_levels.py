@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rths_nodes.core import registry
@@ -22,10 +23,13 @@ class OwnLevels:
     """Values of expressions that have levels; false while there are none.
 
     They may name the first PER_AXIS of QUANTITIES of each of the ``axes``, its command and target (m), the
-    auxiliary ``channels`` whose unit is known, and what :meth:`remember` has made.
+    auxiliary ``channels`` whose unit is known, and what :meth:`remember` has made. ``further`` are other names of
+    axes, as a rig file has them.
     """
 
-    def __init__(self, axes: Sequence[str], channels: Sequence[str]) -> None:
+    def __init__(
+        self, axes: Sequence[str], channels: Sequence[str], further: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._made: list[tuple[Expression, float]] = []
         self._names: dict[str, dict[str, tuple[int, Unit]]] = {}
         n, metre = len(axes), unit_of("m")
@@ -35,6 +39,8 @@ class OwnLevels:
         behind = PER_AXIS * n + len(WHOLE)
         for number, noun in enumerate((COMMAND, TARGET)):
             self._names[noun] = {axis: (behind + number * n + i, metre) for i, axis in enumerate(axes)}
+        for of_axes in self._names.values():
+            of_axes |= {name: of_axes[axis] for name, axis in further.items() if name not in of_axes}
         self._first_channel = behind + 2 * n
         self._names[CHANNEL] = {}
         for number, channel in enumerate(channels):
