@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import WHOLE, Limits, WholeLevels
 from rths_nodes.core.samples import Command, Measurement
@@ -18,7 +19,8 @@ from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_numbers
+from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_notes, level_numbers
+from rths_nodes.loop.supervision.quantities.integral import Integral
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector
 
@@ -181,6 +183,66 @@ def test_a_quantity_that_cannot_be_made_is_refused(quantities: dict[str, Any], w
     with pytest.raises(ConfigError) as refused:
         watch(quantities, x={"of": "force.a", "unit": "N", "maximum": 1.0})
     assert why in str(refused.value)
+
+
+def fails(quantity: Any, values: Sequence[float]) -> float:
+    raise KeyError("broken")
+
+
+def gives_nothing(quantity: Any, values: Sequence[float]) -> Any:
+    return None
+
+
+@pytest.mark.parametrize(("step", "why"), [(fails, "KeyError: 'broken'"), (gives_nothing, "TypeError: float()")])
+def test_a_quantity_that_fails_is_beyond_every_level(step: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of another package may raise what it wants: the rig stops by its level, in its name."""
+    monkeypatch.setattr(Integral, "step", step)
+    of = watch(
+        {"heat": {"type": "integral", "of": ["force.a"]}},
+        heat={"of": "quantity.heat", "unit": "N*s", "maximum": 1.0, "action": "hold"},
+    )
+    breach = of.judge(command(1, 0.0, 0.0), sample(1, (0.0, 0.0), (0.0, 0.0)))
+    assert breach is not None
+    assert breach.action == "hold"
+    assert breach.reason.startswith("levels.expressions.heat: nan N*s: must be <= 1 N*s (levels.quantities.heat: ")
+    assert why in breach.reason
+
+
+def test_a_unit_of_another_package_does_not_scale_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of quantities are in SI units, whatever the factor of the unit that one tells."""
+    monkeypatch.setattr(Integral, "unit", lambda quantity, units: unit_of("kN*s"))
+    monkeypatch.setattr(Integral, "step", lambda quantity, values: 7.0)
+    assert remembered({"type": "integral"}, [0.0], "N*s") == [7.0, 7.0]
+    monkeypatch.setattr(Integral, "unit", lambda quantity, units: None)
+    with pytest.raises(ConfigError, match=r"levels\.quantities\.x: unit gives None: must be a Unit"):
+        remembered({"type": "integral"}, [0.0])
+
+
+def test_a_low_pass_beyond_what_samples_show_is_refused() -> None:
+    quantities = "{x: {type: low_pass, of: [force.story_1], frequency: 600}}"
+    level = "{y: {of: quantity.x, unit: N, warn_maximum: 1}}"
+    scenario = files.load("chen_ricles_2010", [f"levels.quantities={quantities}", f"levels.expressions={level}"])
+    with pytest.raises(ConfigError, match=r"levels\.quantities\.x\.frequency = 600 Hz: must be < 512 Hz"):
+        Loop(Assembly(scenario))
+
+
+def test_what_is_only_indicated_may_be_beyond_at_rest() -> None:
+    of = watch(x={"of": "force.a", "unit": "N", "minimum": 5.0, "action": "indicate"})
+    assert of.judge(command(1, 0.0, 0.0), sample(1, (0.0, 0.0), (0.0, 0.0))) is None
+    assert of.told == ["sample 1: levels.expressions.x: 0 N: must be >= 5 N"]
+
+
+def test_the_notes_of_a_test_have_no_ends_of_what_never_was_a_number_and_no_unit_of_another_level() -> None:
+    of = watch(
+        x={"of": "force.a / channel.oil", "unit": "m^2", "maximum": 1.0},
+        force={"of": "force.a", "unit": "kN", "warn_maximum": -1.0},
+    )
+    of.judge(command(1, 0.0, 0.0), sample(1, (0.0, 0.0), (2e3, 0.0)))
+    beyond = "beyond its level in 1 samples, from sample 1 on"
+    assert level_notes(level_numbers(of)) == [
+        f"levels.expressions.x: {beyond}; never a number in the test",
+        f"levels.expressions.force: {beyond}; 2 to 2 in its unit in the test",
+    ]
 
 
 def test_the_name_of_another_level_is_refused() -> None:

@@ -179,7 +179,7 @@ def test_what_only_a_laboratory_watches_holds_the_rig_beside_tests_too(walk):
     for name in ("bench", "story_1"):
         w = walk(*LIVELY, level.format(name))
         w.refer()
-        with pytest.raises(ActRefused, match="levels.expressions.near: .* must be <= 0.4 mm"):
+        with pytest.raises(ActRefused, match=r"levels\.expressions\.near: .* must be <= 0\.4 mm"):
             w.session.check()
         assert np.abs(w.session.drive.measured.displacement).max() < 0.5e-3
         w.session.close()

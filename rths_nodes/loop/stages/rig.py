@@ -115,6 +115,8 @@ class RigStage:
         handover: Handover | None = getattr(port, "handover", None)
         groups = scenario.stop_groups
         stop = SafeStop(limits, dt, None if handover is None else handover.tares, groups)
+        if scenario.levels.quantities:
+            scenario.check_fit("levels")
         levels = scenario.levels.given(port.simulated, scenario.servo_rate)
         given = port, limits, scenario.bridge, dt, scenario.samples, stop, handover, levels, groups
         return cls(*given, scenario.hops.depth, scenario.levels.quantities, scenario.rig_names)

@@ -28,7 +28,6 @@ from rths_nodes.loop.supervision.own_levels import OwnLevels
 
 WHOLE_RIG = "whole rig"
 """In the place of an axis: what concerns all of them."""
-_UNITS = QUANTITIES | WHOLE
 _IN_A_ROW = {
     "bridge_length": " in a row were bridged",
     "bridged_share": " of the samples of a second were bridged",
@@ -179,7 +178,8 @@ class LevelWatch:
         bound, sign = (low, ">=") if value < low else (high, "<=")
         behind = f" for {lasted} samples" if lasted > 1 else ""
         behind, unit = _IN_A_ROW.get(quantity, behind), self._units[place]
-        return f"{level_path(axis, quantity)}: {value:.6g} {unit}{behind}: must be {sign} {bound:g} {unit}"
+        why = f" ({self._own.failure})" if math.isnan(value) and self._own.failure else ""
+        return f"{level_path(axis, quantity)}: {value:.6g} {unit}{behind}: must be {sign} {bound:g} {unit}{why}"
 
     def take_told(self) -> list[str]:
         """Return what was found since this was asked last, in words."""
@@ -224,12 +224,18 @@ def level_notes(timing: Mapping[str, Any]) -> list[str]:
     """Say what was beyond a level in a test, a sentence for each; nothing where none was."""
     return [
         f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "
-        f"{row['first']:.0f} on; {row['lowest']:.4g} to {row['highest']:.4g} "
-        f"{_UNITS.get(quantity, 'in its unit')} in the test"
+        f"{row['first']:.0f} on; {_range(row, (WHOLE if axis == WHOLE_RIG else QUANTITIES).get(quantity))}"
         for axis, rows in timing.get("levels", {}).items()
         for quantity, row in rows.items()
         if row.get("samples")
     ]
+
+
+def _range(row: Mapping[str, float], unit: str | None) -> str:
+    """Say how far a quantity went in a test: without ends where it was never a number."""
+    if "lowest" not in row:
+        return "never a number in the test"
+    return f"{row['lowest']:.4g} to {row['highest']:.4g} {unit or 'in its unit'} in the test"
 
 
 def _or(value: float | None, otherwise: float) -> float:
