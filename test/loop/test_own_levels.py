@@ -21,6 +21,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_notes, level_numbers
 from rths_nodes.loop.supervision.quantities.integral import Integral
+from rths_nodes.loop.supervision.quantities.moving_rms import MovingRms
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector
 
@@ -150,6 +151,20 @@ def test_a_moving_rms_is_that_of_a_sine_over_whole_periods() -> None:
     low, high = remembered({"type": "moving_rms", "duration": 50 * DT}, force.tolist())
     assert low == 0.0
     assert high == pytest.approx(3.0 / np.sqrt(2.0), rel=1e-9)
+
+
+def test_a_moving_rms_is_that_of_its_window_at_every_sample() -> None:
+    """Over several windows, of numbers that differ by decades; what is not finite is in it for one window."""
+    n, rng = 20, np.random.default_rng(3)
+    x = rng.normal(size=200) * 10.0 ** rng.uniform(-3.0, 3.0, 200)
+    x[50], x[131] = np.nan, np.inf
+    rms = MovingRms(MovingRms.Params(of=("x",), duration=n * DT), DT)
+    found = np.array([rms.step([value]) for value in x.tolist()])
+    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([np.zeros(n - 1), x]), n)
+    expected = np.sqrt(np.mean(windows**2, axis=1))
+    assert np.array_equal(np.isfinite(found), np.isfinite(expected))
+    fine = np.isfinite(expected)
+    assert found[fine] == pytest.approx(expected[fine], rel=1e-6)
 
 
 def test_quantities_are_made_from_each_other() -> None:
