@@ -21,7 +21,7 @@ from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.due_commands import DueCommands
-from rths_nodes.loop.supervision.hops import UnderWay
+from rths_nodes.loop.supervision.hops import TakenAtOnce, UnderWay
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.procedure.commissioning.braking import way_of
 from rths_nodes.recording.run import Collector, Run
@@ -213,3 +213,22 @@ def test_more_than_the_rig_has_in_mind_is_refused() -> None:
 def test_the_recording_tells_the_depth(tmp_path: Path) -> None:
     rths_nodes.run(*CHEN[:1], ["duration=0.3", "hops.depth=2"], record=str(tmp_path / "test"))
     assert rths_nodes.read(str(tmp_path / "test")).scenario.hops.depth == 2
+
+
+@pytest.mark.parametrize(("taken_after", "tripped"), [(0, True), (3, False), (4, False)])
+def test_a_driver_that_takes_commands_as_they_come_is_found(taken_after: int, tripped: bool) -> None:
+    """It knows nothing of hops, and would lead the rig by their depth; noise of the readback is no reason."""
+    watch, rng, made = TakenAtOnce(3), np.random.default_rng(5), [0.01]
+    watch.start(Measurement(0, np.array([0.01]), np.zeros(1), np.array([0.01])))
+    reasons = []
+    for k in range(1, 400):
+        made.append(0.01 + 0.02 * np.sin(0.02 * k) * min(k / 100.0, 1.0))
+        watch.made(Command(k, np.array([made[k]]), np.array([made[k]])))
+        applied = np.array([made[max(k - taken_after, 0)] + 1e-5 * rng.standard_normal()])
+        reasons.append(watch.reason(Measurement(k, applied, np.zeros(1), applied)))
+    found = [(k, reason) for k, reason in enumerate(reasons, 1) if reason]
+    assert bool(found) == tripped
+    if tripped:
+        k, reason = found[0]
+        assert k < 60
+        assert reason.startswith(f"hops.depth = 3: the actuator node applies Command {k} at tick {k}: must be ")

@@ -303,3 +303,20 @@ def test_a_trip_waits_for_a_sample_in_lockstep_only(lockstep: bool, effective: i
     )
     RthsNode.trip(node, "force", 4, 13)
     assert [values["effective_sample"] for values in told] == [effective]
+
+
+def test_a_driver_that_knows_nothing_of_hops_is_tripped(still_clock: Any) -> None:
+    trips: list[tuple[str, int, int]] = []
+    assembly = Assembly(files.load(NAME, ["hops.depth=4"]))
+    guard = DriverGuard(assembly, PhaseMachine(), lambda *told: trips.append(told), still_clock)
+    guard.measurement(measured(0))
+    k = 0
+    while not trips and k < 50:
+        k += 1
+        assert guard.command(command(k, 1e-6 * k))
+        shown = measured(k)
+        shown.command = np.array([1e-6 * k])
+        guard.measurement(shown)
+    ((why, sample, effective),) = trips
+    assert why.startswith("hops.depth = 4: the actuator node applies Command 8 at tick 8: must be Command 4")
+    assert (sample, effective) == (8, 8 + 1 + 4)

@@ -244,7 +244,8 @@ class RigStage:
         if command is None:  # Measurement 0
             self._sent = self._sent_before = measured.command.tolist()
             self._bridge.start(measured.command)
-            self.under_way.start = Command(0, measured.command, measured.command, self._passive)
+            stands = measured.command.copy()  # whoever measures may use its array again
+            self.under_way.start = Command(0, stands, stands, self._passive)
             if self.levels is not None:
                 self.levels.judge(None, shown)
             return measured
