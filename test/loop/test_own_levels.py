@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rths_nodes
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.report.tables import limits as limits_of
 from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import WHOLE, Limits, WholeLevels
@@ -247,6 +250,12 @@ def test_what_is_only_indicated_may_be_beyond_at_rest() -> None:
     assert of.told == ["sample 1: levels.expressions.x: 0 N: must be >= 5 N"]
 
 
+def test_a_level_that_only_warns_stops_nothing_where_it_is_not_a_number() -> None:
+    of = watch(x={"of": "force.a / displacement.a", "unit": "N/m", "warn_maximum": 5.0})
+    assert of.judge(command(1, 0.0, 0.0), sample(1, (0.0, 0.0), (0.0, 0.0))) is None
+    assert of.told == ["sample 1: levels.expressions.x: nan N/m: must be <= 5 N/m"]
+
+
 def test_the_notes_of_a_test_have_no_ends_of_what_never_was_a_number_and_no_unit_of_another_level() -> None:
     of = watch(
         x={"of": "force.a / channel.oil", "unit": "m^2", "maximum": 1.0},
@@ -293,3 +302,16 @@ def test_a_test_is_held_where_its_damper_takes_too_much_power() -> None:
     velocity = np.diff(run.displacement[:, 0], prepend=0.0) * scenario.servo_rate
     first = int(np.argmax(np.abs(run.force[:, 0] * velocity) > 20e3))
     assert outcome.reason.startswith(f"sample {first}: levels.expressions.damper: ")
+
+
+def test_the_report_has_each_level_in_its_own_unit() -> None:
+    levels = (
+        "{power: {of: abs(force.story_1 * piston_velocity.story_1), unit: kW, maximum: 1e6},"
+        " stiffness: {of: force.story_1 / displacement.story_1, unit: kN/mm, warn_maximum: 1e9},"
+        " share: {of: force.story_1 / force.story_1, unit: '1', warn_maximum: 2}}"
+    )
+    found = rths_nodes.run("chen_ricles_2010", ["duration=0.3", f"levels.expressions={levels}"])
+    rows = {row.title: row for row in limits_of(Evaluation(found)).rows}
+    shown = {name: rows[f"whole rig: level of {name}"].unit for name in ("power", "stiffness", "share")}
+    assert shown == {"power": "kW", "stiffness": "kN/mm", "share": "1"}
+    assert rows["whole rig: level of share"].values[2] == "1.00", "not 100 %"

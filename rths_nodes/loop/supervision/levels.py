@@ -78,7 +78,9 @@ class LevelWatch:
             self._units[place] = unit_of_level(quantity, level)
             low, high = _or(level.minimum, -math.inf), _or(level.maximum, math.inf)
             warn_low, warn_high = _or(level.warn_minimum, low), _or(level.warn_maximum, high)
-            persistence = NEVER if level.action == INDICATE else level.persistence
+            persistence = level.persistence if level.acts else NEVER
+            if low == -high == -math.inf:  # it only warns: of what is not a number, too
+                low, high = warn_low, warn_high
             self._told[place] = Row(quantity, axis, place, warn_low, warn_high, action=INDICATE)
             self._acted[place] = Row(quantity, axis, place, low, high, persistence, level.action)
         self._telling, self._acting = table(self._told.values()), table(self._acted.values())

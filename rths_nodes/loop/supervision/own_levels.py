@@ -12,7 +12,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.dimensions import Unit, unit_of
 from rths_nodes.core.errors import ComponentError, ConfigError, show
 from rths_nodes.core.expressions import Expression
-from rths_nodes.core.limits import INDICATE, QUANTITIES, WHOLE, OfExpression
+from rths_nodes.core.limits import QUANTITIES, WHOLE, OfExpression
 from rths_nodes.core.protocols import Quantity
 from rths_nodes.loop.supervision.limit_rows import PER_AXIS
 
@@ -90,7 +90,7 @@ class OwnLevels:
         low = -math.inf if level.minimum is None else level.minimum
         high = math.inf if level.maximum is None else level.maximum
         told = all(place < self._first_channel for place in made.places)
-        if told and level.action != INDICATE and not low <= at_rest <= high:
+        if told and level.acts and not low <= at_rest <= high:
             words = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
                 f"{path}.of = {show(level.of)}: {words} where the rig stands at zero: it would act there"
