@@ -80,6 +80,20 @@ class Expression:
             return math.nan
 
 
+def named(text: str) -> set[tuple[str, str]]:
+    """Return what ``text`` names, as noun and whose; nothing for one that is no expression."""
+    try:
+        nodes = list(ast.walk(ast.parse(text.strip(), mode="eval")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    found: set[tuple[str, str]] = set()
+    for node in nodes:
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.value, ast.Name):
+            whose = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", "")
+            found.add((node.value.id, str(whose)))
+    return found
+
+
 def _lambda(body: ast.expr) -> ast.expr:
     found: Any = ast.parse("lambda v: 0.0", mode="eval").body
     found.body = body

@@ -32,6 +32,7 @@ PROTOCOLS: dict[str, Any] = {
     "specimen": protocols.Specimen,
     "rig": protocols.Rig,
     "force_controller": protocols.ForceController,
+    "quantity": protocols.Quantity,
 }
 """Family -> what its members have. A port has more to tell: ``laboratory/ports/named.py``."""
 NEEDED = {

@@ -32,6 +32,11 @@ class Level:
     persistence: int = integer("samples in a row beyond minimum or maximum before it acts", "", 1, at_least=1)
     action: str = text("what it does; each but indicate decelerates", STOP, ACTIONS)
 
+    @property
+    def acts(self) -> bool:
+        """True where something is beyond it that does more than to be told."""
+        return self.action != INDICATE and not (self.minimum is None and self.maximum is None)
+
     def validate(self, path: str) -> None:
         """Refuses a level that has none, and those in the wrong order."""
         names = ("minimum", "warn_minimum", "warn_maximum", "maximum")

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,9 @@ from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.stages.due_commands import DueCommands
+from rths_nodes.loop.supervision.hops import TakenAtOnce, UnderWay
+from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.procedure.commissioning.braking import way_of
 from rths_nodes.recording.run import Collector, Run
 
@@ -101,6 +106,39 @@ def test_a_command_that_is_late_by_no_more_than_the_depth_is_in_time(late: int, 
     assert loop.rig.machine.reason == "" if not bridged else loop.rig.bridged > 0
 
 
+@pytest.mark.parametrize("depth", [1, 3, 8])
+def test_a_pause_takes_each_command_once_and_in_order(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is under way behind the Command that a pause has stays there until the sample of that is over."""
+    taken: list[tuple[int, bool]] = []
+    supply = Pause.supply
+
+    def watched(pause: Pause, command: Command) -> None:
+        taken.append((command.sample, pause.has_command))
+        supply(pause, command)
+
+    monkeypatch.setattr(Pause, "supply", watched)
+    _, loop = run(CHEN[0], [*CHEN[1], "bridge.when_late=pause"], depth, 0, f"delay@0.5:command,{60 + depth},40")
+    assert loop.rig.machine.reason == ""
+    assert loop.rig.pause.count, "it paused"
+    assert not [number for number, had_one in taken if had_one]
+    numbers = [number for number, _ in taken]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_command_that_overtakes_another_on_its_way_does_not_hold_it_up() -> None:
+    rig: Any = SimpleNamespace(sample=5, under_way=UnderWay(3), pause=SimpleNamespace(has_command=False))
+    due = DueCommands(rig)
+    assert due.number == 3
+    for number in (4, 6, 5):
+        assert due.heard(Command(number, np.zeros(1), np.zeros(1))) is None
+    taken = []
+    for rig.sample in (6, 7, 8):
+        command = due.kept()
+        assert command is not None
+        taken.append(command.sample)
+    assert taken == [4, 5, 6]
+
+
 def test_the_tracking_error_is_that_of_the_sample_of_the_command() -> None:
     """The target that drives the rig now is p samples old: the rig is where it was to be, not behind."""
     led = [*CHEN[1], "compensator={type: inverse, alpha: 37.0}"]
@@ -175,3 +213,22 @@ def test_more_than_the_rig_has_in_mind_is_refused() -> None:
 def test_the_recording_tells_the_depth(tmp_path: Path) -> None:
     rths_nodes.run(*CHEN[:1], ["duration=0.3", "hops.depth=2"], record=str(tmp_path / "test"))
     assert rths_nodes.read(str(tmp_path / "test")).scenario.hops.depth == 2
+
+
+@pytest.mark.parametrize(("taken_after", "tripped"), [(0, True), (3, False), (4, False)])
+def test_a_driver_that_takes_commands_as_they_come_is_found(taken_after: int, tripped: bool) -> None:
+    """It knows nothing of hops, and would lead the rig by their depth; noise of the readback is no reason."""
+    watch, rng, made = TakenAtOnce(3), np.random.default_rng(5), [0.01]
+    watch.start(Measurement(0, np.array([0.01]), np.zeros(1), np.array([0.01])))
+    reasons = []
+    for k in range(1, 400):
+        made.append(0.01 + 0.02 * np.sin(0.02 * k) * min(k / 100.0, 1.0))
+        watch.made(Command(k, np.array([made[k]]), np.array([made[k]])))
+        applied = np.array([made[max(k - taken_after, 0)] + 1e-5 * rng.standard_normal()])
+        reasons.append(watch.reason(Measurement(k, applied, np.zeros(1), applied)))
+    found = [(k, reason) for k, reason in enumerate(reasons, 1) if reason]
+    assert bool(found) == tripped
+    if tripped:
+        k, reason = found[0]
+        assert k < 60
+        assert reason.startswith(f"hops.depth = 3: the actuator node applies Command {k} at tick {k}: must be ")

@@ -4,19 +4,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rths_nodes
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.report.tables import limits as limits_of
+from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import WHOLE, Limits, WholeLevels
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
+from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_numbers
+from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_notes, level_numbers
+from rths_nodes.loop.supervision.quantities.integral import Integral
+from rths_nodes.loop.supervision.quantities.moving_rms import MovingRms
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector
 
@@ -148,6 +156,20 @@ def test_a_moving_rms_is_that_of_a_sine_over_whole_periods() -> None:
     assert high == pytest.approx(3.0 / np.sqrt(2.0), rel=1e-9)
 
 
+def test_a_moving_rms_is_that_of_its_window_at_every_sample() -> None:
+    """Over several windows, of numbers that differ by decades; what is not finite is in it for one window."""
+    n, rng = 20, np.random.default_rng(3)
+    x = rng.normal(size=200) * 10.0 ** rng.uniform(-3.0, 3.0, 200)
+    x[50], x[131] = np.nan, np.inf
+    rms = MovingRms(MovingRms.Params(of=("x",), duration=n * DT), DT)
+    found = np.array([rms.step([value]) for value in x.tolist()])
+    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([np.zeros(n - 1), x]), n)
+    expected = np.sqrt(np.mean(windows**2, axis=1))
+    assert np.array_equal(np.isfinite(found), np.isfinite(expected))
+    fine = np.isfinite(expected)
+    assert found[fine] == pytest.approx(expected[fine], rel=1e-6)
+
+
 def test_quantities_are_made_from_each_other() -> None:
     of = watch(
         {
@@ -181,10 +203,92 @@ def test_a_quantity_that_cannot_be_made_is_refused(quantities: dict[str, Any], w
     assert why in str(refused.value)
 
 
+def fails(quantity: Any, values: Sequence[float]) -> float:
+    raise KeyError("broken")
+
+
+def gives_nothing(quantity: Any, values: Sequence[float]) -> Any:
+    return None
+
+
+@pytest.mark.parametrize(("step", "why"), [(fails, "KeyError: 'broken'"), (gives_nothing, "TypeError: float()")])
+def test_a_quantity_that_fails_is_beyond_every_level(step: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of another package may raise what it wants: the rig stops by its level, in its name."""
+    monkeypatch.setattr(Integral, "step", step)
+    of = watch(
+        {"heat": {"type": "integral", "of": ["force.a"]}},
+        heat={"of": "quantity.heat", "unit": "N*s", "maximum": 1.0, "action": "hold"},
+    )
+    breach = of.judge(command(1, 0.0, 0.0), sample(1, (0.0, 0.0), (0.0, 0.0)))
+    assert breach is not None
+    assert breach.action == "hold"
+    assert breach.reason.startswith("levels.expressions.heat: nan N*s: must be <= 1 N*s (levels.quantities.heat: ")
+    assert why in breach.reason
+
+
+def test_a_unit_of_another_package_does_not_scale_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of quantities are in SI units, whatever the factor of the unit that one tells."""
+    monkeypatch.setattr(Integral, "unit", lambda quantity, units: unit_of("kN*s"))
+    monkeypatch.setattr(Integral, "step", lambda quantity, values: 7.0)
+    assert remembered({"type": "integral"}, [0.0], "N*s") == [7.0, 7.0]
+    monkeypatch.setattr(Integral, "unit", lambda quantity, units: None)
+    with pytest.raises(ConfigError, match=r"levels\.quantities\.x: unit gives None: must be a Unit"):
+        remembered({"type": "integral"}, [0.0])
+
+
+def test_a_low_pass_beyond_what_samples_show_is_refused() -> None:
+    quantities = "{x: {type: low_pass, of: [force.story_1], frequency: 600}}"
+    level = "{y: {of: quantity.x, unit: N, warn_maximum: 1}}"
+    scenario = files.load("chen_ricles_2010", [f"levels.quantities={quantities}", f"levels.expressions={level}"])
+    with pytest.raises(ConfigError, match=r"levels\.quantities\.x\.frequency = 600 Hz: must be < 512 Hz"):
+        Loop(Assembly(scenario))
+
+
+def test_what_is_only_indicated_may_be_beyond_at_rest() -> None:
+    of = watch(x={"of": "force.a", "unit": "N", "minimum": 5.0, "action": "indicate"})
+    assert of.judge(command(1, 0.0, 0.0), sample(1, (0.0, 0.0), (0.0, 0.0))) is None
+    assert of.told == ["sample 1: levels.expressions.x: 0 N: must be >= 5 N"]
+
+
+def test_a_level_that_only_warns_stops_nothing_where_it_is_not_a_number() -> None:
+    of = watch(x={"of": "force.a / displacement.a", "unit": "N/m", "warn_maximum": 5.0})
+    assert of.judge(command(1, 0.0, 0.0), sample(1, (0.0, 0.0), (0.0, 0.0))) is None
+    assert of.told == ["sample 1: levels.expressions.x: nan N/m: must be <= 5 N/m"]
+
+
+def test_the_notes_of_a_test_have_no_ends_of_what_never_was_a_number_and_no_unit_of_another_level() -> None:
+    of = watch(
+        x={"of": "force.a / channel.oil", "unit": "m^2", "maximum": 1.0},
+        force={"of": "force.a", "unit": "kN", "warn_maximum": -1.0},
+    )
+    of.judge(command(1, 0.0, 0.0), sample(1, (0.0, 0.0), (2e3, 0.0)))
+    beyond = "beyond its level in 1 samples, from sample 1 on"
+    assert level_notes(level_numbers(of)) == [
+        f"levels.expressions.x: {beyond}; never a number in the test",
+        f"levels.expressions.force: {beyond}; 2 to 2 in its unit in the test",
+    ]
+
+
 def test_the_name_of_another_level_is_refused() -> None:
     for name in WHOLE:
         with pytest.raises(ConfigError, match="is the name of a level"):
             watch(**{name: {"of": "force.a", "unit": "N", "maximum": 1.0}})
+
+
+def test_a_rig_file_calls_its_axes_by_their_names(tmp_path: Path) -> None:
+    """An expression of a rig file holds whatever a scenario calls the axis."""
+    bench = files.locate("bench_simulated", files.RIG)
+    rig = parse(bench.read_text(), "rig") | {
+        "levels": {"expressions": {"x": {"of": "force.bench - force.story_1", "unit": "N", "maximum": 1.0}}}
+    }
+    (tmp_path / "rig.yaml").write_text(dump(rig))
+    loop = Loop(Assembly(files.load("chen_ricles_2010", ["duration=0.2"], rig=str(tmp_path / "rig.yaml"))))
+    assert loop.run().state is State.FINISHED
+    assert level_numbers(loop.rig.levels)["levels"][WHOLE_RIG]["x"] == {
+        "lowest": 0.0,
+        "highest": 0.0,
+        "samples": 0.0,
+    }
 
 
 def test_a_test_is_held_where_its_damper_takes_too_much_power() -> None:
@@ -198,3 +302,16 @@ def test_a_test_is_held_where_its_damper_takes_too_much_power() -> None:
     velocity = np.diff(run.displacement[:, 0], prepend=0.0) * scenario.servo_rate
     first = int(np.argmax(np.abs(run.force[:, 0] * velocity) > 20e3))
     assert outcome.reason.startswith(f"sample {first}: levels.expressions.damper: ")
+
+
+def test_the_report_has_each_level_in_its_own_unit() -> None:
+    levels = (
+        "{power: {of: abs(force.story_1 * piston_velocity.story_1), unit: kW, maximum: 1e6},"
+        " stiffness: {of: force.story_1 / displacement.story_1, unit: kN/mm, warn_maximum: 1e9},"
+        " share: {of: force.story_1 / force.story_1, unit: '1', warn_maximum: 2}}"
+    )
+    found = rths_nodes.run("chen_ricles_2010", ["duration=0.3", f"levels.expressions={levels}"])
+    rows = {row.title: row for row in limits_of(Evaluation(found)).rows}
+    shown = {name: rows[f"whole rig: level of {name}"].unit for name in ("power", "stiffness", "share")}
+    assert shown == {"power": "kW", "stiffness": "kN/mm", "share": "1"}
+    assert rows["whole rig: level of share"].values[2] == "1.00", "not 100 %"

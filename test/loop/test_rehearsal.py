@@ -13,6 +13,7 @@ import rths_nodes
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
+from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.scenario import files, rehearsal
 from rths_nodes.loop.scenario.assembly import Assembly
 
@@ -187,3 +188,25 @@ def test_parts_that_depend_on_the_rate_are_told() -> None:
 def test_a_specimen_without_a_model_may_depend_on_the_rate() -> None:
     test = files.load(NAME, ["axes.story_1.specimen=null"], rig="bench_udp")
     assert "whether it depends on the rate is not known" in rehearsal.rate_remarks(test, 10)[0]
+
+
+def test_a_rehearsal_leaves_out_levels_on_channels_that_only_the_rig_has(tmp_path: Path) -> None:
+    """With what is made from them; what a simulator shows is watched as on the rig."""
+    levels = {
+        "quantities": {
+            "slow": {"type": "low_pass", "of": ["channel.oil"], "frequency": 5.0},
+            "sum": {"type": "integral", "of": ["quantity.slow"]},
+            "push": {"type": "integral", "of": ["force['bench']"]},
+        },
+        "expressions": {
+            "low": {"of": "channel['oil']", "unit": "bar", "minimum": 180.0},
+            "oil": {"of": "quantity.sum", "unit": "bar*s", "maximum": 1e3},
+            "push": {"of": "quantity.push", "unit": "kN*s", "maximum": 1e9},
+        },
+    }
+    rig = parse(files.locate("bench_udp", files.RIG).read_text(), "rig") | {"levels": levels}
+    rig["port"]["auxiliary_names"] = ["oil [bar]"]
+    (tmp_path / "rig.yaml").write_text(dump(rig))
+    rehearsed = rehearsal.simulated(files.load(NAME, ["duration=0.2"], rig=str(tmp_path / "rig.yaml")))
+    assert (list(rehearsed.levels.quantities), list(rehearsed.levels.expressions)) == (["push"], ["push"])
+    assert rths_nodes.run(rehearsed).outcome == "finished"

@@ -26,6 +26,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
+from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import LATER_NS, DriverGuard
 from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
@@ -289,3 +290,33 @@ def test_a_driver_that_is_silent_trips_and_is_given_up(bench: Bench) -> None:
     assert bench.guard.overdue()
     bench.phase.follow(StateOfTest(State.FINISHED))
     assert not bench.guard.overdue()
+
+
+@pytest.mark.parametrize(("lockstep", "effective"), [(True, 13), (False, 0)])
+def test_a_trip_waits_for_a_sample_in_lockstep_only(lockstep: bool, effective: int) -> None:
+    """In real time nobody waits: a driver of somebody else does at the effective sample what it is told."""
+    told: list[dict[str, Any]] = []
+    node: Any = SimpleNamespace(
+        topics=SimpleNamespace(outlets=("trip",), tell=lambda topic, values: told.append(values)),
+        settings=SimpleNamespace(lockstep=lockstep),
+        identity=names.COMPENSATOR,
+    )
+    RthsNode.trip(node, "force", 4, 13)
+    assert [values["effective_sample"] for values in told] == [effective]
+
+
+def test_a_driver_that_knows_nothing_of_hops_is_tripped(still_clock: Any) -> None:
+    trips: list[tuple[str, int, int]] = []
+    assembly = Assembly(files.load(NAME, ["hops.depth=4"]))
+    guard = DriverGuard(assembly, PhaseMachine(), lambda *told: trips.append(told), still_clock)
+    guard.measurement(measured(0))
+    k = 0
+    while not trips and k < 50:
+        k += 1
+        assert guard.command(command(k, 1e-6 * k))
+        shown = measured(k)
+        shown.command = np.array([1e-6 * k])
+        guard.measurement(shown)
+    ((why, sample, effective),) = trips
+    assert why.startswith("hops.depth = 4: the actuator node applies Command 8 at tick 8: must be Command 4")
+    assert (sample, effective) == (8, 8 + 1 + 4)

@@ -12,7 +12,7 @@ from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, quantity, rounded
-from rths_nodes.core.limits import QUANTITIES, STOP, Limits, unit_of_level
+from rths_nodes.core.limits import QUANTITIES, STOP, Limits, OfExpression, unit_of_level
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SATURATED,
@@ -286,12 +286,14 @@ def limits(of: Evaluation) -> Table:
             known = values[np.isfinite(values)]
             if largest is not None and len(known):
                 ends = (-largest, float(known.min()), float(known.max()), largest)
-                rows.append(_limit(called[axis], name, ends, unit, DASH, STOP))
+                rows.append(_limit(called[axis], name, ends, _SHOWN[unit], DASH, STOP))
         for name, level in (limit.levels.given() if limit.levels else {}).items():
             found = told.get(axis, {}).get(name, {})
             ends = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
             samples = rounded(found.get("samples"), digits=9)
-            rows.append(_limit(called[axis], f"level of {name}", ends, QUANTITIES[name], samples, level.action))
+            rows.append(
+                _limit(called[axis], f"level of {name}", ends, _SHOWN[QUANTITIES[name]], samples, level.action)
+            )
     heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
     rows += _of_whole(of, told.get(WHOLE_RIG, {}))
     return Table("Limit", heads, rows).told()
@@ -341,11 +343,20 @@ def _of_whole(of: Evaluation, told: Mapping[str, Mapping[str, float]]) -> Iterat
         level = levels[name]
         ends = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
         samples = rounded(found.get("samples"), digits=9)
-        yield _limit(WHOLE_RIG, f"level of {name}", ends, unit_of_level(name, level), samples, level.action)
+        unit = unit_of_level(name, level)
+        own = (1.0, unit) if isinstance(level, OfExpression) else _SHOWN[unit]
+        yield _limit(WHOLE_RIG, f"level of {name}", ends, own, samples, level.action)
 
 
-def _limit(axis: str, name: str, ends: tuple[Any, Any, Any, Any], unit: str, samples: str, action: str) -> Row:
-    factor, shown = _SHOWN[unit]
+def _limit(
+    axis: str,
+    name: str,
+    ends: tuple[Any, Any, Any, Any],
+    told_in: tuple[float, str],
+    samples: str,
+    action: str,
+) -> Row:
+    factor, shown = told_in
     values = [*(rounded(end, factor) for end in ends), _used(ends), samples, action]
     return Row(f"{axis}: {name.replace('_', ' ')}", values, shown)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.expressions import named
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
@@ -58,11 +59,32 @@ def simulated(scenario: Scenario) -> Scenario:
             levels |= dict.fromkeys(DISAGREEMENTS)
             if not any(levels.values()):
                 axis["limits"]["levels"] = None
+    if real:
+        _drop_channels(data["levels"])
     try:
         return from_data(Scenario, data)
     except ConfigError as error:
         words = "needs simulated actuators and specimens: give them in the scenario, or leave its rungs out"
         raise ConfigError(*(f"rehearsal on a simulator: {problem}" for problem in error.problems), words) from None
+
+
+def _drop_channels(levels: dict[str, Any]) -> None:
+    """Leave out of the ``levels`` of a rig what is made from channels that only the rig itself has."""
+    gone: set[str] = set()
+
+    def of_rig(text: str) -> bool:
+        return any(noun == "channel" or (noun == "quantity" and whose in gone) for noun, whose in named(text))
+
+    kept = {}
+    for name, quantity in levels["quantities"].items():
+        if any(map(of_rig, quantity["of"])):
+            gone.add(name)
+        else:
+            kept[name] = quantity
+    levels["quantities"] = kept
+    levels["expressions"] = {
+        name: level for name, level in levels["expressions"].items() if not of_rig(level["of"])
+    }
 
 
 def _right(true: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from dataclasses import replace
+from operator import attrgetter
 
 from rths_nodes.core.samples import Command
 from rths_nodes.loop.stages.rig import RigStage
@@ -15,7 +16,7 @@ class DueCommands:
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
-        self._kept: deque[Command] = deque()
+        self._kept: list[Command] = []
 
     @property
     def number(self) -> int:
@@ -23,15 +24,18 @@ class DueCommands:
         return self._rig.sample + 1 + self._rig.pause.has_command - self._depth
 
     def kept(self) -> Command | None:
-        """Return the Command of the next tick, where it has come before, or none is made for it."""
-        if not self._depth:
+        """Return the Command of the next tick, where it has come before, or none is made for it.
+
+        A pause that has its Command takes no other until the sample of that is over.
+        """
+        if not self._depth or self._rig.pause.has_command:
             return None
         number, kept = self.number, self._kept
         if number <= 0:
             assert self._rig.under_way.start is not None  # Measurement 0 is there
             return replace(self._rig.under_way.start, sample=number)
         while kept and kept[0].sample <= number:
-            command = kept.popleft()
+            command = kept.pop(0)
             if command.sample == number:
                 return command
             self._rig.late_command(command)
@@ -43,12 +47,12 @@ class DueCommands:
         One of a past tick is late, one that cannot have been made yet trips the rig.
         """
         number = self.number
-        if command.sample == number:
+        if command.sample == number and not (self._depth and self._rig.pause.has_command):
             return command
         if command.sample < number:
             self._rig.late_command(command)
         elif command.sample <= number + self._depth:
-            self._kept.append(command)
+            self._keep(command)
         else:
             expected = f"{number} to {number + self._depth}" if self._depth else f"{number}"
             self._rig.trip(f"Command {command.sample} came where {expected} was expected")
@@ -59,5 +63,9 @@ class DueCommands:
         if not self._depth:
             return command
         if command is not None:
-            self._kept.append(command)
+            self._keep(command)
         return self.kept()
+
+    def _keep(self, command: Command) -> None:
+        """Keep a ``command`` in the order of the numbers: on its way one may overtake another."""
+        insort(self._kept, command, key=attrgetter("sample"))

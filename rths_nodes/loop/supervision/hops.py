@@ -15,10 +15,13 @@ from dataclasses import replace
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, params
-from rths_nodes.core.samples import Command
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Command, Measurement
 
 MOST_UNDER_WAY = 63
 """Samples of transport, in hops and behind the port: so many Commands the rig has in mind."""
+NEARER, IN_A_ROW = 0.25, 8
+"""A Command was taken at once where what was applied is off by so much of the way that it went in the hops, at
+most, in so many samples."""
 
 
 @params
@@ -76,3 +79,41 @@ class UnderWay:
             return targets
         then = self._moved[0]
         return [target + (now - before) for target, now, before in zip(targets, moved, then, strict=True)]
+
+
+class TakenAtOnce:
+    """Looks whether a driver takes each Command as it comes: it knows nothing of hops with a ``depth``.
+
+    It would lead the rig by ``depth`` samples. Call ``made`` with every Command, and ``reason`` with the
+    Measurement behind it.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._made: deque[tuple[int, list[float]]] = deque(maxlen=depth + 1)
+        self._in_a_row = 0
+
+    def start(self, measured: Measurement) -> None:
+        """Measurement 0: what is applied until Command 1 is due."""
+        self._made.extend([(0, measured.command.tolist())] * (self._depth + 1))
+
+    def made(self, command: Command) -> None:
+        """A Command that is published."""
+        self._made.append((command.sample, command.command.tolist()))
+
+    def reason(self, measured: Measurement) -> str:
+        """Return why the driver must not go on, in words; empty where nothing speaks against it."""
+        made, number = self._made, measured.sample
+        if not made or made[-1][0] != number or measured.flags & (FLAG_BRIDGED | FLAG_SLOWED):
+            return ""
+        (_, newest), (_, due), applied = made[-1], made[0], measured.command.tolist()
+        went = [abs(new - old) for new, old in zip(newest, due, strict=True)]
+        off = [abs(each - new) for each, new in zip(applied, newest, strict=True)]
+        at_once = any(went) and all(each <= NEARER * way for each, way in zip(off, went, strict=True))
+        self._in_a_row = self._in_a_row + 1 if at_once else 0
+        if self._in_a_row < IN_A_ROW:
+            return ""
+        return (
+            f"hops.depth = {self._depth}: the actuator node applies Command {number} at tick {number}: must be "
+            f"Command {number - self._depth}; it knows nothing of hops"
+        )

@@ -28,7 +28,6 @@ from rths_nodes.loop.supervision.own_levels import OwnLevels
 
 WHOLE_RIG = "whole rig"
 """In the place of an axis: what concerns all of them."""
-_UNITS = QUANTITIES | WHOLE
 _IN_A_ROW = {
     "bridge_length": " in a row were bridged",
     "bridged_share": " of the samples of a second were bridged",
@@ -79,7 +78,9 @@ class LevelWatch:
             self._units[place] = unit_of_level(quantity, level)
             low, high = _or(level.minimum, -math.inf), _or(level.maximum, math.inf)
             warn_low, warn_high = _or(level.warn_minimum, low), _or(level.warn_maximum, high)
-            persistence = NEVER if level.action == INDICATE else level.persistence
+            persistence = level.persistence if level.acts else NEVER
+            if low == -high == -math.inf:  # it only warns: of what is not a number, too
+                low, high = warn_low, warn_high
             self._told[place] = Row(quantity, axis, place, warn_low, warn_high, action=INDICATE)
             self._acted[place] = Row(quantity, axis, place, low, high, persistence, level.action)
         self._telling, self._acting = table(self._told.values()), table(self._acted.values())
@@ -102,18 +103,20 @@ class LevelWatch:
         tares: Tares | None = None,
         whole: Mapping[str, Level] | None = None,
         quantities: Mapping[str, Any] | None = None,
+        rig_names: Mapping[str, str] | None = None,
     ) -> LevelWatch | None:
         """The watch for the levels in ``limits``; None where there are none: nothing is done then.
 
         ``channels``: names of the auxiliary ones, with units; ``tares`` as of a ``LimitCheck``; ``whole``: levels
-        of the whole rig; ``quantities`` of their expressions. Raises ConfigError for a channel that is not there.
+        of the whole rig; ``quantities`` of their expressions, in which ``rig_names`` are further names of axes.
+        Raises ConfigError for a channel that is not there.
         """
         axes = [(index, axis, each.levels) for index, (axis, each) in enumerate(limits.items()) if each.levels]
         levels = [(index, axis, *level) for index, axis, each in axes for level in each.given().items()]
         levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
         if not levels:
             return None
-        own = OwnLevels(list(limits), channels)
+        own = OwnLevels(list(limits), channels, rig_names or {})
         own.remember(quantities or {}, dt)
         return cls(levels, list(limits), dt, channels, tares or Tares.none(len(limits)), own)
 
@@ -177,7 +180,8 @@ class LevelWatch:
         bound, sign = (low, ">=") if value < low else (high, "<=")
         behind = f" for {lasted} samples" if lasted > 1 else ""
         behind, unit = _IN_A_ROW.get(quantity, behind), self._units[place]
-        return f"{level_path(axis, quantity)}: {value:.6g} {unit}{behind}: must be {sign} {bound:g} {unit}"
+        why = f" ({self._own.failure})" if math.isnan(value) and self._own.failure else ""
+        return f"{level_path(axis, quantity)}: {value:.6g} {unit}{behind}: must be {sign} {bound:g} {unit}{why}"
 
     def take_told(self) -> list[str]:
         """Return what was found since this was asked last, in words."""
@@ -222,12 +226,18 @@ def level_notes(timing: Mapping[str, Any]) -> list[str]:
     """Say what was beyond a level in a test, a sentence for each; nothing where none was."""
     return [
         f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "
-        f"{row['first']:.0f} on; {row['lowest']:.4g} to {row['highest']:.4g} "
-        f"{_UNITS.get(quantity, 'in its unit')} in the test"
+        f"{row['first']:.0f} on; {_range(row, (WHOLE if axis == WHOLE_RIG else QUANTITIES).get(quantity))}"
         for axis, rows in timing.get("levels", {}).items()
         for quantity, row in rows.items()
         if row.get("samples")
     ]
+
+
+def _range(row: Mapping[str, float], unit: str | None) -> str:
+    """Say how far a quantity went in a test: without ends where it was never a number."""
+    if "lowest" not in row:
+        return "never a number in the test"
+    return f"{row['lowest']:.4g} to {row['highest']:.4g} {unit or 'in its unit'} in the test"
 
 
 def _or(value: float | None, otherwise: float) -> float:

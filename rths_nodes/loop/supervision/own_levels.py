@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.dimensions import Unit, unit_of
-from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.errors import ComponentError, ConfigError, show
 from rths_nodes.core.expressions import Expression
 from rths_nodes.core.limits import QUANTITIES, WHOLE, OfExpression
 from rths_nodes.core.protocols import Quantity
@@ -22,10 +23,13 @@ class OwnLevels:
     """Values of expressions that have levels; false while there are none.
 
     They may name the first PER_AXIS of QUANTITIES of each of the ``axes``, its command and target (m), the
-    auxiliary ``channels`` whose unit is known, and what :meth:`remember` has made.
+    auxiliary ``channels`` whose unit is known, and what :meth:`remember` has made. ``further`` are other names of
+    axes, as a rig file has them.
     """
 
-    def __init__(self, axes: Sequence[str], channels: Sequence[str]) -> None:
+    def __init__(
+        self, axes: Sequence[str], channels: Sequence[str], further: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._made: list[tuple[Expression, float]] = []
         self._names: dict[str, dict[str, tuple[int, Unit]]] = {}
         n, metre = len(axes), unit_of("m")
@@ -35,6 +39,8 @@ class OwnLevels:
         behind = PER_AXIS * n + len(WHOLE)
         for number, noun in enumerate((COMMAND, TARGET)):
             self._names[noun] = {axis: (behind + number * n + i, metre) for i, axis in enumerate(axes)}
+        for of_axes in self._names.values():
+            of_axes |= {name: of_axes[axis] for name, axis in further.items() if name not in of_axes}
         self._first_channel = behind + 2 * n
         self._names[CHANNEL] = {}
         for number, channel in enumerate(channels):
@@ -43,7 +49,9 @@ class OwnLevels:
                 self._names[CHANNEL][name] = self._first_channel + number, unit_of(unit.rstrip("]") or "1")
             except ValueError:
                 continue  # nobody can say what it may be added to
-        self._remembered: list[tuple[Quantity, list[Expression]]] = []
+        self._remembered: list[tuple[str, Quantity, list[Expression]]] = []
+        self.failure = ""
+        """What the first quantity that failed has raised, in words; empty before. It is not a number since."""
         self._names[QUANTITY] = {}
         self._behind = self._first_channel + len(channels)
 
@@ -53,14 +61,16 @@ class OwnLevels:
         Raises ConfigError where one cannot be made.
         """
         for name, params in quantities.items():
-            made: Quantity = registry.class_of("quantity", params)(params, dt)
+            made: Quantity = registry.build("quantity", params, dt)
             try:
                 parts = [Expression(text, self._names) for text in params.of]
                 unit = made.unit([each.unit for each in parts])
-            except ValueError as error:
+            except (ValueError, ComponentError) as error:
                 raise ConfigError(f"levels.quantities.{name}.of = {show(list(params.of))}: {error}") from None
-            self._names[QUANTITY][name] = self._behind + len(self._remembered), unit
-            self._remembered.append((made, parts))
+            if not isinstance(unit, Unit):
+                raise ConfigError(f"levels.quantities.{name}: unit gives {show(unit)}: must be a Unit")
+            self._names[QUANTITY][name] = self._behind + len(self._remembered), Unit(1.0, unit.powers)
+            self._remembered.append((name, made, parts))
 
     def __bool__(self) -> bool:
         return bool(self._made)
@@ -80,7 +90,7 @@ class OwnLevels:
         low = -math.inf if level.minimum is None else level.minimum
         high = math.inf if level.maximum is None else level.maximum
         told = all(place < self._first_channel for place in made.places)
-        if told and not low <= at_rest <= high:
+        if told and level.acts and not low <= at_rest <= high:
             words = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
                 f"{path}.of = {show(level.of)}: {words} where the rig stands at zero: it would act there"
@@ -94,6 +104,11 @@ class OwnLevels:
         From the ``values`` that a ``LevelWatch`` has and, ``beside`` them, commands, targets and channels.
         """
         known = [*values, *(each for row in beside for each in row)]
-        for quantity, parts in self._remembered:
-            known.append(quantity.step([each.value(known) for each in parts]))
+        for name, quantity, parts in self._remembered:
+            try:
+                value = float(quantity.step([each.value(known) for each in parts]))
+            except Exception as error:  # of another package: whatever it raises, the rig goes on being watched
+                value = math.nan
+                self.failure = self.failure or f"levels.quantities.{name}: {type(error).__name__}: {error}"
+            known.append(value)
         return [made.value(known) / factor for made, factor in self._made]

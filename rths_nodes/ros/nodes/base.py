@@ -310,6 +310,7 @@ class RthsNode(LifecycleNode):
         In lockstep at the ``effective`` sample, if one is given; else at once.
         """
         if "trip" in self.topics.outlets:
+            effective = effective if self.settings.lockstep else 0
             told = {"sample": sample, "effective_sample": effective, "source": self.identity, "reason": reason}
             self.topics.tell("trip", told)
 

@@ -14,6 +14,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import outgoing_of
+from rths_nodes.loop.supervision.hops import TakenAtOnce
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
@@ -51,6 +52,7 @@ class DriverGuard:
         self._samples, self._depth = scenario.samples, scenario.hops.depth
         self._check = outgoing_of(assembly)
         self._levels = LevelWatch.of(scenario.limits, scenario.dt, assembly.names.auxiliary)
+        self._at_once = TakenAtOnce(self._depth) if self._depth else None
         self._command: Command | None = None
         """The last one that was published."""
         self._phase, self._trip, self._now = phase, trip, clock.monotonic_ns
@@ -66,11 +68,15 @@ class DriverGuard:
         self._heard_at, self._sample = self._now(), measured.sample
         if measured.sample == 0:
             self._check.start(measured)
+            if self._at_once is not None:
+                self._at_once.start(measured)
         if judged or self.tripped or measured.flags & FLAG_TRIPPED:
             return not self.tripped
         reason = self._check.measurement(measured, measured.displacement)
         if self._levels is not None and (breach := self._levels.judge(self._command, measured)):
             reason = reason or breach.reason
+        if self._at_once is not None:
+            reason = reason or self._at_once.reason(measured)
         if measured.interlock == INTERLOCK_OPEN:
             reason = reason or "the interlock of the rig is open"
         return self._passes(reason, measured.sample, measured.sample + 1)
@@ -78,6 +84,8 @@ class DriverGuard:
     def command(self, command: Command) -> bool:
         """Return whether ``command`` may be published: none may be after a breach."""
         self._command = command
+        if self._at_once is not None:
+            self._at_once.made(command)
         return not self.tripped and self._passes(self._check.refusal(command), command.sample, command.sample)
 
     def overdue(self) -> bool:

@@ -184,6 +184,8 @@ class NodeSettings:
         both = (*self.owned, *READ.get(self.place.role, ()))
         sections = {name: to_data(parameters.section(self.scenario, name)) for name in both}
         sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}
+        if self.scenario.hops.depth:
+            sections["hops"] = to_data(self.scenario.hops)
         return {
             "node": self.place.peer,
             "scenario_hash": self.hash,

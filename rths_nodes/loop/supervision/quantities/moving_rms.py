@@ -22,18 +22,26 @@ class MovingRms:
     def __init__(self, params: Params, dt: float) -> None:
         count = max(1, round(params.duration / dt))
         self._squares = deque([0.0] * count, maxlen=count)
-        self._sum = 0.0
-        self._left = count
-        """Samples until the sum is made anew: what was added and taken away again leaves its rounding."""
+        self._sum = self._coming = 0.0
+        """Of the window, and of those that came since it was last made anew: what was added and taken away again
+        leaves its rounding, and to add all at once would take longer than a sample has."""
+        self._left, self._wild = count, 0
+        """Samples until the sum is made anew; how many in the window are not finite, which no sum has."""
 
     def unit(self, units: Sequence[Unit]) -> Unit:
         return units[0]
 
     def step(self, values: Sequence[float]) -> float:
-        square = values[0] * values[0]
-        self._sum += square - self._squares[0]
-        self._squares.append(square)
+        square, squares = values[0] * values[0], self._squares
+        gone = squares[0]
+        squares.append(square)
+        for value, sign in ((square, 1), (gone, -1)):
+            if math.isfinite(value):
+                self._sum += sign * value
+            else:
+                self._wild += sign
+        self._coming += square if math.isfinite(square) else 0.0
         self._left -= 1
-        if not self._left or not math.isfinite(self._sum):
-            self._sum, self._left = math.fsum(self._squares), len(self._squares)
-        return math.sqrt(max(self._sum, 0.0) / len(self._squares))
+        if not self._left:
+            self._sum, self._coming, self._left = self._coming, 0.0, len(squares)
+        return math.nan if self._wild else math.sqrt(max(self._sum, 0.0) / len(squares))
