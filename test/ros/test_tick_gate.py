@@ -154,6 +154,30 @@ def test_commands_that_hops_bring_before_their_tick_are_kept_until_then(still_cl
     assert bench.rig.trips == [("Command 9 came where 6 to 8 was expected", 0)]
 
 
+def test_in_real_time_the_first_tick_waits_for_the_first_command(still_clock: Any) -> None:
+    """Also where hops need none for it: nothing moves yet, and what begins slowly would be late behind them."""
+    bench = Bench(still_clock, realtime=True, depth=2)
+    bench.come()
+    bench.clock.now += SECOND
+    assert bench.gate.command is None
+    assert not bench.gate.may_tick()
+    bench.come(1)
+    assert bench.gate.may_tick()
+    command = bench.gate.hand_over()
+    assert command is not None
+    assert command.sample == -1
+    bench.rig.sample = 1
+    bench.come()
+    command = bench.gate.hand_over()
+    assert command is not None, "from then on those that none is made for need none"
+    assert command.sample == 0
+    bench.rig.sample = 2
+    bench.come()
+    command = bench.gate.hand_over()
+    assert command is not None
+    assert command.sample == 1
+
+
 def test_in_real_time_a_late_command_is_not_waited_for(realtime: Bench) -> None:
     realtime.clock.now += SECOND
     assert not realtime.gate.may_tick(), "nothing moves yet: the first Command may take its time"

@@ -23,6 +23,11 @@ class DueCommands:
         """Number of the Command that the next tick takes; none has been made for those up to 0."""
         return self._rig.sample + 1 + self._rig.pause.has_command - self._depth
 
+    @property
+    def keeps(self) -> bool:
+        """True where a Command has come before its tick."""
+        return bool(self._kept)
+
     def kept(self) -> Command | None:
         """Return the Command of the next tick, where it has come before, or none is made for it.
 

@@ -57,9 +57,13 @@ class TickGate:
         self._next_look = 0
 
     def take_command(self) -> None:
-        """Look for the Command of the next tick; hops bring those of later ones before."""
+        """Look for the Command of the next tick; hops bring those of later ones before.
+
+        In real time the first tick waits until one has come: what begins slowly would be late for it.
+        """
         topics = self._topics
-        self.command = self._due.kept()
+        waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
+        self.command = None if waits else self._due.kept()
         while (
             self.command is None and (found := topics.receive("command", topics.codec.unpack_command)) is not None
         ):
@@ -67,6 +71,8 @@ class TickGate:
             waited = self._topics.inboxes["command"].waited() if self._rig.under_way.depth else 0
             self._times.answered(command.sample, waited)
             self.command = self._due.heard(command)
+        if waits and self.command is None and self._due.keeps:
+            self.command = self._due.kept()
 
     def hand_over(self) -> Command | None:
         """The Command of the tick that begins now; None when there is none."""
@@ -95,7 +101,7 @@ class TickGate:
         if self.command is None:
             waited = self._times.waited
             if waited > self._patience:
-                rig.trip(f"no Command {self._due.number} for {waited / SECOND:.2g} s")
+                rig.trip(f"no Command {max(self._due.number, 1)} for {waited / SECOND:.2g} s")
             return False
         return self.observers.follow()
 
