@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import WHOLE, Limits, WholeLevels
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.validation import from_data
+from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -198,3 +202,13 @@ def test_a_test_is_held_where_its_damper_takes_too_much_power() -> None:
     velocity = np.diff(run.displacement[:, 0], prepend=0.0) * scenario.servo_rate
     first = int(np.argmax(np.abs(run.force[:, 0] * velocity) > 20e3))
     assert outcome.reason.startswith(f"sample {first}: levels.expressions.damper: ")
+
+
+def test_the_levels_that_the_page_shows_can_be_made() -> None:
+    page = (Path(__file__).resolve().parents[2] / "doc" / "rig_file.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^    levels:\n(?:    .*\n)+", page, re.M)
+    assert len(blocks) == 2
+    for block in blocks:
+        given = from_data(WholeLevels, parse(dedent(block), "page")["levels"])
+        limits = {"north": LIMITS["a"], "south": LIMITS["b"]}
+        assert LevelWatch.of(limits, DT, CHANNELS, whole=given.given(True, 1 / DT), quantities=given.quantities)

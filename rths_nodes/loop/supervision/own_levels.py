@@ -16,6 +16,8 @@ from rths_nodes.core.protocols import Quantity
 from rths_nodes.loop.supervision.limit_rows import PER_AXIS
 
 COMMAND, TARGET, CHANNEL, QUANTITY = "command", "target", "channel", "quantity"
+OF_AXES = (*list(QUANTITIES)[:PER_AXIS], COMMAND, TARGET)
+"""Nouns of an expression behind which the name of an axis stands."""
 
 
 class OwnLevels:
