@@ -103,7 +103,10 @@ def test_a_channel_is_named_without_its_unit() -> None:
     ("level", "why"),
     [
         ({"of": "force.c", "unit": "N", "maximum": 1.0}, "expressions.x.of = 'force.c': 'force.c': no such force"),
-        ({"of": "force.a", "unit": "m", "maximum": 1.0}, "expressions.x.unit = 'm': must be one of N, as force.a"),
+        (
+            {"of": "force.a", "unit": "m", "maximum": 1.0},
+            "expressions.x.unit = 'm': is of another quantity than N, in which force.a",
+        ),
         ({"of": "force.a", "unit": "q", "maximum": 1.0}, "expressions.x.unit = 'q': 'q' is no unit; known: 1, m"),
         ({"of": "channel.light", "unit": "1", "maximum": 1.0}, "no such channel; known: oil, count"),
         ({"of": "force.a", "unit": "N"}, "has no level"),

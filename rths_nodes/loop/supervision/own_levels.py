@@ -77,7 +77,8 @@ class OwnLevels:
         except ValueError as error:
             raise ConfigError(f"{path}.of = {show(level.of)}: {error}") from None
         if made.unit.powers != unit.powers:
-            raise ConfigError(f"{path}.unit = {level.unit!r}: must be one of {made.unit.words}, as {level.of}")
+            words = f"is of another quantity than {made.unit.words}, in which {level.of} is"
+            raise ConfigError(f"{path}.unit = {level.unit!r}: {words}")
         at_rest = made.value([0.0] * (1 + max(made.places, default=0))) / unit.factor
         low = -math.inf if level.minimum is None else level.minimum
         high = math.inf if level.maximum is None else level.maximum
