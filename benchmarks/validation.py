@@ -20,13 +20,13 @@ from rths_nodes.loop.scenario.schema import Scenario
 HEAD = """\
 # Validation
 
-Every figure that the shipped scenarios know as published, beside what this package computes: made by
-`python benchmarks/validation.py > doc/validation.md`; `rths compare SCENARIO` prints one scenario of it.
-[Equations](papers.md) has what differs in the methods, and why.
+Every published figure that the shipped scenarios name, beside what this package computes: made by
+`python benchmarks/validation.py > doc/validation.md` in two minutes; `rths compare SCENARIO` prints one scenario
+of it. [Equations](papers.md) has what differs in the methods, and why.
 
-A figure that was computed, of a model whose numbers are printed, is to come out again. One that was measured
-belongs to a loading system that nobody else has: there the order of the variants is to be the published one, not
-their size. Where that is not so, it is said.
+A computed figure, of a model whose numbers are printed, should come out again. A measured one belongs to a loading
+system that nobody else has: there the variants should have the published order, not the published size. Where that
+is not so, its section says it.
 
 J2 is the error norm and J3 the largest error of an axis in %; `response` and `acceleration` are RMS errors of a
 degree of freedom against the whole structure in %; the names of the RTHS benchmark are its J1 to J9 in words.

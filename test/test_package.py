@@ -202,6 +202,8 @@ def test_the_page_on_citing_has_every_publication() -> None:
     rows = {row[0].strip("`"): row[2] for row in table("citing.md", "Publications")}
     assert list(rows) == [key for key in publications() if key in rows]
     assert rows.keys() == publications().keys()
+    years = [key.rpartition("_")[2] for key in rows]
+    assert years == sorted(years)
     for family in registry.FAMILIES:
         for name in registry.built_in(family):
             for source in getattr(registry.load(family, name), "SOURCES", ()):

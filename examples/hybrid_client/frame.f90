@@ -17,6 +17,10 @@ program frame
   character(256) :: file, word
   integer :: step, client, port, unit
 
+  if (command_argument_count() < 1) then
+    write (error_unit, "(a)") "usage: frame FILE [PORT]"
+    stop 2
+  end if
   call get_command_argument(1, file)
   client = 0
   if (command_argument_count() > 1) then

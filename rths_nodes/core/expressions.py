@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from keyword import iskeyword
 from typing import Any
 
 from rths_nodes.core.dimensions import NUMBER, Unit, unit_of
@@ -92,6 +93,48 @@ def named(text: str) -> set[tuple[str, str]]:
             whose = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", "")
             found.add((node.value.id, str(whose)))
     return found
+
+
+def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
+    """Return ``text`` with the ``names`` of what ``nouns`` are of replaced by others.
+
+    As it is where nothing is to be replaced, and where it is no expression: reading it says so.
+    """
+    if len(text) > LONGEST:
+        return text
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return text
+    if sum(1 for _ in ast.walk(tree)) > MOST_TERMS:
+        return text
+    renamer = _Renamer(names, nouns)
+    made = renamer.visit(tree)
+    return ast.unparse(made) if renamer.changed else text
+
+
+class _Renamer(ast.NodeTransformer):
+    """Gives quantities another owner: ``force.north`` becomes ``force.story_1``."""
+
+    def __init__(self, names: Mapping[str, str], nouns: Collection[str]) -> None:
+        self._names, self._nouns = names, nouns
+        self.changed = False
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return self._with_owner(node, node.attr)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return self._with_owner(node, node.slice.value if isinstance(node.slice, ast.Constant) else None)
+
+    def _with_owner(self, node: ast.Attribute | ast.Subscript, owner: Any) -> ast.expr:
+        noun = node.value.id if isinstance(node.value, ast.Name) else ""
+        new = self._names.get(owner, owner) if isinstance(owner, str) and noun in self._nouns else owner
+        if new == owner:
+            return node
+        self.changed = True
+        if new.isidentifier() and not iskeyword(new):
+            return ast.Attribute(node.value, new, ast.Load())
+        return ast.Subscript(node.value, ast.Constant(new), ast.Load())
 
 
 def _lambda(body: ast.expr) -> ast.expr:

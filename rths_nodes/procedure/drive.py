@@ -168,8 +168,8 @@ class RigDrive:
         self._check = LimitCheck(
             limits, self._dt, self.port.auxiliary_inputs, channels, tares, self._scenario.stop_groups
         )
-        own, names = self._scenario.levels, self._scenario.rig_names
-        self.levels = LevelWatch.of(limits, self._dt, channels, tares, own.expressions, own.quantities, names)
+        own = self._scenario.levels
+        self.levels = LevelWatch.of(limits, self._dt, channels, tares, own.expressions, own.quantities)
 
     def unfit(self) -> str:
         """Why the rig must not be moved now, in words; empty where it may."""

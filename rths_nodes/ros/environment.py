@@ -68,11 +68,21 @@ def check_page() -> None:
         )
 
 
+MODULES = {
+    "rclpy": "ROS 2 is not installed here, or not sourced (no module rclpy); the host embedded does without",
+    "rths_nodes.msg": "the messages of this package are not built here: make set-up, pip install or colcon build",
+}
+"""Modules that every node needs -> what is wrong where one is not there."""
+
+
 def check() -> None:
     """Refuse, with ConfigError, an environment in which nodes cannot start, or be found.
 
     Nodes in one process hear each other all the same, but not who calls their stop service.
     """
+    for module, words in MODULES.items():
+        if importlib.util.find_spec(module) is None:
+            raise ConfigError(words)
     if found := findings():
         raise ConfigError(*map(str, found))
 

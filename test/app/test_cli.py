@@ -200,6 +200,11 @@ def test_check_says_what_a_scenario_is(output: Callable[..., str], name: str) ->
     assert output("check", name).startswith(f"{name}: fits together\n")
 
 
+def test_check_tells_no_force_on_a_structure_that_is_not_there(output: Callable[..., str]) -> None:
+    assert "largest external force" in output("check", PAPER)
+    assert "largest external force" not in output("check", "predefined_sine")
+
+
 def test_check_tells_that_a_test_trips_on_a_simulator(output: Callable[..., str]) -> None:
     told = output("check", PAPER, *settings("axes.story_1.limits.velocity=0.05"))
     assert "caution: on a simulator the test trips: sample" in told

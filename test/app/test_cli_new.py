@@ -76,7 +76,9 @@ def test_a_scenario_runs_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
     [
         (["compensator", "inverse"], "there is a compensator of that name"),
         (["specimen", "My-Law"], "must be small letters, digits and underscores"),
-        (["specimen", "class"], "must be small letters, digits and underscores"),
+        (["specimen", "class"], "and no keyword of Python"),
+        (["port", "signal"], "name = 'signal': a module has that name"),
+        (["port", "test"], "name = 'test': a module has that name"),
     ],
 )
 def test_what_is_no_name_is_refused(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rths_nodes.core.dimensions import unit_of
-from rths_nodes.core.expressions import FUNCTIONS, LONGEST, Expression
+from rths_nodes.core.expressions import FUNCTIONS, LONGEST, Expression, renamed
 
 NAMES = {
     "force": {"north": (0, unit_of("N")), "south 2": (1, unit_of("N"))},
@@ -153,3 +153,26 @@ def test_units_are_products(text: str, factor: float, words: str) -> None:
 def test_a_unit_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no unit|has a power beyond"):
         unit_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("abs(force.a * force['b'])", "abs(force.north * force['south 2'])"),
+        ("force.b - force.a", "force['south 2'] - force.north"),  # both at once
+        ("force.c + channel.a", "force.c + channel.a"),
+        ("  force.c  +1", "  force.c  +1"),
+        ("force.a *", "force.a *"),
+        ("-" * (LONGEST - 8) + "force.a", "-" * (LONGEST - 8) + "force.a"),
+    ],
+)
+def test_an_expression_gets_other_names(text: str, expected: str) -> None:
+    assert renamed(text, {"a": "north", "b": "south 2"}, ("force",)) == expected
+
+
+def test_names_are_exchanged_and_the_value_stays() -> None:
+    text = "force.south_2 ** 2 / max(force['north'], si(1, 'N'))"
+    names = {"south_2": "north", "north": "south 2"}
+    twin = {"force": {"south_2": NAMES["force"]["north"], "north": NAMES["force"]["south 2"]}}
+    made = Expression(renamed(text, names, ("force",)), NAMES)
+    assert made.value(VALUES) == Expression(text, twin).value(VALUES)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -107,7 +109,10 @@ def test_a_channel_is_named_without_its_unit() -> None:
     ("level", "why"),
     [
         ({"of": "force.c", "unit": "N", "maximum": 1.0}, "expressions.x.of = 'force.c': 'force.c': no such force"),
-        ({"of": "force.a", "unit": "m", "maximum": 1.0}, "expressions.x.unit = 'm': must be one of N, as force.a"),
+        (
+            {"of": "force.a", "unit": "m", "maximum": 1.0},
+            "expressions.x.unit = 'm': is of another quantity than N, in which force.a",
+        ),
         ({"of": "force.a", "unit": "q", "maximum": 1.0}, "expressions.x.unit = 'q': 'q' is no unit; known: 1, m"),
         ({"of": "channel.light", "unit": "1", "maximum": 1.0}, "no such channel; known: oil, count"),
         ({"of": "force.a", "unit": "N"}, "has no level"),
@@ -315,3 +320,13 @@ def test_the_report_has_each_level_in_its_own_unit() -> None:
     shown = {name: rows[f"whole rig: level of {name}"].unit for name in ("power", "stiffness", "share")}
     assert shown == {"power": "kW", "stiffness": "kN/mm", "share": "1"}
     assert rows["whole rig: level of share"].values[2] == "1.00", "not 100 %"
+
+
+def test_the_levels_that_the_page_shows_can_be_made() -> None:
+    page = (Path(__file__).resolve().parents[2] / "doc" / "rig_file.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^    levels:\n(?:    .*\n)+", page, re.M)
+    assert len(blocks) == 2
+    for block in blocks:
+        given = from_data(WholeLevels, parse(dedent(block), "page")["levels"])
+        limits = {"north": LIMITS["a"], "south": LIMITS["b"]}
+        assert LevelWatch.of(limits, DT, CHANNELS, whole=given.given(True, 1 / DT), quantities=given.quantities)

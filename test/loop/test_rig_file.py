@@ -37,11 +37,11 @@ axes: {axis_1: {}}
 Rig = Callable[..., Path]
 
 
-def of_page() -> dict[str, Any]:
-    """The example of the page, as data."""
+def of_page() -> str:
+    """The example of the page."""
     found = re.search(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert found
-    return dict(yaml.safe_load(found[1].replace("e3", ".0e+3")))
+    return found[1]
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_rig_of_metres_and_newtons_changes_no_bit(rig: Rig, different: Any) ->
 
 def test_the_example_of_the_page_loads_and_says_everything_in_si(tmp_path: Path) -> None:
     file = tmp_path / "my_rig.yaml"
-    file.write_text(dump(of_page() | {"port": {"type": "udp", "auxiliary_names": ["pressure [bar]"]}}))
+    file.write_text(of_page())
     scenario = files.load(NAME, rig=file)
     axis = scenario.axes["axis_1"]
     assert axis.rig_axis is not None
@@ -246,3 +246,14 @@ def test_a_specimen_to_half_scale_gives_the_response_of_the_whole_one(rig: Rig) 
     assert (on.scaled, alone.scaled) == (True, False)  # an identification moves the specimen in its own scale
     with pytest.raises(ConfigError, match="semi_active: its numbers would have to be"):
         files.load(name, ["semi_active={type: passive}"], rig=rig({**serves, "similitude": {"length": 2.0}}))
+
+
+@pytest.mark.parametrize("called", ["bench", "axis_1"])
+def test_expressions_of_a_rig_file_go_by_its_own_axes_and_those_that_it_serves(rig: Rig, called: str) -> None:
+    levels = {
+        "quantities": {"smooth": {"type": "low_pass", "of": [f"force.{called}"], "frequency": 20.0}},
+        "expressions": {"power": {"of": f"force.{called} * piston_velocity.{called}", "unit": "kW", "maximum": 9}},
+    }
+    loaded = files.load(NAME, rig=rig(levels=levels)).levels
+    assert loaded.expressions["power"].of == "force.axis_1 * piston_velocity.axis_1"
+    assert loaded.quantities["smooth"].of == ("force.axis_1",)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import socket
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from rths_nodes.app import cli
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros import environment as rows
@@ -272,3 +274,14 @@ def test_all_that_is_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ConfigError) as refused:
         check()
     assert [words.partition(":")[0] for words in refused.value.problems] == ["RMW_IMPLEMENTATION", "ROS_LOG_DIR"]
+
+
+@pytest.mark.parametrize("words", [["run", "chen_ricles_2010", "--host", "composed"], ["page"]])
+@pytest.mark.parametrize("module", rows.MODULES)
+def test_nodes_without_ros_are_refused_in_words(
+    words: list[str], module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else found(name))
+    assert cli.main(words) == 2
+    assert rows.MODULES[module] in capsys.readouterr().err

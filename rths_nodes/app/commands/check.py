@@ -12,7 +12,7 @@ from rths_nodes.analysis.round_trips import RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.checks import contents_of
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
-from rths_nodes.core.protocols import Port
+from rths_nodes.core.protocols import Port, Structure
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -71,7 +71,8 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str) -> Iterator[str]:
     yield from _reduction(assembly)
     yield from tested.described(assembly)
     yield from _contents(loaded)
-    yield f"largest external force {_largest_force(assembly) / 1e3:.4g} kN"
+    if (structure := assembly.full_structure) is not None:
+        yield f"largest external force {_largest_force(assembly, structure) / 1e3:.4g} kN"
     if loaded.soft_start:
         yield f"soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s"
     if loaded.cases:
@@ -133,11 +134,8 @@ def _channel(noun: str, channel: Any) -> str:
     return f"{words}, calibrated {channel.calibrated}" if channel.calibrated else words
 
 
-def _largest_force(assembly: Assembly) -> float:
-    """At a degree of freedom of the structure, whether it is reduced or not, N."""
-    structure = assembly.full_structure
-    if structure is None:
-        return 0.0
+def _largest_force(assembly: Assembly, structure: Structure) -> float:
+    """At a degree of freedom of the ``structure``, whether it is reduced or not, N."""
     return float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
 
 

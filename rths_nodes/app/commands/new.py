@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import keyword
 import re
+import sys
 from pathlib import Path
 from string import Template
 
@@ -25,6 +26,8 @@ TRIED = {
 }
 """Components of which there is a template, and how one is tried."""
 SCENARIO = "scenario"
+TAKEN = ("rths_nodes", "test")
+"""Names of packages that a new one would hide, beside those of Python's library."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -38,11 +41,16 @@ def run(options: argparse.Namespace) -> int:
     """Write the files, and say what can be done with them."""
     kind, name = options.kind, options.name
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise ConfigError(f"name = {name!r}: must be small letters, digits and underscores, a letter first")
+        raise ConfigError(
+            f"name = {name!r}: must be small letters, digits and underscores, a letter first, "
+            "and no keyword of Python"
+        )
     if kind == SCENARIO:
         return _scenario(name, Path(options.folder or "."))
     if name in registry.names(kind):
         raise ConfigError(f"name = {name!r}: there is a {kind} of that name: {', '.join(registry.names(kind))}")
+    if name in sys.stdlib_module_names or name in TAKEN:
+        raise ConfigError(f"name = {name!r}: a module has that name, which Python would import; choose another")
     folder = Path(options.folder or name)
     _check_free(folder)
     files = {

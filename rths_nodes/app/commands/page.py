@@ -56,13 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
     environment.check_page()
+    environment.check()
     from rths_nodes.app.page.operating import Operating
     from rths_nodes.app.page.server import PageServer
     from rths_nodes.app.page.shelf import Shelf
     from rths_nodes.app.procedure.operator_socket import by_socket
     from rths_nodes.ros.hosting.onlooker import Onlooker
 
-    environment.check()
     with suppress(OSError):
         os.nice(NICE)
     onlooker = Onlooker(options.namespace, f"page_{os.getpid()}")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError, Problems, show
+from rths_nodes.core.expressions import renamed
 from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import (
     component,
@@ -31,6 +32,7 @@ from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.monitor import MonitorParams
+from rths_nodes.loop.supervision.own_levels import OF_AXES
 
 UNATTENDED = (
     "a file of answers may arm the rungs that move this rig, with nobody at a terminal; false: a person arms each "
@@ -166,10 +168,21 @@ def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
     if rig.bridge is not None:
         merged["bridge"] = to_data(rig.bridge)
     if rig.levels is not None:
-        merged["levels"] = to_data(rig.levels)
+        merged["levels"] = _levels(rig, rig.levels, chosen)
     if rig.monitor is not None and isinstance(before := merged.get("monitor") or {}, Mapping):
         merged["monitor"] = dict(before) | _given(rig.monitor)
     return merged
+
+
+def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> dict[str, Any]:
+    """The data of ``levels`` of ``rig``, whose expressions name the axes as the scenario does, not as the rig."""
+    data = to_data(levels)
+    names = {name: mine for mine, axis in chosen.items() for name in (axis, *rig.axes[axis].serves)}
+    for level in data["expressions"].values():
+        level["of"] = renamed(level["of"], names, OF_AXES)
+    for quantity in data["quantities"].values():
+        quantity["of"] = [renamed(each, names, OF_AXES) for each in quantity["of"]]
+    return data
 
 
 NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", "force_rate", "force_error")

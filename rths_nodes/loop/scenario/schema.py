@@ -341,11 +341,6 @@ class Scenario(AxesByMode):
         """Limits by axis."""
         return {name: axis.limits for name, axis in self.axes.items()}
 
-    @property
-    def rig_names(self) -> dict[str, str]:
-        """Axis by the name that a rig file has for it; empty without one."""
-        return {axis.rig_axis.name: name for name, axis in self.axes.items() if axis.rig_axis is not None}
-
     def data(self) -> dict[str, Any]:
         """Plain data, complete with defaults: what is recorded and handed to the nodes."""
         complete: dict[str, Any] = to_data(self)

@@ -48,7 +48,7 @@ class RigStage:
     ``refused`` where the last Command was beyond a limit. ``pause`` is where the test waits for what is late.
     ``stop_request`` is the request of an operator, a monitor or a peer to stop; None while there is none.
     ``levels`` watches the levels of axes and rig; None where there are none; ``quantities`` are those of
-    their expressions, in which ``rig_names`` are further names of axes. ``depth`` is that of hops.
+    their expressions. ``depth`` is that of hops.
 
     The ``handover`` of a procedure says where the test counts from: limits judge what sensors and controller show,
     everybody else gets it from there on.
@@ -67,7 +67,6 @@ class RigStage:
         groups: Sequence[int] = (),
         depth: int = 0,
         quantities: Mapping[str, Any] | None = None,
-        rig_names: Mapping[str, str] | None = None,
     ) -> None:
         self.port, self.under_way = port, UnderWay(depth)
         self._handover = handover
@@ -82,7 +81,7 @@ class RigStage:
         self._samples = samples
         self._policy = policy
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares, groups)
-        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, levels, quantities, rig_names)
+        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, levels, quantities)
         self._bridges = BridgeCount(bridge, dt)
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
@@ -119,7 +118,7 @@ class RigStage:
             scenario.check_fit("levels")
         levels = scenario.levels.given(port.simulated, scenario.servo_rate)
         given = port, limits, scenario.bridge, dt, scenario.samples, stop, handover, levels, groups
-        return cls(*given, scenario.hops.depth, scenario.levels.quantities, scenario.rig_names)
+        return cls(*given, scenario.hops.depth, scenario.levels.quantities)
 
     @property
     def failure(self) -> str:

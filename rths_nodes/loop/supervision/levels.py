@@ -103,20 +103,18 @@ class LevelWatch:
         tares: Tares | None = None,
         whole: Mapping[str, Level] | None = None,
         quantities: Mapping[str, Any] | None = None,
-        rig_names: Mapping[str, str] | None = None,
     ) -> LevelWatch | None:
         """The watch for the levels in ``limits``; None where there are none: nothing is done then.
 
         ``channels``: names of the auxiliary ones, with units; ``tares`` as of a ``LimitCheck``; ``whole``: levels
-        of the whole rig; ``quantities`` of their expressions, in which ``rig_names`` are further names of axes.
-        Raises ConfigError for a channel that is not there.
+        of the whole rig; ``quantities`` of their expressions. Raises ConfigError for a channel that is not there.
         """
         axes = [(index, axis, each.levels) for index, (axis, each) in enumerate(limits.items()) if each.levels]
         levels = [(index, axis, *level) for index, axis, each in axes for level in each.given().items()]
         levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
         if not levels:
             return None
-        own = OwnLevels(list(limits), channels, rig_names or {})
+        own = OwnLevels(list(limits), channels)
         own.remember(quantities or {}, dt)
         return cls(levels, list(limits), dt, channels, tares or Tares.none(len(limits)), own)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from rths_nodes.core import registry
@@ -17,19 +16,18 @@ from rths_nodes.core.protocols import Quantity
 from rths_nodes.loop.supervision.limit_rows import PER_AXIS
 
 COMMAND, TARGET, CHANNEL, QUANTITY = "command", "target", "channel", "quantity"
+OF_AXES = (*list(QUANTITIES)[:PER_AXIS], COMMAND, TARGET)
+"""Nouns of an expression behind which the name of an axis stands."""
 
 
 class OwnLevels:
     """Values of expressions that have levels; false while there are none.
 
     They may name the first PER_AXIS of QUANTITIES of each of the ``axes``, its command and target (m), the
-    auxiliary ``channels`` whose unit is known, and what :meth:`remember` has made. ``further`` are other names of
-    axes, as a rig file has them.
+    auxiliary ``channels`` whose unit is known, and what :meth:`remember` has made.
     """
 
-    def __init__(
-        self, axes: Sequence[str], channels: Sequence[str], further: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, axes: Sequence[str], channels: Sequence[str]) -> None:
         self._made: list[tuple[Expression, float]] = []
         self._names: dict[str, dict[str, tuple[int, Unit]]] = {}
         n, metre = len(axes), unit_of("m")
@@ -39,8 +37,6 @@ class OwnLevels:
         behind = PER_AXIS * n + len(WHOLE)
         for number, noun in enumerate((COMMAND, TARGET)):
             self._names[noun] = {axis: (behind + number * n + i, metre) for i, axis in enumerate(axes)}
-        for of_axes in self._names.values():
-            of_axes |= {name: of_axes[axis] for name, axis in further.items() if name not in of_axes}
         self._first_channel = behind + 2 * n
         self._names[CHANNEL] = {}
         for number, channel in enumerate(channels):
@@ -85,7 +81,8 @@ class OwnLevels:
         except ValueError as error:
             raise ConfigError(f"{path}.of = {show(level.of)}: {error}") from None
         if made.unit.powers != unit.powers:
-            raise ConfigError(f"{path}.unit = {level.unit!r}: must be one of {made.unit.words}, as {level.of}")
+            words = f"is of another quantity than {made.unit.words}, in which {level.of} is"
+            raise ConfigError(f"{path}.unit = {level.unit!r}: {words}")
         at_rest = made.value([0.0] * (1 + max(made.places, default=0))) / unit.factor
         low = -math.inf if level.minimum is None else level.minimum
         high = math.inf if level.maximum is None else level.maximum
