@@ -57,7 +57,7 @@ def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0
     if median <= within:
         return ""
     samples = "a sample" if not depth else f"{1 + depth} samples (hops.depth = {depth})"
-    needed = math.ceil(median / dt)
+    needed = math.ceil(median / dt) - 1
     return (
         f"the way to the {peer} node and back takes {1e3 * median:.3g} ms (median of {len(exchanges)}): must be "
         f"<= {1e3 * within:.3g} ms, {samples}, in real time: hops.depth = {needed} at least, a slower servo_rate, "

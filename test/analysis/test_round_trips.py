@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from rths_nodes.analysis.round_trips import RoundTrips, of_recording
+from rths_nodes.app.commands import check
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.scenario import files
 
 
 @pytest.mark.parametrize(
@@ -31,3 +33,12 @@ def test_only_a_test_in_real_time_tells() -> None:
         of_recording(run("lockstep", 1000))
     with pytest.raises(ConfigError, match="999 samples: must be >= 1000"):
         of_recording(run("realtime", 999))
+
+
+def test_a_depth_that_cannot_be_is_told_as_that() -> None:
+    """Of hops that are far too long, the other lines are told all the same."""
+    scenario = files.load("chen_ricles_2010", ["duration=0.2"])
+    lines = list(check._hops(scenario, RoundTrips(1.0, 2.0)))
+    assert "hops.depth = 1024 is needed, 0 declared" in lines[0]
+    assert lines[1].startswith("hops.depth = 0: error norm on a simulator")
+    assert lines[2] == "hops.depth = 1024: cannot be: hops.depth = 1024: must be >= 0 and <= 63"

@@ -57,3 +57,12 @@ def test_a_way_longer_than_a_sample_is_refused_by_its_median() -> None:
     words = too_slow("compensator", [exchange(1e-3, 1e-3)] * 3, 1e-3)
     assert words.startswith("the way to the compensator node and back takes 2 ms (median of 3): must be <= 1 ms")
     assert too_slow("compensator", [exchange(1e-3, 1e-3)], math.inf) == ""
+
+
+@pytest.mark.parametrize("round_trip", [1.1e-3, 1.9e-3, 2.1e-3, 7.5e-3])
+def test_the_least_depth_of_hops_is_named(round_trip: float) -> None:
+    exchanges, dt = [Exchange(0.0, round_trip)] * 3, 1e-3
+    words = too_slow("compensator", exchanges, dt)
+    depth = int(words.partition("hops.depth = ")[2].partition(" at least")[0])
+    assert too_slow("compensator", exchanges, dt, depth) == ""
+    assert too_slow("compensator", exchanges, dt, depth - 1)

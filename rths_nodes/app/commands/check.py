@@ -241,7 +241,11 @@ def _hops(loaded: Scenario, found: RoundTrips) -> Iterator[str]:
         f"{1e3 * found.longest:.4g} ms at most: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
     )
     for each in sorted({0, loaded.hops.depth, depth}):
-        rehearsed = _rehearsed(override(loaded, [f"hops.depth={each}"]))
+        try:
+            rehearsed = _rehearsed(override(loaded, [f"hops.depth={each}"]))
+        except ConfigError as error:
+            yield f"hops.depth = {each}: cannot be: {error}"
+            continue
         if rehearsed is not None:
             yield f"hops.depth = {each}: {rehearsed.in_words(loaded.dt)}"
 

@@ -190,7 +190,8 @@ def _about(late: Transport, model: LoadingModel, scenario: Scenario) -> str:
     """The transport in words, and what to do about it."""
     declared, dt = scenario.transport_samples, scenario.dt
     samples = str(late.samples) if late.certain else f"{late.least} to {late.most}"
-    found = f"transport: {samples} samples by the responses, {declared} declared (port.transport_samples)"
+    where = "port.transport_samples" + (" + hops.depth" if scenario.hops.depth else "")
+    found = f"transport: {samples} samples by the responses, {declared} declared ({where})"
     if model.lead:
         return f"{found}; the model has {MS * model.lead:g} ms of lead for the difference"
     if late.least <= declared <= late.most:
