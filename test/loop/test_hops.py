@@ -125,6 +125,11 @@ def test_a_pause_takes_each_command_once_and_in_order(depth: int, monkeypatch: p
     assert numbers == sorted(set(numbers))
 
 
+def test_targets_that_a_pause_waits_for_need_nodes() -> None:
+    with pytest.raises(ConfigError, match=r"needs nodes where hops\.depth > 0 and the rig pauses"):
+        run(CHEN[0], [*CHEN[1], "bridge.when_late=pause"], 3, 0, "delay@0.5:target,60,40")
+
+
 def test_a_command_that_overtakes_another_on_its_way_does_not_hold_it_up() -> None:
     rig: Any = SimpleNamespace(sample=5, under_way=UnderWay(3), pause=SimpleNamespace(has_command=False))
     due = DueCommands(rig)

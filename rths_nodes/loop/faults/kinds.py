@@ -240,7 +240,7 @@ def check(faults: Iterable[Any], scenario: Scenario, host: str, pace: str, recor
         kind = f"fault {kind_of(fault)}"
         _check_words(kind, fault, scenario)
         if host == "embedded":
-            _check_embedded(kind, fault)
+            _check_embedded(kind, fault, scenario)
             continue
         if pace == "lockstep" and isinstance(fault, NEED_REAL_TIME):
             raise ConfigError(f"{kind}: in lockstep the nodes wait for what is late; take realtime")
@@ -265,12 +265,17 @@ def _check_words(kind: str, fault: Any, scenario: Scenario) -> None:
         raise unknown(kind, "axis", axis, axes)
 
 
-def _check_embedded(kind: str, fault: Any) -> None:
+def _check_embedded(kind: str, fault: Any, scenario: Scenario) -> None:
     if isinstance(fault, NEED_NODES):
         raise ConfigError(f"{kind}: needs nodes; the host embedded has none, composed and processes have")
     if stream_of(fault) == "measurement" and not isinstance(fault, NotANumber):
         raise ConfigError(
             f"{kind}: measurements go nowhere in the host embedded; take target, command or a sensor"
+        )
+    if stream_of(fault) == "target" and scenario.hops.depth and scenario.bridge.pauses:
+        raise ConfigError(
+            f"{kind}: needs nodes where hops.depth > 0 and the rig pauses: in the host embedded no Measurement "
+            "waits for its Target while Commands are under way; composed and processes have nodes"
         )
 
 
