@@ -176,7 +176,7 @@ def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
 
 def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> dict[str, Any]:
     """The data of ``levels`` of ``rig``, whose expressions name the axes as the scenario does, not as the rig."""
-    data = to_data(levels)
+    data: dict[str, Any] = to_data(levels)
     names = {name: mine for mine, axis in chosen.items() for name in (axis, *rig.axes[axis].serves)}
     for level in data["expressions"].values():
         level["of"] = renamed(level["of"], names, OF_AXES)
