@@ -313,10 +313,10 @@ def test_a_driver_that_knows_nothing_of_hops_is_tripped(still_clock: Any) -> Non
     k = 0
     while not trips and k < 50:
         k += 1
-        assert guard.command(command(k, 1e-6 * k))
+        assert guard.command(command(k, 1e-7 * k**2))
         shown = measured(k)
-        shown.command = np.array([1e-6 * k])
+        shown.command = np.array([1e-7 * k**2])
         guard.measurement(shown)
     ((why, sample, effective),) = trips
-    assert why.startswith("hops.depth = 4: the actuator node applies Command 8 at tick 8: must be Command 4")
-    assert (sample, effective) == (8, 8 + 1 + 4)
+    assert why.startswith("hops.depth = 4: the actuator node applies Command 32 at tick 32: must be Command 28")
+    assert (sample, effective) == (32, 32 + 1 + 4)

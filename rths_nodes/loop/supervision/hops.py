@@ -13,15 +13,19 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, params
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Command, Measurement
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, Measurement
 
 MOST_UNDER_WAY = 63
 """Samples of transport, in hops and behind the port: so many Commands the rig has in mind."""
-NEARER, IN_A_ROW = 0.25, 8
+NEARER, IN_A_ROW = 0.25, 32
 """A Command was taken at once where what was applied is off by so much of the way that it went in the hops, at
-most, in so many samples."""
+most, in so many samples; and so do the changes of it, which a readback with an offset does not."""
+LEAST_CHANGE = 1e-9
+"""Changes of a readback below this tell nothing, m."""
 
 
 @params
@@ -91,7 +95,10 @@ class TakenAtOnce:
     def __init__(self, depth: int) -> None:
         self._depth = depth
         self._made: deque[tuple[int, list[float]]] = deque(maxlen=depth + 1)
-        self._in_a_row = 0
+        self._off: deque[tuple[Array, Array]] = deque(maxlen=IN_A_ROW)
+        """What was applied less the newest Command, and less the one that is due, of the last samples."""
+        self._in_a_row: Array = np.zeros(0)
+        """Samples in a row that were nearer to the newest Command, by axis."""
 
     def start(self, measured: Measurement) -> None:
         """Measurement 0: what is applied until Command 1 is due."""
@@ -106,14 +113,20 @@ class TakenAtOnce:
         made, number = self._made, measured.sample
         if not made or made[-1][0] != number or measured.flags & (FLAG_BRIDGED | FLAG_SLOWED):
             return ""
-        (_, newest), (_, due), applied = made[-1], made[0], measured.command.tolist()
-        went = [abs(new - old) for new, old in zip(newest, due, strict=True)]
-        off = [abs(each - new) for each, new in zip(applied, newest, strict=True)]
-        at_once = any(went) and all(each <= NEARER * way for each, way in zip(off, went, strict=True))
-        self._in_a_row = self._in_a_row + 1 if at_once else 0
-        if self._in_a_row < IN_A_ROW:
+        newest, due = (measured.command - np.array(command) for _, command in (made[-1], made[0]))
+        self._off.append((newest, due))
+        went = np.abs(newest - due)
+        nearer = (np.abs(newest) <= NEARER * went) & (went > 0.0)
+        self._in_a_row = np.where(nearer, (self._in_a_row if len(self._in_a_row) else 0.0) + 1.0, 0.0)
+        if self._in_a_row.max(initial=0.0) < IN_A_ROW or not self._changes():
             return ""
         return (
             f"hops.depth = {self._depth}: the actuator node applies Command {number} at tick {number}: must be "
             f"Command {number - self._depth}; it knows nothing of hops"
         )
+
+    def _changes(self) -> bool:
+        """True where on such an axis the newest Command explains how what was applied changes, the due one not."""
+        newest, due = (np.var([each[which] for each in self._off], axis=0) for which in (0, 1))
+        explained = (newest <= NEARER**2 * due) & (due > LEAST_CHANGE**2)
+        return bool((explained & (self._in_a_row >= IN_A_ROW)).any())
