@@ -319,4 +319,16 @@ def test_a_driver_that_knows_nothing_of_hops_is_tripped(still_clock: Any) -> Non
         guard.measurement(shown)
     ((why, sample, effective),) = trips
     assert why.startswith("hops.depth = 4: the actuator node applies Command 32 at tick 32: must be Command 28")
-    assert (sample, effective) == (32, 32 + 1 + 4)
+    assert (sample, effective) == (32, 0)
+
+
+@pytest.mark.long
+def test_the_example_without_hops_is_tripped_where_there_are_some(rig: Any, example: Path) -> None:
+    program = str(example / "bin" / "driver")
+    start = (
+        f"import runpy, sys; sys.path.insert(0, {str(example)!r}); runpy.run_path({program!r}, None, '__main__')"
+    )
+    found = rig(words=["-c", start, *IN_RIG], override="hops.depth=3", launched=True)
+    assert found.run.information["outcome"] == "tripped"
+    assert "it knows nothing of hops" in found.run.information["reason"]
+    assert len(found.run.time) < SAMPLES

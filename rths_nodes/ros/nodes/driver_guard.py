@@ -75,8 +75,8 @@ class DriverGuard:
         reason = self._check.measurement(measured, measured.displacement)
         if self._levels is not None and (breach := self._levels.judge(self._command, measured)):
             reason = reason or breach.reason
-        if self._at_once is not None:
-            reason = reason or self._at_once.reason(measured)
+        if self._at_once is not None and (found := self._at_once.reason(measured)):
+            return self._passes(reason or found, measured.sample, 0)  # it waits for the next one: at once
         if measured.interlock == INTERLOCK_OPEN:
             reason = reason or "the interlock of the rig is open"
         return self._passes(reason, measured.sample, measured.sample + 1)
