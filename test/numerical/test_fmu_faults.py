@@ -205,7 +205,9 @@ def test_it_ends_with_the_test_that_is_killed(tmp_path: Path) -> None:
     (tmp_path / "rogue.yaml").write_text(SCENARIO.format(file=rogue("for (;;)"), answer=60))
     program = f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}; from rths_nodes.app.cli import main; "
     program += f"main(['run', {str(tmp_path / 'rogue.yaml')!r}])"
-    with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.DEVNULL) as test:
+    modules = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(words, cwd=tmp_path, env=modules, stdout=subprocess.DEVNULL) as test:
         until = time.monotonic() + 30.0
         # it is in the loop; Python may start itself anew before, and is nobody meanwhile
         while time.monotonic() < until and max(map(_processor_time, models_left(PROGRAM)), default=0.0) < 1.0:

@@ -175,11 +175,11 @@ def test_a_new_check_is_signed_for_anew(walk):
 
 def test_what_only_a_laboratory_watches_holds_the_rig_beside_tests_too(walk):
     """The small move of 1 mm would go beyond: an expression of the rig is watched whoever drives."""
-    level = "levels.expressions={{near: {{of: abs(displacement.{0}), unit: mm, maximum: 0.4, action: hold}}}}"
-    for name in ("bench", "story_1"):
-        w = walk(*LIVELY, level.format(name))
-        w.refer()
-        with pytest.raises(ActRefused, match=r"levels\.expressions\.near: .* must be <= 0\.4 mm"):
-            w.session.check()
-        assert np.abs(w.session.drive.measured.displacement).max() < 0.5e-3
-        w.session.close()
+    w = walk(
+        *LIVELY,
+        "levels.expressions={near: {of: abs(displacement.story_1), unit: mm, maximum: 0.4, action: hold}}",
+    )
+    w.refer()
+    with pytest.raises(ActRefused, match=r"levels\.expressions\.near: .* must be <= 0\.4 mm"):
+        w.session.check()
+    assert np.abs(w.session.drive.measured.displacement).max() < 0.5e-3
