@@ -24,7 +24,7 @@ NAME = "chen_ricles_2010"
 RIG = (ACTUATOR, MONITOR, RECORDER)
 MODEL = (INTEGRATOR, COMPENSATOR)
 DEPTH = 17
-"""Samples at 1024 Hz: of 10 to 12 ms there and back."""
+"""Samples at 1024 Hz: 10 to 12 ms there and back, and what the relay, a program, adds to single frames."""
 
 
 class Machine:
