@@ -55,17 +55,9 @@ class Expression:
     """
 
     def __init__(self, text: str, names: Names) -> None:
-        if len(text) > LONGEST:
-            raise ValueError(f"has {len(text)} characters: must be <= {LONGEST}")
-        try:
-            tree = ast.parse(text.strip(), mode="eval")
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ValueError(f"is no expression ({error.args[0] if error.args else error})") from None
-        if (terms := sum(1 for _ in ast.walk(tree))) > MOST_TERMS:
-            raise ValueError(f"has {terms} parts: must be <= {MOST_TERMS}")
         self.text = text
         reader = _Reader(names)
-        self.unit, made = reader.read(tree.body)
+        self.unit, made = reader.read(_parsed(text).body)
         self.places = tuple(reader.places)
         """Places of the values that it needs."""
         whole = ast.fix_missing_locations(ast.Expression(_lambda(made)))
@@ -81,14 +73,27 @@ class Expression:
             return math.nan
 
 
+def _parsed(text: str) -> ast.Expression:
+    """Return the tree of ``text``. Raises ValueError for what is too large, or no expression of Python."""
+    if len(text) > LONGEST:
+        raise ValueError(f"has {len(text)} characters: must be <= {LONGEST}")
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"is no expression ({error.args[0] if error.args else error})") from None
+    if (terms := sum(1 for _ in ast.walk(tree))) > MOST_TERMS:
+        raise ValueError(f"has {terms} parts: must be <= {MOST_TERMS}")
+    return tree
+
+
 def named(text: str) -> set[tuple[str, str]]:
     """Return what ``text`` names, as noun and whose; nothing for one that is no expression."""
     try:
-        nodes = list(ast.walk(ast.parse(text.strip(), mode="eval")))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = _parsed(text)
+    except ValueError:
         return set()
     found: set[tuple[str, str]] = set()
-    for node in nodes:
+    for node in ast.walk(tree):
         if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.value, ast.Name):
             whose = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", "")
             found.add((node.value.id, str(whose)))
@@ -100,13 +105,9 @@ def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
 
     As it is where nothing is to be replaced, and where it is no expression: reading it says so.
     """
-    if len(text) > LONGEST:
-        return text
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return text
-    if sum(1 for _ in ast.walk(tree)) > MOST_TERMS:
+        tree = _parsed(text)
+    except ValueError:
         return text
     renamer = _Renamer(names, nouns)
     made = renamer.visit(tree)
