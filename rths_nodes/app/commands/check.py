@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -46,14 +47,15 @@ def run(options: argparse.Namespace) -> int:
     port = NeverOpened(Assembly(loaded).port) if options.rig else None  # on it an operator drives: rths test
     assembly = checked_loop(loaded, port=port).assembly
     terminal.say(f"{loaded.name}: fits together")
-    for words in _told(loaded, assembly, options.rig):
+    rehearsed = cache(partial(_rehearsed, loaded))
+    for words in _told(loaded, assembly, options.rig, rehearsed):
         terminal.say(f"  {words}")
-    for words in _hops(loaded, measured) if measured else ():
+    for words in _hops(loaded, measured, rehearsed) if measured else ():
         terminal.say(f"  {words}")
     return 0
 
 
-def _told(loaded: Scenario, assembly: Assembly, rig: str) -> Iterator[str]:
+def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals) -> Iterator[str]:
     """Lines about the test, each as soon as it is known."""
     from rths_nodes.analysis import tested
 
@@ -80,7 +82,7 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str) -> Iterator[str]:
     yield from _step_times(assembly)
     yield from _loads(loaded)
     yield from _excess_travel(loaded)
-    yield from _margins(loaded)
+    yield from _margins(loaded, rehearsed(loaded.hops.depth))
     for caution in judgement.cautions(loaded, assembly.port.simulated):
         yield f"caution: {caution}"
     yield from _commissioned(loaded, rig)
@@ -231,10 +233,8 @@ def _round_trips(recording: str) -> RoundTrips:
         raise error.within(f"--hops {recording}") from None
 
 
-def _hops(loaded: Scenario, found: RoundTrips) -> Iterator[str]:
+def _hops(loaded: Scenario, found: RoundTrips, rehearsed: Rehearsals) -> Iterator[str]:
     """Say which depth hops with the round trips ``found`` need, and what that costs the test on a simulator."""
-    from rths_nodes.loop.scenario.overrides import override
-
     depth = found.depth(loaded.dt)
     yield (
         f"hops: a Command is there {1e3 * found.p999:.4g} ms after its Measurement in 99.9 % of the samples, "
@@ -242,12 +242,12 @@ def _hops(loaded: Scenario, found: RoundTrips) -> Iterator[str]:
     )
     for each in sorted({0, loaded.hops.depth, depth}):
         try:
-            rehearsed = _rehearsed(override(loaded, [f"hops.depth={each}"]))
+            test = rehearsed(each)
         except ConfigError as error:
             yield f"hops.depth = {each}: cannot be: {error}"
             continue
-        if rehearsed is not None:
-            yield f"hops.depth = {each}: {rehearsed.in_words(loaded.dt)}"
+        if test is not None:
+            yield f"hops.depth = {each}: {test.in_words(loaded.dt)}"
 
 
 class Rehearsed(NamedTuple):
@@ -265,12 +265,16 @@ class Rehearsed(NamedTuple):
         return f"error norm on a simulator in {self.margins.samples * dt:.3g} s: {norms}"
 
 
-def _margins(loaded: Scenario) -> Iterator[str]:
+Rehearsals = Callable[[int], Rehearsed | None]
+"""By the depth of hops: the test on a simulator, which is run once."""
+
+
+def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
     """Room of each axis beside its braking way, and what the test on a simulator leaves of it."""
     from rths_nodes.core.braking import braked_together
     from rths_nodes.loop.supervision.safe_stop import braking_time
 
-    rehearsed, names = _rehearsed(loaded), list(loaded.limits)
+    names = list(loaded.limits)
     found = None if rehearsed is None else rehearsed.margins
     for group in braked_together(loaded.limits.values(), loaded.stop_groups):
         time = braking_time(loaded.limits[names[axis]] for axis in group)
@@ -293,13 +297,18 @@ def _margins(loaded: Scenario) -> Iterator[str]:
         yield f"caution: {rehearsed.in_words(loaded.dt)}"
 
 
-def _rehearsed(loaded: Scenario) -> Rehearsed | None:
-    """The test on a simulator, for as long as REHEARSED_S allow; None where it has no models."""
+def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
+    """The test on a simulator with this ``depth`` of hops, for as long as REHEARSED_S allow.
+
+    None where it has no models. Raises ConfigError for a depth that it cannot have.
+    """
     from rths_nodes.loop.embedded import checked_loop
+    from rths_nodes.loop.scenario.overrides import override
     from rths_nodes.loop.scenario.rehearsal import simulated
 
+    test = loaded if depth == loaded.hops.depth else override(loaded, [f"hops.depth={depth}"])
     try:
-        loop = checked_loop(simulated(loaded))
+        loop = checked_loop(simulated(test))
     except ConfigError:
         return None
     if any(part.external for part in (loop.assembly.integrator, loop.assembly.compensator, loop.rig.port)):
