@@ -8,7 +8,7 @@ sample, and tells the command. It is one FMU for all axes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from rths_nodes.control.compensators.per_axis import OnNumbers
 from rths_nodes.control.compensators.taylor_lead import lead_parameter, read_ahead
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
-from rths_nodes.core.errors import ComponentError, ConfigError
+from rths_nodes.core.errors import ComponentError
 from rths_nodes.core.fmu.description import described
-from rths_nodes.core.fmu.named import FmuParams, Row
+from rths_nodes.core.fmu.named import FmuParams, Row, check_axes
 from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.parameters import number, params, sections, text, texts
 from rths_nodes.core.samples import Array
@@ -71,10 +71,7 @@ class Fmu(OnNumbers):
             at_most=3_600.0,
         )
 
-        def rows(self) -> Sequence[Row]:
-            return list(self._rows())
-
-        def _rows(self) -> Iterator[Row]:
+        def rows(self) -> Iterator[Row]:
             for axis, names in self.axes.items():
                 for noun, quantity in INPUTS.items():
                     if (name := getattr(names, noun)) is not None:
@@ -85,11 +82,7 @@ class Fmu(OnNumbers):
 
         def fits(self, test: TestContext) -> None:
             """Refuses other axes than the test has, and an FMU that is not what is said of it."""
-            if tuple(self.axes) != test.axes:
-                raise ConfigError(
-                    f"axes: of {', '.join(self.axes) or 'none'}; must be of the axes of the test in their order: "
-                    f"{', '.join(test.axes)}"
-                )
+            check_axes(self.axes, test)
             self.check(test.dt)
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:

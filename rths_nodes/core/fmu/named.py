@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.errors import Problems
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.fmu.description import Description, Variable, described, factor_of, listed
 from rths_nodes.core.fmu.process import Feed
 from rths_nodes.core.parameters import mapping, number, params, path
@@ -55,7 +56,7 @@ class FmuParams:
         at_most=3_600.0,
     )
 
-    def rows(self) -> Sequence[Row]:
+    def rows(self) -> Iterator[Row]:
         """The variables that the test feeds or reads, in the order in which a process gets them."""
         raise NotImplementedError
 
@@ -93,6 +94,15 @@ class FmuParams:
         found = described(self.file)
         of = {name: found.parameter("parameters", name, value) for name, value in self.parameters.items()}
         return [(_setter(found, of[name]), of[name].reference, value) for name, value in self.parameters.items()]
+
+
+def check_axes(axes: Iterable[str], test: TestContext) -> None:
+    """Refuses (ConfigError) variables for other ``axes`` than the test has, or in another order."""
+    if (given := tuple(axes)) != test.axes:
+        raise ConfigError(
+            f"axes: of {', '.join(given) or 'none'}; must be of the axes of the test in their order: "
+            f"{', '.join(test.axes)}"
+        )
 
 
 def _check_units(params: FmuParams, found: Description, problems: Problems) -> None:

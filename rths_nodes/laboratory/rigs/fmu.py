@@ -9,14 +9,13 @@ step, and tells the forces. The stiffness by which they go on between two steps 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu.named import FmuParams, Row
+from rths_nodes.core.fmu.named import FmuParams, Row, check_axes
 from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.parameters import components, integer, number, params, sections, text
 from rths_nodes.core.samples import Array
@@ -53,10 +52,7 @@ class Fmu(Followed):
         actuators: dict[str, Any] = components("actuator", "of each axis, by its name, in the order of the axes")
         every: int = integer("samples of a step of the FMU", default=1, at_least=1, at_most=1000)
 
-        def rows(self) -> Sequence[Row]:
-            return list(self._rows())
-
-        def _rows(self) -> Iterator[Row]:
+        def rows(self) -> Iterator[Row]:
             for axis, names in self.axes.items():
                 for noun in NOUNS:
                     if (name := getattr(names, noun)) is not None:
@@ -65,11 +61,7 @@ class Fmu(Followed):
 
         def fits(self, test: TestContext) -> None:
             """Refuses other axes than the test has, and an FMU that is not what is said of it."""
-            if tuple(self.axes) != test.axes:
-                raise ConfigError(
-                    f"axes: of {', '.join(self.axes) or 'none'}; must be of the axes of the test in their order: "
-                    f"{', '.join(test.axes)}"
-                )
+            check_axes(self.axes, test)
             check_actuators(self.actuators, test)
             self.check(self.every * test.dt)
 

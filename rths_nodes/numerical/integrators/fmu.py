@@ -12,7 +12,6 @@ Functional Mock-up Interface Specification, Modelica Association: 2.0.5 (2024), 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,9 +25,7 @@ from rths_nodes.core.fmu.process import LOOK_S, FmuProcess
 from rths_nodes.core.parameters import number, params, section, sections, text
 from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array
-
-REHEARSAL_S, MISSING_S = 5.0, 0.002
-"""s that steps are tried for, and between two looks whether the model is there."""
+from rths_nodes.numerical.integrators.rehearsal import rehearse
 
 BRIEF_S = 50e-6
 """s: a small FMU answers within; so long it is waited for at once, because nodes ask again only after longer."""
@@ -98,10 +95,7 @@ class Fmu(Integrator):
             at_most=1.0,
         )
 
-        def rows(self) -> Sequence[Row]:
-            return list(self._rows())
-
-        def _rows(self) -> Iterator[Row]:
+        def rows(self) -> Iterator[Row]:
             for place, dof in (*_placed("interface", self.interface), *_placed("observed", self.observed)):
                 for quantity in ("displacement", "velocity", "acceleration"):
                     if (name := getattr(dof, quantity)) is not None:
@@ -265,22 +259,9 @@ class Fmu(Integrator):
         self._index += 1
 
     def rehearsed(self) -> Array:
-        """Steps of the model without forces, for REHEARSAL_S at most. Raises ConfigError or IntegratorError."""
-        took: list[float] = []
+        """Steps of the model without forces. Raises ConfigError or IntegratorError."""
         force = np.zeros(self._n)
-        try:
-            self.open()
-            while self.missing():
-                time.sleep(MISSING_S)
-            until = time.monotonic() + REHEARSAL_S
-            while len(took) < self._steps and time.monotonic() < until:
-                began = time.perf_counter()
-                self.begin(force)
-                self.step(force)
-                took.append(time.perf_counter() - began)
-        finally:
-            self.close()
-        return np.array(took)
+        return rehearse(self, self._steps, lambda: force)
 
     def numbers(self) -> Mapping[str, Any]:
         """Steps that the model has taken."""

@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
-
-import numpy as np
 
 from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.checks import TestContext
@@ -19,6 +16,7 @@ from rths_nodes.core.opensees.process import ModelProcess
 from rths_nodes.core.parameters import matrix, params, path, section, text, texts
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.numerical.integrators.rehearsal import rehearse
 from rths_nodes.numerical.integrators.remote.connection import Connection, ConnectionEnded
 from rths_nodes.numerical.integrators.remote.integrator import CLIENT, Served
 
@@ -33,9 +31,6 @@ INTEGRATORS = (
     "NewmarkExplicit",
 )
 """OpenSees integrators whose step has a known number of displacements, whatever is measured (doc/opensees.md)."""
-
-REHEARSAL_S, LOOK_S = 5.0, 0.002
-"""s that steps are tried for, and between two looks whether the model is there."""
 
 
 @params
@@ -143,25 +138,12 @@ class OpenSees(Served):
             raise (ClientLeft if isinstance(error, ClientLeft) else IntegratorError)(said) from error
 
     def rehearsed(self) -> Array:
-        """Steps of the model with ``experimental_stiffness`` in place of the rig, for REHEARSAL_S at most.
+        """Steps of the model with ``experimental_stiffness`` in place of the rig.
 
         Raises ConfigError or IntegratorError where it does not come so far.
         """
-        took: list[float] = []
         stiffness = self._matrix("stiffness")
-        try:
-            self.open()
-            while self.missing():
-                time.sleep(LOOK_S)
-            until = time.monotonic() + REHEARSAL_S
-            while len(took) < self._steps and time.monotonic() < until:
-                force, began = matvec(stiffness, self.displacement), time.perf_counter()
-                self.begin(force)
-                self.step(force)
-                took.append(time.perf_counter() - began)
-        finally:
-            self.close()
-        return np.array(took)
+        return rehearse(self, self._steps, lambda: matvec(stiffness, self.displacement))
 
     def close(self) -> None:
         """End the process, which waits for answers with all its might once there is no server."""
