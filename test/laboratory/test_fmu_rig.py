@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fmus import of_text, skip_without_fmi
 from generic_client import models_left
+from rehearsed_rig import OWN, SCENARIO, STIFFNESS
 
 import rths_nodes
 from rths_nodes.analysis.stability.judgement import judge
@@ -47,23 +48,6 @@ int model_step(double *v, double t, double h)
     return 0;
 }
 """
-STIFFNESS = 1.0e6
-
-SCENARIO = """
-version: 1
-name: rehearsal
-servo_rate: 1024.0
-substeps: 8
-duration: {duration}
-ground_motion: {{type: record, record: elcentro_1940_ns, scale: 1.0}}
-structure: {{type: sdof, mass: 40000.0, frequency: 1.2}}
-integrator: {{type: cr}}
-compensator: {{type: none}}
-axes:
-  story_1:
-    limits: {{stroke: 0.5, velocity: 5.0, force: 1.0e7}}
-"""
-OWN = "    actuator: {actuator}\n    specimen: {specimen}\n"
 RIG = """
 rig:
   type: fmu

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from generic_client import models_left, skip_without_opensees
+from rehearsed_rig import OWN, SCENARIO, STIFFNESS
 
 from rths_nodes.analysis.stability.judgement import judge
 from rths_nodes.app import hosts
@@ -22,23 +23,6 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario import files
 
 REHEARSAL = Path(__file__).parents[2] / "doc" / "opensees" / "rehearsal.yaml"
-STIFFNESS = 1.0e6
-
-SCENARIO = """
-version: 1
-name: rehearsal
-servo_rate: 1024.0
-substeps: 8
-duration: {duration}
-ground_motion: {{type: record, record: elcentro_1940_ns, scale: 1.0}}
-structure: {{type: sdof, mass: 40000.0, frequency: 1.2}}
-integrator: {{type: cr}}
-compensator: {{type: none}}
-axes:
-  story_1:
-    limits: {{stroke: 0.5, velocity: 5.0, force: 1.0e7}}
-"""
-OWN = "    actuator: {actuator}\n    specimen: {specimen}\n"
 RIG = "rig: {{type: opensees, model: {model}, interface: [[1, 1]], actuators: {{story_1: {actuator}}}}}\n"
 
 HEAD = """
