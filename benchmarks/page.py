@@ -83,10 +83,9 @@ def page() -> Iterator[tuple[str, int]]:
 
 
 @contextmanager
-def watchers(address: str) -> Iterator[None]:
-    """Three that look on, at the lowest priority."""
-    words = [sys.executable, "-c", WATCH, address]
-    started = [subprocess.Popen(words, preexec_fn=lambda: os.nice(19)) for _ in range(WATCHERS)]
+def running(count: int, words: Sequence[str], niceness: int = 0) -> Iterator[None]:
+    """Run ``count`` processes of the same ``words`` meanwhile."""
+    started = [subprocess.Popen(words, preexec_fn=lambda: os.nice(niceness)) for _ in range(count)]
     try:
         yield
     finally:
@@ -102,7 +101,7 @@ def loop(host: str, rate: float, seconds: float, watched: bool) -> tuple[float, 
         spent = 0.0
         if watched:
             address, process = stack.enter_context(page())
-            stack.enter_context(watchers(address))
+            stack.enter_context(running(WATCHERS, [sys.executable, "-c", WATCH, address], 19))
             time.sleep(1.0)
             spent = processor_s(process)
         result = hosts.run(SCENARIO, overrides, host=host, pace="realtime", record=None, namespace=NAMESPACE)
@@ -160,23 +159,15 @@ def stop_once(address: str, folder: Path) -> tuple[float, float]:
     raise AssertionError("nothing has braked")
 
 
-@contextmanager
-def busy(count: int) -> Iterator[None]:
-    """Run ``count`` processes that never wait."""
-    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for each in started:
-            each.kill()
-            each.wait()
-
-
 def stops(count: int, journal: Path | None, others: int) -> None:
     """Print how soon ``count`` stops brake beside busy ``others``; those in the ``journal`` count."""
     lines = journal.read_text("utf-8").splitlines() if journal is not None and journal.exists() else []
     found = [tuple(json.loads(line)) for line in lines]
-    with busy(others), page() as (address, _), tempfile.TemporaryDirectory() as folder:
+    with (
+        running(others, [sys.executable, "-c", "while True: pass"]),
+        page() as (address, _),
+        tempfile.TemporaryDirectory() as folder,
+    ):
         while len(found) < count:
             found.append(stop_once(address, Path(folder) / str(len(found))))
             if journal is not None:
