@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,7 +39,7 @@ def test_only_a_test_in_real_time_tells() -> None:
 def test_a_depth_that_cannot_be_is_told_as_that() -> None:
     """Of hops that are far too long, the other lines are told all the same."""
     scenario = files.load("chen_ricles_2010", ["duration=0.2"])
-    lines = list(check._hops(scenario, RoundTrips(1.0, 2.0)))
+    lines = list(check._hops(scenario, RoundTrips(1.0, 2.0), partial(check._rehearsed, scenario)))
     assert "hops.depth = 1024 is needed, 0 declared" in lines[0]
     assert lines[1].startswith("hops.depth = 0: error norm on a simulator")
     assert lines[2] == "hops.depth = 1024: cannot be: hops.depth = 1024: must be >= 0 and <= 63"
