@@ -111,9 +111,11 @@ def loop(host: str, rate: float, seconds: float, watched: bool) -> tuple[float, 
 
 
 def processor_s(process: int) -> float:
-    """Time of the processor that a process has taken, s."""
+    """Time of the processor that a process and what it has started have taken, s."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+    own = (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return own + sum(processor_s(int(each)) for each in children)
 
 
 def beside(pairs: int, seconds: float, rows: Sequence[tuple[str, float]]) -> None:

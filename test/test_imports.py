@@ -67,7 +67,7 @@ EXTERNAL = {
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
     "app/compiling/": NUMBERS | {"numba", "llvmlite"},
     "app/page/": {"aiohttp"},
-    "app/commands/page.py": {"aiohttp"},
+    "app/commands/replay.py": {"aiohttp"},
     "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow"},
     "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,

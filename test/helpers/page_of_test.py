@@ -27,20 +27,20 @@ MARK = {"X-Rths-Page": "1", "Content-Type": "application/json"}
 @contextmanager
 def page(*words: str) -> Iterator[str]:
     """``rths page`` at any port; its address."""
-    with page_and_terminal(*words) as (address, _):
+    with page_and_terminal(*words) as (address, _, _):
         yield address
 
 
 @contextmanager
-def page_and_terminal(*words: str) -> Iterator[tuple[str, Callable[[], str]]]:
-    """The same, with what gives the next line of its terminal."""
+def page_and_terminal(*words: str) -> Iterator[tuple[str, Callable[[], str], int]]:
+    """The same, with what gives the next line of its terminal, and its process."""
     serving = subprocess.Popen([*RTHS, "page", "--port", "0", *words], stdout=subprocess.PIPE, text=True)
     try:
         assert serving.stdout is not None
         line = serving.stdout.readline()
         found = re.search(r"http://\S+", line)
         assert found, line
-        yield found[0], serving.stdout.readline
+        yield found[0], serving.stdout.readline, serving.pid
     finally:
         serving.send_signal(signal.SIGINT)
         assert serving.wait(30.0) == 0

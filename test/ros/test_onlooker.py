@@ -13,7 +13,8 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.msg import Live, LiveCurves, SyncStatus
 from rths_nodes.ros.hosting import onlooker as module
-from rths_nodes.ros.hosting.onlooker import AT_ONCE, MOST_COLUMNS, STOP, Onlooker
+from rths_nodes.ros.hosting.onlooker import AT_ONCE, MOST_COLUMNS, Onlooker
+from rths_nodes.ros.hosting.stopper import STOP, Stopper
 
 pytestmark = pytest.mark.nodes
 
@@ -85,8 +86,16 @@ def test_numbers_that_are_none_are_null(onlooker: Onlooker) -> None:
     assert told["sync"]["energy_error_percent"] is None
 
 
-def test_a_stop_that_nobody_hears_is_an_event_and_an_error(onlooker: Onlooker) -> None:
-    onlooker.start()
-    with pytest.raises(ConfigError, match="no node is there that could stop the rig"):
-        onlooker.stop(STOP, "page at 127.0.0.1")
-    assert "not confirmed" in onlooker.situation()["events"][-1]["words"]
+def test_a_stop_is_an_event(onlooker: Onlooker) -> None:
+    onlooker.note_stop("page at 127.0.0.1: stopped")
+    assert onlooker.situation()["events"][-1]["words"] == "page at 127.0.0.1: stopped"
+
+
+def test_a_stop_that_nobody_hears_is_an_error() -> None:
+    stopper = Stopper("rths", "page_stop")
+    stopper.start()
+    try:
+        with pytest.raises(ConfigError, match="no node is there that could stop the rig"):
+            stopper.stop(STOP, "page at 127.0.0.1")
+    finally:
+        stopper.close()

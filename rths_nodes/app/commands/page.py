@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
+import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ LOOPBACK = "127.0.0.1"
 NICE = 19
 """A page may wait: the loop may not."""
 LOOK_S = 0.2
+BACKLOG = 128
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,12 +52,73 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder whose recordings are shown; default: %(default)s",
     )
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)  # it ends with this process
+    parser.add_argument("--behind", type=int, default=0, help=argparse.SUPPRESS)  # socket of the front
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C."""
+    """Serve the page until Ctrl-C: a front that stops the rig, and the rest in a process that may wait."""
     environment.check_page()
     environment.check()
+    return _behind(options) if options.behind else _front(options)
+
+
+def _front(options: argparse.Namespace) -> int:
+    from rths_nodes.app.page.answers import guarded_application
+    from rths_nodes.app.page.behind import Behind
+    from rths_nodes.app.page.stops import add_stop
+    from rths_nodes.ros.hosting.stopper import Stopper
+
+    address, parent = options.address, options.parent
+    words = ["--namespace", options.namespace, "--address", address, "--recordings", options.recordings]
+    words += ["--arm-from-page"] * options.arm_from_page + ["--stop-from-anywhere"] * options.stop_from_anywhere
+
+    with ExitStack() as stack:
+        interrupted = stack.enter_context(orderly_stop())
+        listening = stack.enter_context(listening_at(address, options.port, or_any=parent != 0))
+        behind = Behind(words)
+        stack.callback(behind.close)
+        stopper = Stopper(options.namespace, f"page_stop_{os.getpid()}")
+        stack.callback(stopper.close)
+        stopper.start()
+        stops = guarded_application(address)
+        add_stop(stops, behind.told(stopper.stop), address, options.stop_from_anywhere)
+
+        def going_on() -> bool:
+            return not interrupted() and parent in (0, os.getppid())
+
+        hint = "" if parent else " (Ctrl-C ends it)"
+        where = f"the page of /{options.namespace.strip('/')} is at {url_of(listening)}{hint}"
+        return asyncio.run(_serve_front(stops, listening, behind, where, going_on))
+
+
+async def _serve_front(
+    stops: Any, listening: socket.socket, behind: Any, where: str, going_on: Callable[[], bool]
+) -> int:
+    """Serve while it is ``going_on``; the exit code."""
+    from rths_nodes.app.page.front import Front
+
+    serves = asyncio.ensure_future(behind.serves())
+    while not serves.done():
+        await asyncio.wait([serves], timeout=LOOK_S)
+        if not going_on():
+            return ExitCode.FINISHED
+    if not serves.result():
+        return int(behind.close())  # it has said why
+    _say(where)
+    serving = asyncio.ensure_future(Front(listening, stops, behind.hand_on).serve())
+    while going_on() and not serving.done():
+        await asyncio.sleep(LOOK_S)
+        if (code := behind.ended()) is not None:
+            _say(f"the page has ended (exit code {code}) and starts again; its stop works meanwhile")
+            behind.start()
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
+    return ExitCode.FINISHED
+
+
+def _behind(options: argparse.Namespace) -> int:
+    from rths_nodes.app.page.behind import serve_behind
     from rths_nodes.app.page.operating import Operating
     from rths_nodes.app.page.server import PageServer
     from rths_nodes.app.page.shelf import Shelf
@@ -68,13 +130,10 @@ def run(options: argparse.Namespace) -> int:
     onlooker = Onlooker(options.namespace, f"page_{os.getpid()}")
     try:
         operating = Operating(by_socket(options.namespace), _say, options.arm_from_page)
-        server = PageServer(
-            onlooker, options.address, options.stop_from_anywhere, operating, Shelf(Path(options.recordings))
-        )
-        with orderly_stop() as interrupted:
-            onlooker.start()
-            rig, parent = f"the page of /{options.namespace.strip('/')}", options.parent
-            asyncio.run(serve(server, (options.address, options.port), rig, interrupted, parent))
+        shelf = Shelf(Path(options.recordings))
+        server = PageServer(onlooker, options.address, options.stop_from_anywhere, operating, shelf)
+        onlooker.start()
+        asyncio.run(serve_behind(server.application(), options.behind, onlooker.note_stop))
     finally:
         onlooker.close()
     return ExitCode.FINISHED
@@ -84,28 +143,23 @@ def _say(words: str) -> None:
     print(words, flush=True)
 
 
-async def serve(
-    server: Any, where: tuple[str, int], name: str, interrupted: Callable[[], bool], parent: int = 0
-) -> None:
-    """Serve a page at ``where`` until it is ``interrupted``, or its ``parent`` ends; ``name`` is what it is of."""
-    from aiohttp import web
+def listening_at(address: str, port: int, or_any: bool = False) -> socket.socket:
+    """Return a socket that listens; at any port where this one is taken and nobody has chosen it (``or_any``).
 
-    address, wanted = where
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # it would show what strangers send
-    runner = web.AppRunner(server.application(), access_log=None)
-    await runner.setup()
+    Raises ConfigError where that cannot be.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        try:
-            await web.TCPSite(runner, address, wanted, shutdown_timeout=0.5).start()
-        except (OSError, OverflowError) as error:
-            if not parent:
-                raise ConfigError(f"page: cannot be served at {address}:{wanted}: {error}") from None
-            # nobody has chosen the port: any will do
-            await web.TCPSite(runner, address, 0, shutdown_timeout=0.5).start()
-        port = runner.addresses[0][1]
-        shown = f"[{address}]" if ":" in address else address
-        _say(f"{name} is at http://{shown}:{port}/{'' if parent else ' (Ctrl-C ends it)'}")
-        while not interrupted() and parent in (0, os.getppid()):
-            await asyncio.sleep(LOOK_S)
-    finally:
-        await runner.cleanup()
+        made = socket.create_server((address, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        if or_any and port:
+            return listening_at(address, 0)
+        raise ConfigError(f"page: cannot be served at {address}:{port}: {error}") from None
+    made.setblocking(False)
+    return made
+
+
+def url_of(listening: socket.socket) -> str:
+    """Return the address to look at."""
+    address, port, *_ = listening.getsockname()
+    return f"http://{f'[{address}]' if ':' in address else address}:{port}/"

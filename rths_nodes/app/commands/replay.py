@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.commands.page import LOOPBACK, serve
+from rths_nodes.app.commands.page import LOOK_S, LOOPBACK, listening_at, url_of
 from rths_nodes.app.page.beside import PORT
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE
@@ -61,14 +62,34 @@ def _show(options: argparse.Namespace) -> int:
     environment.check_page()
     from rths_nodes.app.page.recorded import RecordedTest
     from rths_nodes.app.page.server import PageServer
+    from rths_nodes.app.page.stops import add_stop
     from rths_nodes.recording.reading import read_run
 
     run = read_run(options.recording)
     terminal.tell(run.notes)
-    server = PageServer(RecordedTest(run, Path(options.recording)), LOOPBACK)
-    with orderly_stop() as interrupted:
-        asyncio.run(serve(server, (LOOPBACK, options.port), f"the page of {options.recording}", interrupted))
+    recorded = RecordedTest(run, Path(options.recording))
+    application = PageServer(recorded, LOOPBACK).application()
+    add_stop(application, recorded.stop, LOOPBACK)
+    with orderly_stop() as interrupted, listening_at(LOOPBACK, options.port) as listening:
+        where = f"the page of {options.recording} is at {url_of(listening)} (Ctrl-C ends it)"
+        asyncio.run(_serve(application, listening, where, interrupted))
     return ExitCode.FINISHED
+
+
+async def _serve(application: Any, listening: Any, where: str, interrupted: Callable[[], bool]) -> None:
+    from aiohttp import web
+
+    from rths_nodes.app.page.answers import quiet_runner
+
+    runner = quiet_runner(application)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listening).start()
+        print(where, flush=True)
+        while not interrupted():
+            await asyncio.sleep(LOOK_S)
+    finally:
+        await runner.cleanup()
 
 
 def _check_versions(path: str, recording: Any) -> None:

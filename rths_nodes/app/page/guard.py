@@ -12,6 +12,7 @@ MARK = "X-Rths-Page"
 """Header of every POST: a page of another origin cannot send it without being asked first, which is refused."""
 PER_SECOND = 100
 """Requests that are answered in a second; others are dropped."""
+TOO_MANY = "too many requests"
 OTHER_ORIGIN = "a page of another origin asks"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

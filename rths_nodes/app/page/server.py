@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page's server: files, the situation as JSON, columns of the live curves over a WebSocket, and the stop.
+"""The page's server: files, the situation as JSON, columns of the live curves over a WebSocket, and acts.
 
     GET  /           the page; /card, the operator's, to be printed
     GET  /situation  what the onlooker knows, as JSON
     GET  /live       a WebSocket: the situation as text, ten times a second; columns as bytes
     GET  /recordings those of a folder, as JSON; /report/NAME: the report of one
-    POST /stop       {"kind": "stop" or "emergency_stop"}: answered once the rig has confirmed it
     POST /code       the terminal shows a code; POST /lead {"code", "name"}: who has it leads the procedure
     POST /act        {"act", "arguments"} of who leads: answered once it is over
 
 It knows no test: the onlooker does. A watcher who is slow, or too many of them, cost the rig nothing: this is a
-process of its own.
+process of its own, at the lowest priority. Stops do not pass it: they are the front's.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from typing import Any, Protocol
 from aiohttp import WSMsgType, web
 
 from rths_nodes.app.page import guard
+from rths_nodes.app.page.answers import LARGEST_BODY, fields, guarded_application, refused
 from rths_nodes.app.page.operating import Operating
 from rths_nodes.app.page.shelf import Shelf
 from rths_nodes.core.errors import ConfigError
@@ -41,9 +41,8 @@ GONE_S = 5.0
 SLOW_S = 5.0
 """A watcher who does not take a message for this time is hung up."""
 MOST_WATCHERS = 200
-LARGEST_BODY = 4096
 THREADS = 64
-"""Acts and stops that wait for their answers at a time: a stop does not wait for an act."""
+"""Acts that wait for their answers at a time."""
 LONGEST_NAME = 64
 FILES = {
     "/": ("index.html", "text/html"),
@@ -56,7 +55,6 @@ FILES = {
 }
 HEAD = struct.Struct("<II")
 """Before the values of columns: their first sample, and samples in a column."""
-KINDS = ("stop", "emergency_stop")
 TOKEN = "X-Rths-Operator"
 """Header with the token of who leads: kept in the memory of his page alone."""
 
@@ -67,8 +65,6 @@ class Watched(Protocol):
     def situation(self) -> dict[str, Any]: ...
 
     def since(self, number: int) -> tuple[dict[str, Any], int, list[tuple[int, int, bytes]]]: ...
-
-    def stop(self, kind: str, reason: str) -> str: ...
 
 
 class PageServer:
@@ -90,7 +86,7 @@ class PageServer:
         self._operating, self._shelf = operating, shelf
         self._procedure: dict[str, Any] | None = None
         self._leading: set[web.WebSocketResponse] = set()
-        self._rate, self._watchers = guard.Rate(), 0
+        self._watchers = 0
         self._text: tuple[Any, float, str] = "", 0.0, ""
         """Run, time and text of the situation that was packed last."""
         self._files = {
@@ -100,17 +96,11 @@ class PageServer:
 
     def application(self) -> web.Application:
         """The application, to be run."""
-
-        @web.middleware  # type: ignore[untyped-decorator]
-        async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
-            return await self._guarded(request, handler)
-
-        made = web.Application(client_max_size=LARGEST_BODY, middlewares=[guarded])
+        made = guarded_application(self._address)
         for path in FILES:
             made.router.add_get(path, self._file)
         made.router.add_get("/situation", self._situation)
         made.router.add_get("/live", self._live)
-        made.router.add_post("/stop", self._stop)
         if self._shelf is not None:
             made.router.add_get("/recordings", self._recordings)
             made.router.add_get("/report/{name}", self._report)
@@ -120,20 +110,6 @@ class PageServer:
             made.router.add_post("/act", self._act)
             made.cleanup_ctx.append(self._asking)
         return made
-
-    async def _guarded(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        """Headers of every answer; what comes too often, or by another name of this server, is refused."""
-        if not self._rate.admits(request.remote or ""):
-            return _refused(429, "too many requests")
-        if not guard.known_host(request.headers.get("Host", ""), self._address):
-            return _refused(403, "this server has another name")
-        try:
-            answer: web.StreamResponse = await handler(request)
-        except web.HTTPException as refused:
-            answer = _refused(refused.status, refused.reason)
-        if not answer.prepared:
-            answer.headers.update(guard.HEADERS | dict(answer.headers))
-        return answer
 
     async def _file(self, request: web.Request) -> web.Response:
         body, kind = self._files[request.path]
@@ -148,7 +124,7 @@ class PageServer:
         name = request.match_info["name"]
         found = await asyncio.get_running_loop().run_in_executor(None, self._shelf.report, name)
         if found is None:
-            return _refused(404, "there is no such report")
+            return refused(404, "there is no such report")
         return web.Response(body=found, content_type="text/html", charset="utf-8", headers=guard.OF_REPORTS)
 
     async def _situation(self, request: web.Request) -> web.Response:
@@ -160,9 +136,9 @@ class PageServer:
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
         if guard.other_origin(request.headers):
-            return _refused(403, guard.OTHER_ORIGIN)
+            return refused(403, guard.OTHER_ORIGIN)
         if self._watchers >= MOST_WATCHERS:
-            return _refused(503, "too many watchers")
+            return refused(503, "too many watchers")
         socket = web.WebSocketResponse(max_msg_size=LARGEST_BODY, heartbeat=20.0)
         await socket.prepare(request)
         self._watchers += 1
@@ -226,75 +202,43 @@ class PageServer:
 
     async def _offer(self, request: web.Request) -> web.Response:
         if why := self._no_operator(request):
-            return _refused(403, why)
+            return refused(403, why)
         assert self._operating is not None
         self._operating.offer()
         return web.json_response({})
 
     async def _lead(self, request: web.Request) -> web.Response:
         if why := self._no_operator(request):
-            return _refused(403, why)
-        given = await _fields(request, "code", "name")
+            return refused(403, why)
+        given = await fields(request, "code", "name")
         if given is None:
-            return _refused(400, "no JSON with code and name")
+            return refused(400, "no JSON with code and name")
         assert self._operating is not None
         try:
             token = self._operating.lead(str(given["code"]), str(given["name"]))
         except ConfigError as error:
-            return _refused(403, str(error))
+            return refused(403, str(error))
         self._leading.clear()  # pages of who has led before
         return web.json_response({"token": token})
 
     async def _act(self, request: web.Request) -> web.Response:
         if why := self._no_operator(request):
-            return _refused(403, why)
-        given = await _fields(request, "act", "arguments")
+            return refused(403, why)
+        given = await fields(request, "act", "arguments")
         if given is None or not isinstance(given["arguments"], dict):
-            return _refused(400, "no JSON with act and arguments")
+            return refused(400, "no JSON with act and arguments")
         assert self._operating is not None
         token, act = request.headers.get(TOKEN, ""), str(given["act"])[:LONGEST_NAME]
         loop = asyncio.get_running_loop()
         try:
             told = await loop.run_in_executor(None, self._operating.act, token, act, given["arguments"])
         except ConfigError as error:
-            return _refused(403, str(error))
+            return refused(403, str(error))
         return web.json_response({"done": told.done, "result": told.result, "reason": told.reason})
 
     def _no_operator(self, request: web.Request) -> str:
         """Why whoever asks cannot lead, in words: acts come from this machine alone."""
         return guard.why_not(request.headers, request.remote or "", self._address, open_to_others=False)
-
-    # -- the stop -----------------------------------------------------------------------------------------
-
-    async def _stop(self, request: web.Request) -> web.Response:
-        if why := guard.why_not(request.headers, request.remote or "", self._address, self._open):
-            return web.json_response({"confirmed": False, "why": why}, status=403)
-        given = await _fields(request, "kind")
-        if given is None:
-            return web.json_response({"confirmed": False, "why": "no JSON with a kind"}, status=400)
-        if (kind := given["kind"]) not in KINDS:
-            return web.json_response({"confirmed": False, "why": f"kind: one of {', '.join(KINDS)}"}, status=400)
-        loop = asyncio.get_running_loop()
-        try:
-            words = await loop.run_in_executor(None, self._watched.stop, kind, f"page at {request.remote}")
-        except ConfigError as error:
-            return web.json_response({"confirmed": False, "why": str(error)}, status=503)
-        return web.json_response({"confirmed": True, "words": words})
-
-
-async def _fields(request: web.Request, *names: str) -> dict[str, Any] | None:
-    """The JSON of a request, which has these fields; None where it has not."""
-    try:
-        given = await request.json()
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(given, dict) or not all(name in given for name in names):
-        return None
-    return given
-
-
-def _refused(status: int, why: str) -> web.Response:
-    return web.json_response({"error": why}, status=status, headers=guard.HEADERS)
 
 
 async def _send(socket: web.WebSocketResponse, told: str, columns: list[tuple[int, int, bytes]]) -> None:

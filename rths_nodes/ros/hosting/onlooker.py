@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An onlooker of a rig: a node that hears how a test goes, and may ask the rig to stop; no peer of any test.
+"""An onlooker of a rig: a node that hears how a test goes, and is no peer of any test.
 
 It hears what is published anyway, so that no node of a test knows or waits for it. Everything may be called from
 any thread. What it knows is plain data: a page, a camera or a script makes of it what it likes.
@@ -15,12 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.qos import HistoryPolicy
-from std_srvs.srv import Trigger
 
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.acts import Request
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.supervision.live import PER_CURVE
 from rths_nodes.loop.supervision.states import ENDED, State
@@ -29,7 +25,6 @@ from rths_nodes.ros.names import (
     ACTUATOR,
     DIAGNOSTICS,
     MOTION,
-    OPERATOR,
     OPERATOR_TOPICS,
     TEST_STATE,
     TOPICS,
@@ -37,20 +32,13 @@ from rths_nodes.ros.names import (
 )
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
-from rths_nodes.srv import Act
 
 MOST_COLUMNS = 60_000
 """Columns that are kept: ten minutes of 10 ms."""
 AT_ONCE = 400
 """Messages with columns that are handed out at once: who comes late gets those before in turns."""
 MOST_EVENTS = 200
-STOP_S = 2.0
-"""The answer to a stop is waited for this time."""
-THREADS = 3
-"""One for what is heard, others for stops that wait for their answers."""
 BYTES_OF_CURVE = 4 * PER_CURVE
-STOP, TRIP = "stop", "emergency_stop"
-"""Services of the actuator node."""
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 """States in which nothing more comes, of a run and of the procedure around it."""
 
@@ -63,7 +51,7 @@ class Onlooker(ThreadedNode):
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace.strip("/")
-        super().__init__(name, self.namespace, THREADS, start_parameter_services=False)
+        super().__init__(name, self.namespace, 1, start_parameter_services=False)
         self._lock = threading.Lock()
         self._told: dict[str, Any] = {}
         self._run, self._size = "", BYTES_OF_CURVE
@@ -75,12 +63,6 @@ class Onlooker(ThreadedNode):
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
         self._hear()
-        group = ReentrantCallbackGroup()
-        self._stops = {
-            kind: self._node.create_client(Trigger, f"{ACTUATOR}/{kind}", callback_group=group)
-            for kind in (STOP, TRIP)
-        }
-        self._acts = self._node.create_client(Act, f"{OPERATOR}/act", callback_group=group)
 
     def _hear(self) -> None:
         """Listen to what no node of a test waits for: how it counts its listeners is not to be disturbed."""
@@ -143,35 +125,10 @@ class Onlooker(ThreadedNode):
             found = islice(self._columns, first - self._gone, last - self._gone)
             return self._situation(), last, list(found)
 
-    # -- what it may do -----------------------------------------------------------------------------------
-
-    def stop(self, kind: str, reason: str) -> str:
-        """Stop a run (``kind`` of ``STOP``, ``TRIP``), or what a procedure moves; what was answered, in words.
-
-        Raises ConfigError where nobody has confirmed it in time: the rig may move on.
-        """
-        asked = []
-        if self._stops[kind].service_is_ready():
-            asked.append(self._stops[kind].call_async(Trigger.Request()))
-        if self._acts.service_is_ready():
-            request = Request("stop", ("reason",), (reason,))
-            asked.append(self._acts.call_async(Act.Request(**request.fields())))
-        end = time.monotonic() + STOP_S
-        while asked and time.monotonic() < end:
-            done = [each.result() for each in asked if each.done()]
-            if words := [_answer(each) for each in done if _done(each)]:
-                with self._lock:
-                    self._event("stop", f"{reason}: {words[0]}")
-                return words[0]
-            if len(done) == len(asked):
-                break
-            time.sleep(1e-3)
-        refused = [_answer(each.result()) for each in asked if each.done()]
-        nobody = "nobody has answered" if asked else "no node is there that could stop the rig"
-        why = "; ".join(refused) or nobody
+    def note_stop(self, words: str) -> None:
+        """Keep among the events that somebody has stopped the rig, or tried to."""
         with self._lock:
-            self._event("stop", f"{reason}: not confirmed: {why}")
-        raise ConfigError(why)
+            self._event("stop", words)
 
     def _event(self, what: str, words: str, sample: int | None = None) -> None:
         self._events.append({"time": time.time(), "what": what, "words": words, "sample": sample})
@@ -275,14 +232,3 @@ def _number(level: Any) -> int:
 def _numbers(given: Iterable[float]) -> list[float | None]:
     """Numbers as JSON has them: None for what is none."""
     return [each if math.isfinite(each) else None for each in given]
-
-
-def _done(answer: Any) -> bool:
-    return bool(answer.success if hasattr(answer, "success") else answer.done)
-
-
-def _answer(answer: Any) -> str:
-    """Words of an answer: of the actuator node, or of the procedure."""
-    if hasattr(answer, "success"):
-        return str(answer.message) or ("stopped" if answer.success else "refused")
-    return str(answer.result or answer.reason or "stopped")

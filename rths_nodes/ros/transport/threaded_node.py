@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import rclpy
-from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
+from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.node import Node
 
 from rths_nodes.ros.transport import middleware
@@ -31,7 +31,11 @@ class ThreadedNode:
                 enable_rosout=False,
                 **given,
             )
-        self._executor: Any = MultiThreadedExecutor(threads, context=self._context)
+        self._executor: Any = (
+            SingleThreadedExecutor(context=self._context)
+            if threads == 1
+            else MultiThreadedExecutor(threads, context=self._context)
+        )
         self._executor.add_node(self._node)
         self._owned = ExitStack()
         """Parts that rclpy does not destroy with the node."""

@@ -128,7 +128,7 @@ def post(address: str, path: str, fields: object, headers: dict[str, str] = MARK
 @pytest.mark.nodes
 @pytest.mark.timeout(240)
 def test_a_stranger_gets_no_act_by_the_page(tmp_path: Path) -> None:
-    with page_and_terminal() as (address, _), procedure_beside(tmp_path, "g", "--set=duration=0.2"):
+    with page_and_terminal() as (address, _, _), procedure_beside(tmp_path, "g", "--set=duration=0.2"):
         while not get(address).get("acts"):
             time.sleep(0.1)
         for headers in (MARK, MARK | {"X-Rths-Operator": "0" * 32}):
@@ -206,7 +206,7 @@ def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None
                 pytest.skip("no C compiler here")
             words.append(f"--set=port.port={free_port()}")
             stack.enter_context(emulated(tmp_path, *words))
-        address, terminal = stack.enter_context(page_and_terminal("--arm-from-page"))
+        address, terminal, _ = stack.enter_context(page_and_terminal("--arm-from-page"))
         testing = stack.enter_context(procedure_beside(tmp_path, "g", *words, rig=rig))
         complaints = asyncio.run(lead(address, terminal, tmp_path / "browser"))
         said, _ = testing.communicate(timeout=120.0)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page's server behind its front: a process of the lowest priority, to which connections are handed on.
+
+The two ends of a socket between both processes: the front hands on connections, as open files, and words of stops;
+the process behind says once that it serves, and ends with the front.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from aiohttp import web
+
+from rths_nodes.app.page.answers import quiet_runner
+from rths_nodes.app.page.stops import Stop
+from rths_nodes.core.errors import ConfigError
+
+READY = b"ready"
+LONGEST_WORDS = 4096
+PATIENCE_S = 5.0
+"""The process gets this time to end."""
+
+
+class Behind:
+    """Starts ``rths page`` with these ``words`` behind this process, and hands on to it."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self.start()
+
+    def start(self) -> None:
+        """Start it; anew where it has ended."""
+        self._end, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._end.setblocking(False)
+        with its:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "rths_nodes.app.cli", "page", *self._words, "--behind", str(its.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+                start_new_session=True,  # Ctrl-C is for the front
+            )
+
+    async def serves(self) -> bool:
+        """Wait until it serves; False where it has ended before, and has said why."""
+        with suppress(OSError):
+            return await asyncio.get_running_loop().sock_recv(self._end, len(READY)) == READY
+        return False
+
+    def hand_on(self, connection: socket.socket) -> None:
+        """Give it a connection, which is closed here; it is lost where the process takes no more."""
+        with connection, suppress(OSError):
+            socket.send_fds(self._end, [b"connection"], [connection.fileno()])
+
+    def told(self, stop: Stop) -> Stop:
+        """Return ``stop``, of which it is told how each went, for what has happened."""
+
+        def stop_and_tell(kind: str, reason: str) -> str:
+            try:
+                words = stop(kind, reason)
+            except ConfigError as error:
+                self._tell(f"{reason}: not confirmed: {error}")
+                raise
+            self._tell(f"{reason}: {words}")
+            return words
+
+        return stop_and_tell
+
+    def _tell(self, words: str) -> None:
+        with suppress(OSError):
+            self._end.send(words.encode()[:LONGEST_WORDS])
+
+    def ended(self) -> int | None:
+        """Return the exit code of the process; None while it runs."""
+        return self._process.poll()
+
+    def close(self) -> int:
+        """End it, and return its exit code."""
+        self._end.close()
+        try:
+            return self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+
+async def serve_behind(application: web.Application, end: int, note: Callable[[str], None]) -> None:
+    """Serve what comes by the socket ``end``, a number, until the front ends; ``note`` gets words of stops."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    runner = quiet_runner(application)
+    await runner.setup()
+    assert runner.server is not None
+    serving, joining = runner.server, set[asyncio.Future[Any]]()
+
+    def take() -> None:
+        words, handed, _, _ = socket.recv_fds(front, LONGEST_WORDS, 1)
+        for number in handed:
+            connection = socket.socket(fileno=number)
+            connection.setblocking(False)
+            joined = asyncio.ensure_future(loop.connect_accepted_socket(serving, connection))
+            joining.add(joined)
+            joined.add_done_callback(joining.discard)
+        if not words:
+            loop.remove_reader(front)
+            over.set()
+        elif not handed:
+            note(words.decode(errors="replace"))
+
+    with socket.socket(fileno=end) as front:
+        front.setblocking(False)
+        front.send(READY)
+        loop.add_reader(front, take)
+        await over.wait()
+    await runner.cleanup()
