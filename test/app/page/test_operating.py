@@ -30,6 +30,15 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 
+STOPPED = (
+    ("run", "RUNNING", "F8"),
+    ("unload", "UNLOADING", "stop"),
+    ("position", "POSITIONING", "F8"),
+    ("position", "POSITIONING", "stop"),
+)
+"""Acts that move the rig, the state in which they are stopped, and the key or button."""
+
+
 class Asked:
     """A procedure that does what it is asked for, and keeps it."""
 
@@ -141,40 +150,89 @@ def test_a_stranger_gets_no_act_by_the_page(tmp_path: Path) -> None:
         assert get(address)["acts"]["state"] == "IDLE"
 
 
+NEEDED = 'document.querySelector("#needs button")'
+"""Button of what is to be confirmed, signed or armed now."""
+
+
+async def take_the_lead(browser: Browser, terminal: Callable[[], str]) -> None:
+    """Become the operator by the code of the terminal, connect, and confirm the offsets."""
+    await browser.until('!document.getElementById("procedure").hidden')
+    assert await browser.value('document.getElementById("act_connect").disabled'), "nobody leads yet"
+    await browser.click("code")
+    code = re.search(r"\d{6}", await asyncio.to_thread(terminal))
+    assert code
+    await browser.value('document.getElementById("name").value = "Ada"')
+    await browser.value(f'document.getElementById("typed").value = "{code[0]}"')
+    await browser.value('document.getElementById("leading").requestSubmit()')
+    await browser.click("act_connect")
+    boxes = 'document.querySelectorAll("#needs input[type=checkbox]")'
+    for act in ("take offsets", "confirm them"):
+        await browser.until(f'{NEEDED} && {NEEDED}.textContent === "{act}" && !asked')
+        await browser.value(f"{boxes}.forEach(e => e.checked = true)")
+        await browser.value(f"{NEEDED}.click()")
+
+
+async def check(browser: Browser) -> None:
+    """Move every axis, and sign for what that has not verified."""
+    await browser.click("act_check")
+    await browser.until("!asked && !told.acts.possible.sign_for || !asked && !told.acts.possible.position")
+    while count := await browser.value("told.acts.to_sign.length"):
+        await browser.until(f'!asked && {NEEDED} && {NEEDED}.textContent.startsWith("sign for")')
+        await browser.value(f"{NEEDED}.click()")
+        await browser.until(f"told.acts.to_sign.length < {count} && !asked")
+
+
+async def arm(browser: Browser) -> None:
+    """Arm the rung by the first characters of its hash; other ones arm nothing."""
+    await browser.until(f'!asked && {NEEDED} && {NEEDED}.textContent === "arm"')
+    await browser.value('document.querySelector("#needs input").value = "wrong!"')
+    await browser.value(f"{NEEDED}.click()")
+    assert "not armed" in await browser.value('document.getElementById("result").textContent')
+    await browser.value('document.querySelector("#needs input").value = told.acts.scenario_hash.slice(0, 6)')
+    await browser.value(f"{NEEDED}.click()")
+
+
 async def lead(address: str, terminal: Callable[[], str], folder: Path) -> list[str]:
     """A whole test of the rung g, by the buttons of the page alone."""
     async with Browser(address, folder) as browser:
-        await browser.until('!document.getElementById("procedure").hidden')
-        assert await browser.value('document.getElementById("act_connect").disabled'), "nobody leads yet"
-        await browser.click("code")
-        code = re.search(r"\d{6}", await asyncio.to_thread(terminal))
-        assert code
-        await browser.value('document.getElementById("name").value = "Ada"')
-        await browser.value(f'document.getElementById("typed").value = "{code[0]}"')
-        await browser.value('document.getElementById("leading").requestSubmit()')
-        await browser.click("act_connect")
-        needed = 'document.querySelector("#needs button")'
-        boxes = 'document.querySelectorAll("#needs input[type=checkbox]")'
-        for act in ("take offsets", "confirm them"):
-            await browser.until(f'{needed} && {needed}.textContent === "{act}" && !asked')
-            await browser.value(f"{boxes}.forEach(e => e.checked = true)")
-            await browser.value(f"{needed}.click()")
-        await browser.click("act_check")
-        await browser.until("!asked && !told.acts.possible.sign_for || !asked && !told.acts.possible.position")
-        while await browser.value("told.acts.to_sign.length"):
-            count = await browser.value("told.acts.to_sign.length")
-            await browser.until(f'!asked && {needed} && {needed}.textContent.startsWith("sign for")')
-            await browser.value(f"{needed}.click()")
-            await browser.until(f"told.acts.to_sign.length < {count} && !asked")
+        await take_the_lead(browser, terminal)
+        await check(browser)
         await browser.click("act_position")
-        await browser.until(f'!asked && {needed} && {needed}.textContent === "arm"')
-        await browser.value('document.querySelector("#needs input").value = "wrong!"')
-        await browser.value(f"{needed}.click()")
-        assert "not armed" in await browser.value('document.getElementById("result").textContent')
-        await browser.value('document.querySelector("#needs input").value = told.acts.scenario_hash.slice(0, 6)')
-        await browser.value(f"{needed}.click()")
+        await arm(browser)
         await browser.click("act_run")
         await browser.until('!asked && told.acts.next_rung === ""', 60.0)
+        await browser.click("act_finish")
+        await browser.until("!asked", 60.0)
+        return browser.complaints
+
+
+async def stop_while(browser: Browser, act: str, state: str, by: str) -> None:
+    """Begin an ``act``, and stop it ``by`` a key or a button of the page once it has moved for a while."""
+    await browser.click(f"act_{act}")
+    await browser.until(f'told.procedure.state === "{state}"')
+    if state == "RUNNING":  # its nodes are still starting
+        await browser.until('told.run && told.run.state === "RUNNING" && columns.length > 50')
+    await asyncio.sleep(0.2)
+    if by.startswith("F"):
+        await browser.press(by)
+    else:
+        await browser.value(f'document.getElementById("{by}").dispatchEvent(new PointerEvent("pointerdown"))')
+    await browser.until('document.getElementById("answer").textContent.startsWith("confirmed")')
+    await browser.until('!asked && told.procedure.state === "HELD"')
+
+
+async def stop_all(address: str, terminal: Callable[[], str], folder: Path, check_alone: bool) -> list[str]:
+    """Stop every motion of a procedure by the page."""
+    async with Browser(address, folder) as browser:
+        await take_the_lead(browser, terminal)
+        if check_alone:
+            await stop_while(browser, "check", "CHECKING", "stop")
+        else:
+            await check(browser)
+            await browser.click("act_position")
+            await arm(browser)
+            for act, state, by in STOPPED:
+                await stop_while(browser, act, state, by)
         await browser.click("act_finish")
         await browser.until("!asked", 60.0)
         return browser.complaints
@@ -217,3 +275,20 @@ def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None
     assert {act.by for act in record.acts} == {"Ada"}
     assert {act.way.partition(",")[0] for act in record.acts} == {"socket"}
     assert (tmp_path / "runs" / "first" / "report.html").is_file()
+
+
+@pytest.mark.nodes
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+@pytest.mark.parametrize("check_alone", [True, False], ids=["the check", "every other motion"])
+def test_the_page_stops_what_a_procedure_moves(check_alone: bool, tmp_path: Path) -> None:
+    words = ("--set=duration=20", "--pace=realtime")
+    with page_and_terminal("--arm-from-page") as (address, terminal, _), procedure_beside(tmp_path, "g", *words):
+        assert asyncio.run(stop_all(address, terminal, tmp_path / "browser", check_alone)) == []
+    record = procedure.read(tmp_path / "runs" / "first")
+    ended = [
+        act.act for act in record.acts if re.search("by anybody: page at 127|held after", act.refused + act.result)
+    ]
+    assert ended == (["check"] if check_alone else [act for act, _, _ in STOPPED])
+    assert record.outcome == "held"
