@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of a page for the loop, and time from its stop to the brake: python benchmarks/page.py --beside | --stops N
+"""Cost of a page for the loop, time from its stop to the brake: python benchmarks/page.py --beside | --stops N
 
     --beside   the loop in real time with `rths page` and three watchers on WebSockets, against the loop alone, in
                pairs whose order changes, and beside these pairs of two runs alone, which show what the machine
@@ -7,6 +7,7 @@
     --stops N  N runs on the simulator, each stopped by POST /stop at a random moment: time from the request to the
                stamp of the first Measurement whose Command was of the safe stop, and to the answer; with --busy K
                beside K processes that take all of the processors that they get.
+    --curves N N runs that show their own page: time from the first sample until a watcher has the first column.
 
 Runs are chen_ricles_2010 in real time. The time of a stop does not depend on the browser: a click is a request.
 """
@@ -49,6 +50,16 @@ async def watch():
             async for _ in socket:
                 pass
 asyncio.run(watch())
+"""
+FIRST = """
+import asyncio, sys, time, aiohttp
+async def watch():
+    async with aiohttp.ClientSession() as session:
+        async with session.ws_connect(sys.argv[1].replace("http", "ws") + "live") as socket:
+            async for told in socket:
+                if told.type is aiohttp.WSMsgType.BINARY:
+                    return time.time_ns()
+print(asyncio.run(watch()))
 """
 STOP = """
 import json, random, sys, time, urllib.request
@@ -161,6 +172,19 @@ def stop_once(address: str, folder: Path) -> tuple[float, float]:
     raise AssertionError("nothing has braked")
 
 
+def curves_once(folder: Path) -> float:
+    """Time (s) from the first Measurement of a run to the first column that a watcher of its page gets."""
+    words = ["run", SCENARIO, "--page", "--pace", "realtime", "--namespace", NAMESPACE, "--set", "duration=12"]
+    command = [sys.executable, "-m", "rths_nodes.app.cli", *words, "--record", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8") as run:
+        assert run.stdout is not None
+        found = next(filter(None, (re.search(r"http://\S+/", line) for line in run.stdout)))
+        told = subprocess.run([sys.executable, "-c", FIRST, found[0]], capture_output=True, check=True).stdout
+        run.stdout.read()
+    stamps = (stamp for topic, _, stamp in bag.read(str(folder)).messages() if topic.endswith("/measurement"))
+    return 1e-9 * (int(told) - next(stamps))
+
+
 def stops(count: int, journal: Path | None, others: int) -> None:
     """Print how soon ``count`` stops brake beside busy ``others``; those in the ``journal`` count."""
     lines = journal.read_text("utf-8").splitlines() if journal is not None and journal.exists() else []
@@ -192,10 +216,15 @@ def main() -> None:
     )
     parser.add_argument("--stops", type=int, default=0, metavar="N")
     parser.add_argument("--busy", type=int, default=0, metavar="K", help="busy processes beside the stops")
+    parser.add_argument("--curves", type=int, default=0, metavar="N")
     parser.add_argument("--journal", type=Path, help="keeps the stops that were made")
     options = parser.parse_args()
     if options.beside:
         beside(options.pairs, options.seconds, [ROWS[row] for row in options.row or range(len(ROWS))])
+    if options.curves:
+        with tempfile.TemporaryDirectory() as folder:
+            late = [curves_once(Path(folder) / str(number)) for number in range(options.curves)]
+        print(f"first column: median {statistics.median(late):.2f} s, at most {max(late):.2f} s, {len(late)} runs")
     if options.stops:
         stops(options.stops, options.journal, options.busy)
 
