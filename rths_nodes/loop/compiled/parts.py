@@ -132,8 +132,6 @@ class _Gathered:
         if a.port.parts is None:
             raise Resists("port: something on the rig is as it should not be, or it has further channels")
         self._port = a.port.parts
-        if s.hops.depth:
-            raise Resists("hops: Commands are under way before the rig takes them")
         if s.force_axes:
             raise Resists(f"axes: {', '.join(s.force_axes)}: controlled by force")
         if s.monitor.corridor is not None:
@@ -278,7 +276,8 @@ class _Gathered:
             for place, (actuator, k) in enumerate(rig.axes):
                 self._kernels[f"actuator_{place}"], self._constants[f"of_actuator_{place}"] = actuator.step, k
                 self._states[f"rig_{place}"] = copied(actuator.rest(k))
-        inputs, transport = len(port.auxiliary_inputs), self._port.transport
+        inputs = len(port.auxiliary_inputs)
+        transport = self._port.transport + self._scenario.hops.depth  # a Command acts as late by either of them
         if coupled:
             self._states["inputs"] = np.zeros(inputs)
         if transport:
