@@ -4,7 +4,8 @@
     --beside   the loop in real time with `rths page` and three watchers on WebSockets, against the loop alone, in
                pairs whose order changes, and beside these pairs of two runs alone, which show what the machine
                can resolve. Told are, over the pairs, the medians of the ratios of median and p99 of the loop.
-    --stops N  N runs on the simulator, each stopped by POST /stop at a random moment: time from the request to the
+    --stops N  N runs on the simulator, each stopped by POST /stop at a random moment behind its first second, in
+               which the middleware may not have found the services yet: time from the request to the
                stamp of the first Measurement whose Command was of the safe stop, and to the answer; with --busy K
                beside K processes that take all of the processors that they get.
     --curves N N runs that show their own page: time from the first sample until a watcher has the first column.
@@ -69,7 +70,7 @@ while True:
         if json.load(answer).get("run", {}).get("state") == "RUNNING":
             break
     time.sleep(0.02)
-time.sleep(random.uniform(0.2, 0.7))
+time.sleep(random.uniform(1.0, 1.5))  # the middleware has found everybody by then
 headers = {"X-Rths-Page": "1", "Content-Type": "application/json"}
 request = urllib.request.Request(address + "stop", b'{"kind": "stop"}', headers)
 began = time.time_ns()
