@@ -87,7 +87,9 @@ def test_numbers_that_are_none_are_null(onlooker: Onlooker) -> None:
 
 
 def test_a_stop_is_an_event(onlooker: Onlooker) -> None:
-    onlooker.note_stop("page at 127.0.0.1: stopped")
+    onlooker.note({"stop": "page at 127.0.0.1: stopped"})
+    onlooker.note({"reaches": True})
+    assert onlooker.situation()["stop_reaches"] is True
     assert onlooker.situation()["events"][-1]["words"] == "page at 127.0.0.1: stopped"
 
 

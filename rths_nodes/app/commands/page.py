@@ -65,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
 def _front(options: argparse.Namespace) -> int:
     from rths_nodes.app.page.answers import guarded_application
     from rths_nodes.app.page.behind import Behind
+    from rths_nodes.app.page.front import Front
     from rths_nodes.app.page.stops import add_stop
     from rths_nodes.ros.hosting.stopper import Stopper
 
@@ -88,15 +89,14 @@ def _front(options: argparse.Namespace) -> int:
 
         hint = "" if parent else " (Ctrl-C ends it)"
         where = f"the page of /{options.namespace.strip('/')} is at {url_of(listening)}{hint}"
-        return asyncio.run(_serve_front(stops, listening, behind, where, going_on))
+        front = Front(listening, stops, behind.hand_on)
+        return asyncio.run(_serve_front(front, behind, where, stopper.reaches, going_on))
 
 
 async def _serve_front(
-    stops: Any, listening: socket.socket, behind: Any, where: str, going_on: Callable[[], bool]
+    front: Any, behind: Any, where: str, reaches: Callable[[], bool], going_on: Callable[[], bool]
 ) -> int:
     """Serve while it is ``going_on``; the exit code."""
-    from rths_nodes.app.page.front import Front
-
     serves = asyncio.ensure_future(behind.serves())
     while not serves.done():
         await asyncio.wait([serves], timeout=LOOK_S)
@@ -105,9 +105,10 @@ async def _serve_front(
     if not serves.result():
         return int(behind.close())  # it has said why
     _say(where)
-    serving = asyncio.ensure_future(Front(listening, stops, behind.hand_on).serve())
+    serving = asyncio.ensure_future(front.serve())
     while going_on() and not serving.done():
         await asyncio.sleep(LOOK_S)
+        behind.reaches(reaches())
         if (code := behind.ended()) is not None:
             _say(f"the page has ended (exit code {code}) and starts again; its stop works meanwhile")
             behind.start()
@@ -133,7 +134,7 @@ def _behind(options: argparse.Namespace) -> int:
         shelf = Shelf(Path(options.recordings))
         server = PageServer(onlooker, options.address, options.stop_from_anywhere, operating, shelf)
         onlooker.start()
-        asyncio.run(serve_behind(server.application(), options.behind, onlooker.note_stop))
+        asyncio.run(serve_behind(server.application(), options.behind, onlooker.note))
     finally:
         onlooker.close()
     return ExitCode.FINISHED

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page's server behind its front: a process of the lowest priority, to which connections are handed on.
 
-The two ends of a socket between both processes: the front hands on connections, as open files, and words of stops;
-the process behind says once that it serves, and ends with the front.
+The two ends of a socket between both processes: the front hands on connections, as open files, and tells of stops,
+as JSON; the process behind says once that it serves, and ends with the front.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from rths_nodes.app.page.stops import Stop
 from rths_nodes.core.errors import ConfigError
 
 READY = b"ready"
-LONGEST_WORDS = 4096
+LONGEST = 65536
 PATIENCE_S = 5.0
 """The process gets this time to end."""
 
@@ -32,10 +33,15 @@ class Behind:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
+        self._reaches: bool | None = None
+        self._end: socket.socket | None = None
         self.start()
 
     def start(self) -> None:
         """Start it; anew where it has ended."""
+        if self._end is not None:
+            self._end.close()
+        self._reaches = None
         self._end, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._end.setblocking(False)
         with its:
@@ -48,14 +54,22 @@ class Behind:
 
     async def serves(self) -> bool:
         """Wait until it serves; False where it has ended before, and has said why."""
+        assert self._end is not None
         with suppress(OSError):
             return await asyncio.get_running_loop().sock_recv(self._end, len(READY)) == READY
         return False
 
     def hand_on(self, connection: socket.socket) -> None:
         """Give it a connection, which is closed here; it is lost where the process takes no more."""
+        assert self._end is not None
         with connection, suppress(OSError):
             socket.send_fds(self._end, [b"connection"], [connection.fileno()])
+
+    def reaches(self, rig: bool) -> None:
+        """Tell, where it changes, whether stops reach a ``rig``."""
+        if rig != self._reaches:
+            self._reaches = rig
+            self._tell({"reaches": rig})
 
     def told(self, stop: Stop) -> Stop:
         """Return ``stop``, of which it is told how each went, for what has happened."""
@@ -64,16 +78,17 @@ class Behind:
             try:
                 words = stop(kind, reason)
             except ConfigError as error:
-                self._tell(f"{reason}: not confirmed: {error}")
+                self._tell({"stop": f"{reason}: not confirmed: {error}"})
                 raise
-            self._tell(f"{reason}: {words}")
+            self._tell({"stop": f"{reason}: {words}"})
             return words
 
         return stop_and_tell
 
-    def _tell(self, words: str) -> None:
+    def _tell(self, what: dict[str, Any]) -> None:
+        assert self._end is not None
         with suppress(OSError):
-            self._end.send(words.encode()[:LONGEST_WORDS])
+            self._end.send(json.dumps(what).encode())
 
     def ended(self) -> int | None:
         """Return the exit code of the process; None while it runs."""
@@ -81,6 +96,7 @@ class Behind:
 
     def close(self) -> int:
         """End it, and return its exit code."""
+        assert self._end is not None
         self._end.close()
         try:
             return self._process.wait(PATIENCE_S)
@@ -89,8 +105,8 @@ class Behind:
             return self._process.wait()
 
 
-async def serve_behind(application: web.Application, end: int, note: Callable[[str], None]) -> None:
-    """Serve what comes by the socket ``end``, a number, until the front ends; ``note`` gets words of stops."""
+async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, Any]], None]) -> None:
+    """Serve what comes by the socket ``end``, a number, until the front ends; ``note`` gets what it tells."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)
     await runner.setup()
@@ -98,7 +114,7 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[s
     serving, joining = runner.server, set[asyncio.Future[Any]]()
 
     def take() -> None:
-        words, handed, _, _ = socket.recv_fds(front, LONGEST_WORDS, 1)
+        words, handed, _, _ = socket.recv_fds(front, LONGEST, 1)
         for number in handed:
             connection = socket.socket(fileno=number)
             connection.setblocking(False)
@@ -109,7 +125,7 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[s
             loop.remove_reader(front)
             over.set()
         elif not handed:
-            note(words.decode(errors="replace"))
+            note(json.loads(words))
 
     with socket.socket(fileno=end) as front:
         front.setblocking(False)

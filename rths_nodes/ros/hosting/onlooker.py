@@ -125,10 +125,13 @@ class Onlooker(ThreadedNode):
             found = islice(self._columns, first - self._gone, last - self._gone)
             return self._situation(), last, list(found)
 
-    def note_stop(self, words: str) -> None:
-        """Keep among the events that somebody has stopped the rig, or tried to."""
+    def note(self, told: Mapping[str, Any]) -> None:
+        """Keep what is told of stops: ``stop``, how one went, in words; ``reaches``, whether one reaches a rig."""
         with self._lock:
-            self._event("stop", words)
+            if "stop" in told:
+                self._event("stop", told["stop"])
+            else:
+                self._told["stop_reaches"] = told["reaches"]
 
     def _event(self, what: str, words: str, sample: int | None = None) -> None:
         self._events.append({"time": time.time(), "what": what, "words": words, "sample": sample})

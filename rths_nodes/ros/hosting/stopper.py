@@ -40,6 +40,10 @@ class Stopper(ThreadedNode):
         }
         self._acts = self._node.create_client(Act, f"{OPERATOR}/act", callback_group=group)
 
+    def reaches(self) -> bool:
+        """Return whether a node is there that could stop the rig, and the middleware has found it."""
+        return any(each.service_is_ready() for each in (self._acts, *self._stops.values()))
+
     def stop(self, kind: str, reason: str) -> str:
         """Stop a run (``kind`` of ``STOP``, ``TRIP``), and what a procedure moves; the first answer, in words.
 

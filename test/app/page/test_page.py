@@ -50,6 +50,8 @@ def test_a_watcher_sees_what_is_recorded_and_may_stop(tmp_path: Path) -> None:
         told = until(address, "RUNNING")
         assert told["port"] == "simulator"
         assert told["run"]["scenario"] == "chen_ricles_2010"
+        while not told["stop_reaches"]:  # once the middleware has found its service
+            told = get(address)
         seen, found = asyncio.run(columns(address, 2.0))
         status, answer = post(address, STOP)
         assert (status, answer["confirmed"]) == (200, True)
@@ -71,7 +73,11 @@ def test_a_watcher_sees_what_is_recorded_and_may_stop(tmp_path: Path) -> None:
 
 def test_a_stop_that_nobody_can_do_is_not_confirmed() -> None:
     with page() as address:
-        assert get(address)["age"] is None
+        told = get(address)
+        assert told["age"] is None
+        while "stop_reaches" not in told:
+            told = get(address)
+        assert not told["stop_reaches"]
         status, answer = post(address, STOP)
         assert status == 503
         assert answer == {"confirmed": False, "why": "no node is there that could stop the rig"}

@@ -111,6 +111,8 @@ function age() {
   document.body.classList.toggle("old", !told.recorded && (lost || since == null || (since > OLD_S && !over && !waits)));
   text("age", told.recorded ? "recorded" : since == null ? "nothing heard yet" : waits ? "nothing is connected" : over ? "the test is over" : since > OLD_S ? `last heard ${since.toFixed(1)} s ago` : "live");
   $("focus").hidden = document.hasFocus();
+  const moves = leads ? leads.state !== "IDLE" : told.run && !over;
+  $("unreached").hidden = !moves || told.stop_reaches !== false || Boolean(told.recorded);
 }
 
 // -- the stop ---------------------------------------------------------------------------------------
