@@ -9,7 +9,9 @@ would be read as another number than it says is refused here: ``010``, which YAM
 
 from __future__ import annotations
 
+import pickle
 import re
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -181,7 +183,7 @@ def parse(source: str, origin: str) -> Any:
     if len(source) > LARGEST_TEXT:
         raise ConfigError(f"{origin}: {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:
-        return yaml.load(source, _Loader)
+        return pickle.loads(_parsed(source))
     except ConfigError as error:
         raise error.within(origin) from None
     except Exception as error:  # PyYAML lets all kinds through, e.g. ValueError for characters that are none
@@ -189,6 +191,12 @@ def parse(source: str, origin: str) -> Any:
         line = f" line {mark.line + 1}:" if mark else ""
         words = " ".join(str(getattr(error, "problem", None) or error).split())
         raise ConfigError(f"{origin}:{line} not YAML: {words}") from None
+
+
+@lru_cache(maxsize=64)  # every node of a process reads the same scenario, and every run of a study
+def _parsed(source: str) -> bytes:
+    """Return the data of a text, pickled, so that each reader has its own. Raises as the loader does."""
+    return pickle.dumps(yaml.load(source, _Loader))
 
 
 def number_in(word: str) -> Any:
