@@ -20,7 +20,7 @@ from rths_nodes.core.wire.layout import number_of
 from rths_nodes.recording import bag
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.anew]
 
 NODES = ("integrator", "compensator", "actuator", "monitor", "recorder")
 

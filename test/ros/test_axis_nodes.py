@@ -219,6 +219,7 @@ class Rig:
         return f"{namespace.rpartition('/')[2]}/axis" if role == "axis" else role
 
 
+@pytest.mark.anew
 @pytest.mark.long
 @pytest.mark.parametrize("peer", ["story_2/axis", pytest.param("actuator", marks=pytest.mark.soak)])
 def test_a_killed_node_ends_the_run_with_a_reason(peer, tmp_path):
