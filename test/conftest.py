@@ -14,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic, sleep  # as they are where a test has replaced those of the module
 from typing import Any
@@ -91,6 +92,29 @@ def pytest_configure() -> None:
     """A closed terminal is one of the ways in which a test ends; under nohup the signal would be ignored."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is marked ``briefly`` make test runs some cases, and make test-long the others."""
+    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("briefly") and not any(map(item.get_closest_marker, ("long", "soak"))):
+            cases.setdefault((item.path, item.name.partition("[")[0]), []).append(item)
+    for of_test in cases.values():
+        mark = of_test[0].get_closest_marker("briefly")
+        assert mark is not None
+        kept = _kept(of_test, mark.args)
+        for item in of_test:
+            if item not in kept:
+                item.add_marker(pytest.mark.long)
+
+
+def _kept(cases: list[pytest.Item], wanted: tuple[str | int, ...]) -> list[pytest.Item]:
+    """Those whose names have one of the ``wanted`` words; or so many, always the same, of all kinds."""
+    if isinstance(wanted[0], int):
+        return sorted(cases, key=lambda case: sha256(case.name.encode()).digest())[: wanted[0]]
+    return [case for case in cases if any(str(word) in case.name for word in wanted)]
 
 
 def pytest_collection_finish() -> None:

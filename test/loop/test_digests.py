@@ -85,6 +85,7 @@ def stored_constants(name: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", files.shipped())
+@pytest.mark.briefly(8)
 def test_the_histories_have_the_stored_bits(name: str) -> None:
     stored, here = json.loads(DIGESTS.read_text(encoding="utf-8"))[name], made(name)
     if here["constants"] != stored["constants"]:

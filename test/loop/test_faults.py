@@ -98,6 +98,7 @@ def alive(pid: int) -> bool:
         pytest.param("monitor", "lockstep", marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.briefly("actuator")
 def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path, patience, patient):
     rig = Rig(tmp_path / "run", "--pace", pace, *patient)
     rig.wait_until_running()

@@ -101,6 +101,7 @@ def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_
         ("hydraulics@0.2:off", "rig: its hydraulics are off"),
     ],
 )
+@pytest.mark.briefly("sensor_spike", "interlock")
 def test_a_fault_on_purpose_does_the_same_as_with_one_node(fault, words, tmp_path, different):
     overrides = ["duration=3", "soft_start=null"]
     reference = hosts.run(NAME, overrides, faults=[fault])
