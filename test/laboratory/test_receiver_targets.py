@@ -354,6 +354,7 @@ REALS, CONTRACTED, ROUNDING = 1, 2, 4
         ("-std=gnu99 -O2 -mfpmath=387", CONTRACTED | ROUNDING),
     ],
 )
+@pytest.mark.briefly("c99", "fast-math")
 def test_the_self_test_notices_other_arithmetic(tmp_path: Path, flags: str, found: int) -> None:
     """A contracted product is found only where the options contract it: it is compiled beside the receiver."""
     assert finds(tmp_path, "gcc" if shutil.which("gcc") else "cc", flags) == found

@@ -94,6 +94,7 @@ def test_the_histories_have_the_stored_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EVERYWHERE)
+@pytest.mark.briefly("chen_ricles_2010")
 def test_from_stored_constants_they_have_them_everywhere(name: str) -> None:
     stored, loop = json.loads(DIGESTS.read_text(encoding="utf-8"))[name], loop_of(name)
     put_back(parts(loop), stored_constants(name))

@@ -287,6 +287,7 @@ def test_a_specimen_that_relaxes_is_unloaded() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 150.0], ids=["", "noise"])
+@pytest.mark.briefly("noise")
 def test_axes_of_one_specimen_are_unloaded_together(noise: float) -> None:
     """The frame of marths_2023, pushed and turned."""
     sensors = [f"axes.actuator_{n}.sensors={{force_noise_rms: {noise}}}" for n in (1, 2)]

@@ -80,6 +80,7 @@ def test_a_real_time_run_in_processes_gives_the_same_bits_until_one_is_late(pati
         ("axes.story_3.limits.velocity=0.01", "axes.story_3.limits.velocity: command"),
     ],
 )
+@pytest.mark.briefly("force")
 def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_path, different):
     overrides = ["duration=3", "soft_start=null", override]
     reference = hosts.run(NAME, overrides)

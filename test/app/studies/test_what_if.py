@@ -75,6 +75,7 @@ def test_a_command_that_is_not_the_recorded_one_is_told(recording: Path) -> None
     ],
     ids=lambda changes: changes[0],
 )
+@pytest.mark.briefly("inverse")
 def test_the_predicted_error_is_that_of_a_second_test(recording: Path, changes: list[str]) -> None:
     """With other noise, within 15 %, and what the actuator did to the response is in it."""
     predicted = what_if.predict(rths_nodes.read(recording), changes)
