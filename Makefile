@@ -188,7 +188,7 @@ test:
 	$(if $(strip $(PYTEST_ARGS)),exec $$python -m pytest $(PYTEST_ARGS))
 	# Without xdist, one after another. Tests with nodes mostly wait: for discovery, or for their clock.
 	parallel=(); waiting=()
-	if $$python -c 'import xdist' 2>/dev/null; then parallel=(-n auto --dist worksteal); waiting=(-n 3); fi
+	if $$python -c 'import xdist' 2>/dev/null; then parallel=(-n auto --dist worksteal); waiting=(-n 4); fi
 	$$python -m pytest -m 'not nodes and not soak and $(LONG)' "$${parallel[@]}"
 	$$python -m pytest -m 'nodes and not soak and $(LONG)' "$${waiting[@]}"
 

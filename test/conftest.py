@@ -7,16 +7,19 @@ import fcntl
 import gc
 import itertools
 import os
+import shutil
 import signal
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic, sleep  # as they are where a test has replaced those of the module
 from typing import Any
 
+import forked as forked_programs
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -91,6 +94,35 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is marked ``briefly`` make test runs some cases, and make test-long the others."""
+    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("briefly") and not any(map(item.get_closest_marker, ("long", "soak"))):
+            cases.setdefault((item.path, item.name.partition("[")[0]), []).append(item)
+    for of_test in cases.values():
+        mark = of_test[0].get_closest_marker("briefly")
+        assert mark is not None
+        kept = _kept(of_test, mark.args)
+        for item in of_test:
+            if item not in kept:
+                item.add_marker(pytest.mark.long)
+
+
+def _kept(cases: list[pytest.Item], wanted: tuple[str | int, ...]) -> list[pytest.Item]:
+    """Those whose ids have one of the ``wanted`` words; or so many, always the same, of all kinds."""
+    if isinstance(wanted[0], int):
+        return sorted(cases, key=lambda case: sha256(case.name.encode()).digest())[: wanted[0]]
+    return [case for case in cases if any(str(word) in case.name.partition("[")[2] for word in wanted)]
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of collected tests consist of stays, and need not be looked through again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def make() -> Callable[..., Any]:
     """Builds a component: ``make("ramp", "linear", dt, 10, 1)``; parameters by keyword."""
@@ -149,6 +181,24 @@ def simulate() -> Callable[..., tuple[Outcome, Run]]:
     return simulate
 
 
+@pytest.fixture(scope="session")
+def _forks() -> Iterator[str]:
+    """The socket of a process that forks programs of this package."""
+    server, path = forked_programs.started()
+    yield path
+    server.kill()
+    server.communicate()
+    shutil.rmtree(Path(path).parent)
+
+
+@pytest.fixture(autouse=True)
+def _forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs of this package, and those that they start, are forked from one that has loaded it."""
+    if request.node.get_closest_marker("nodes") and not request.node.get_closest_marker("anew"):
+        monkeypatch.setenv(forked_programs.SERVER, request.getfixturevalue("_forks"))
+        forked_programs.install(monkeypatch.setattr)
+
+
 _domains = itertools.count(os.getpid() * 7)
 
 
@@ -197,7 +247,7 @@ def left_in(number: int) -> list[str]:
 
     A node whose context has ended tells its latched messages until it is destroyed, also in this process.
     """
-    word, found = f"ROS_DOMAIN_ID={number}".encode(), []
+    word, found = f"ROS_DOMAIN_ID={number}".encode(), forked_programs.left_in(number)
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is another user's
             if word in (folder / "environ").read_bytes().split(b"\0"):
@@ -212,17 +262,29 @@ def left_in(number: int) -> list[str]:
     return found + [f"a node at the UDP port {port + FIRST_PORT}" for port in ports if port // PORTS == number]
 
 
+@pytest.fixture(scope="session")
+def _domain_of_worker() -> Iterator[int]:
+    """The ROS domain of all tests that start no node."""
+    number, lock = lock_of_free_domain()
+    yield number
+    os.close(lock)
+
+
 @pytest.fixture(autouse=True)
 def domain(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every test has a ROS domain of its own: two runs in one domain disturb each other silently.
+    """Every test with nodes has a ROS domain of its own: two runs in one domain disturb each other silently.
 
     Nodes whose runner was killed end by themselves, a moment later: the domain is free when the last has ended.
     """
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    if not request.node.get_closest_marker("nodes"):
+        monkeypatch.setenv("ROS_DOMAIN_ID", str(request.getfixturevalue("_domain_of_worker")))
+        yield
+        return
     number, lock = lock_of_free_domain()
     monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
-    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     yield
-    left = left_in(number) if request.node.get_closest_marker("nodes") else []
+    left = left_in(number)
     if left:
         gc.collect()  # what is left in this process may wait for that
     deadline = monotonic() + LAST_MOMENTS_S

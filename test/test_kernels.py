@@ -284,7 +284,18 @@ def same(one: Any, other: Any) -> bool:
     return all((a != a and b != b) or np.float64(a).tobytes() == np.float64(b).tobytes() for a, b in pairs)
 
 
-@every_kernel
+def learns_two_axes(data: dict[str, Any]) -> bool:
+    return data.get("inverse") is TWO_AXES["inverse"] and data.get("learning", True)
+
+
+TO_COMPILE = [
+    pytest.param(*each, id="-".join(each[:2]), marks=[pytest.mark.long] * learns_two_axes(each[2]))
+    for each in WITH_KERNEL
+]
+"""A law of two axes that learns takes ten seconds; those that do not learn, and those of one axis, are quick."""
+
+
+@pytest.mark.parametrize(("family", "name", "data"), TO_COMPILE)
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
 def test_plain_and_compiled_give_the_same_bits(family: str, name: str, data: Any, extreme: bool) -> None:
     pytest.importorskip("numba")

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -79,15 +80,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     """Modules are loaded here, and not above: Ctrl-C meanwhile ends the program in one line."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
     with exit_at_once(ExitCode.HELD):
         find_ros()
         from rths_nodes.app.commands import completion
         from rths_nodes.core.errors import ComponentError, ConfigError, PortError
         from rths_nodes.recording.records import RecordingError
 
-        parser = _parser()
+        parser = _parser(() if completion.ASKED in os.environ else words[:1])
     completion.answer(parser)
-    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         _check_name(words)
         options = parser.parse_args(words)
@@ -131,7 +132,12 @@ def _groups() -> str:
     return "\n".join(["commands, each with --help of its own:", *lines])
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
+    """Return that of all sub-commands; those whose ``names`` are known have arguments, all where none is.
+
+    Who asks for one command waits for no other to be loaded.
+    """
+    wanted = [name for name in names if name in COMMANDS] or list(COMMANDS)
     parser = argparse.ArgumentParser(
         prog="rths",
         description="Real-time hybrid simulation with ROS 2.",
@@ -140,7 +146,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"rths {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, words in COMMANDS.items():
+    for name in wanted:
+        words = COMMANDS[name]
         module = MODULES.get(name, name.replace("-", "_"))
         command: Any = import_module(f"rths_nodes.app.commands.{module}")
         sub = commands.add_parser(name, description=f"{words[0].upper()}{words[1:]}.")

@@ -57,13 +57,17 @@ def files_of(module: str) -> list[Path]:
 
 
 def _below(folder: Path, endings: Iterable[str]) -> list[Path]:
-    found = (path for path in folder.rglob("*") if path.name.endswith(tuple(endings)) and path.is_file())
-    return sorted(path for path in found if "__pycache__" not in path.parts)
+    """The files below ``folder`` that end in one of the ``endings``, but what Python has compiled."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        found += [Path(place, name) for name in names if name.endswith(tuple(endings))]
+    return sorted(path for path in found if path.is_file())
 
 
 def hashes(paths: Iterable[str | Path]) -> dict[str, str]:
     """Hash of what each file contains, by its path; empty where it cannot be read, or is there no more."""
-    return {str(path): _hash_now(Path(path)) for path in paths}
+    return {str(path): _hash_now(path if isinstance(path, Path) else Path(path)) for path in paths}
 
 
 def _hash_now(path: Path) -> str:

@@ -67,6 +67,7 @@ def test_a_table_has_every_sample_and_its_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["chen_ricles_2010", "three_independent_axes"])
+@pytest.mark.briefly("chen_ricles_2010")
 def test_every_line_of_a_figure_stands_in_its_table(name: str) -> None:
     """Each point that is drawn is a row of two columns: nothing is drawn that is not written."""
     for plan in plans(name):
@@ -123,6 +124,7 @@ def test_a_histogram_stands_in_its_table_with_both_ends_of_its_bars(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("kind", "width"), [("pdf", 85.0), ("svg", 85.0), ("svg", 170.0)])
+@pytest.mark.briefly("pdf", "170")
 def test_figures_are_as_wide_as_asked_for_and_the_same_every_time(kind: str, width: float, tmp_path: Path) -> None:
     chosen = [plan for plan in plans() if plan.name in ("displacement", "timing")]
     first = [path.read_bytes() for path in files.write_figures(chosen, tmp_path / "a", kind, width)]
@@ -141,6 +143,7 @@ def grey(colour: str) -> float:
 
 
 @pytest.mark.parametrize("name", ["chen_ricles_2010", "three_independent_axes"])
+@pytest.mark.briefly("chen_ricles_2010")
 def test_lines_of_a_panel_differ_in_grey_and_letters_have_seven_points(name: str) -> None:
     """By their dashes, their breadth, or how dark they are."""
     for plan in plans(name):

@@ -359,6 +359,7 @@ SAMPLE = [
 
 
 @pytest.mark.parametrize(("substeps", "integrator", "ramp", "compensator"), SAMPLE)
+@pytest.mark.briefly(4)
 def test_verdict_and_simulation_agree(substeps: int, integrator: str, ramp: str, compensator: str) -> None:
     compare_beside_the_limit(one_story(substeps, integrator, ramp, compensator))
 

@@ -162,6 +162,7 @@ def test_list(output: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({name for family in registry.FAMILIES for name in registry.names(family)}))
+@pytest.mark.briefly(30)
 def test_params_of_every_component(output: Callable[..., str], name: str) -> None:
     assert output("params", name).startswith(f"{name} (")
 
@@ -196,6 +197,7 @@ def test_pages_go_into_a_folder_that_is_there(words: list[str], capsys: pytest.C
 
 
 @pytest.mark.parametrize("name", files.shipped())
+@pytest.mark.briefly(6)
 def test_check_says_what_a_scenario_is(output: Callable[..., str], name: str) -> None:
     assert output("check", name).startswith(f"{name}: fits together\n")
 
@@ -488,6 +490,7 @@ def test_a_page_stands_beside_its_recording(output: Callable[..., str], tmp_path
         (("identify", PAPER, "--duration", "10", "--rms", "0.001", "--orders", "1", "--out"), "story_1"),
     ],
 )
+@pytest.mark.briefly("words0")
 def test_on_a_full_disk_the_result_is_told_before_what_cannot_be_written(
     words: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,7 +65,7 @@ def cells() -> Iterator[Any]:
                 continue
             if way in OF_PROCESSES and not column.startswith("processes"):
                 continue
-            marks = [pytest.mark.nodes, *([] if way in OFTEN[column] else [pytest.mark.soak])]
+            marks = [pytest.mark.nodes, pytest.mark.anew, *([] if way in OFTEN[column] else [pytest.mark.soak])]
             yield pytest.param(column, way, id=f"{column}-{way}", marks=marks)
 
 

@@ -80,6 +80,7 @@ CASES = {
         *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler", "large")),
     ],
 )
+@pytest.mark.briefly("hard", "loaded")
 def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path, different):
     name, overrides = CASES[case]
     reference = rths_nodes.run(name, overrides)
@@ -149,6 +150,7 @@ HERE = [name for name in registry.names("compensator") if not registry.load("com
 
 
 @pytest.mark.parametrize("name", HERE)
+@pytest.mark.briefly(5)
 def test_every_compensator_gives_the_same_bits_over_topics(name, tmp_path, different):
     loaded = with_compensator({"type": name} | SECTIONS.get(name, {}))
     reference = hosts.run(loaded)
@@ -223,6 +225,7 @@ BREACHES = (
         pytest.param("processes", BREACHES[2], marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.briefly("force")
 def test_a_trip_comes_at_the_same_sample_on_all_hosts(host, override, tmp_path, different):
     overrides = ["duration=6", override]
     reference = rths_nodes.run("chen_ricles_2010", overrides)

@@ -255,6 +255,7 @@ def test_a_rig_that_leaves_under_way_fails_with_the_same(rths: Rths, bench: Any,
         ("broken", "port.type = 'broken': cannot be built: KeyError: 'axis table'"),
     ],
 )
+@pytest.mark.briefly("real_bench")
 def test_check_refuses_what_run_refuses_with_the_same_words(
     rths: Rths, bench: Any, scenario: Any, kind: str, words: str
 ) -> None:

@@ -56,7 +56,7 @@ long = pytest.mark.long
 
 
 @pytest.mark.parametrize(
-    "name", ["gbk", *(pytest.param(name, marks=long) for name in ("euc-jp", "ascii", "latin-1")), "C"]
+    "name", [*(pytest.param(name, marks=long) for name in ("gbk", "euc-jp", "ascii", "latin-1")), "C"]
 )
 def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_result_and_its_report(
     name: str, tmp_path: Path
@@ -73,8 +73,10 @@ def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_result_and_its_repor
     "words",
     [
         ["doctor", "--seconds", "0.1"],
-        ["stability", "chen_ricles_2010"],
-        *(pytest.param(words, marks=long) for words in (["check", "chen_ricles_2010"], ["list"], ["params"])),
+        *(
+            pytest.param(words, marks=long)
+            for words in (["stability", "chen_ricles_2010"], ["check", "chen_ricles_2010"], ["list"], ["params"])
+        ),
     ],
     ids=lambda words: words[0],
 )
@@ -96,12 +98,12 @@ def test_a_scenario_with_letters_of_any_language_runs_in_a_locale_without_them(t
 @pytest.mark.parametrize(
     "redirected",
     [
-        ">&-",
+        pytest.param(">&-", marks=long),
         pytest.param("<&- >&- 2>&-", marks=long),
         pytest.param(">/dev/full", marks=long),
         ">/dev/full 2>/dev/full",
         pytest.param("| true", marks=long),
-        "| head -1",
+        pytest.param("| head -1", marks=long),
     ],
 )
 def test_a_test_whose_output_goes_nowhere_has_its_own_exit_code_and_report(
@@ -141,6 +143,7 @@ def test_a_full_disk_below_the_output_is_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
+@pytest.mark.briefly("processes")
 def test_nodes_without_an_output_record_their_test_and_nothing_else(host: str, tmp_path: Path) -> None:
     """The files of a recording do not get the number of the output that is closed, nor what is printed there."""
     words = [*RUN, "--host", host, "--record", "rec"]

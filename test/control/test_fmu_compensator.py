@@ -169,6 +169,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.briefly("crash", "nan")
 def test_what_it_does_wrong_stops_the_rig_in_words(wrong: str) -> None:
     statement, says = WRONG[wrong]
     result = hosts.run("chen_ricles_2010", as_fmu(controller(statement), ", answer_within: 0.5"))
@@ -180,6 +181,7 @@ def test_what_it_does_wrong_stops_the_rig_in_words(wrong: str) -> None:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("wrong", ["crash", "loop"])
+@pytest.mark.briefly("crash")
 def test_so_it_is_with_nodes(wrong: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     statement, says = WRONG[wrong]

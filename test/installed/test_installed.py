@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-pytestmark = [pytest.mark.installed, pytest.mark.nodes]
+pytestmark = [pytest.mark.installed, pytest.mark.nodes, pytest.mark.anew]
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("rths", "rig", "integrator", "compensator", "actuator", "axis", "monitor", "recorder")

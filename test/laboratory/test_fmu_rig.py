@@ -165,6 +165,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.briefly("discard", "loop")
 def test_what_it_does_wrong_ends_the_test_in_words(wrong: str, tmp_path: Path) -> None:
     statement, says = WRONG[wrong]
     more = "answer_within: 0.5"

@@ -419,6 +419,7 @@ def test_a_specimen_that_ends_early_stops_the_rig_and_is_named(what: str, words:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
+@pytest.mark.briefly("processes")
 def test_killed_under_the_nodes_it_stops_the_rig_too(host: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     what, words = IS_KILLED

@@ -91,6 +91,7 @@ def test_other_bits_than_the_tested_ones_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", ["-O0", "-O3", "-O2 -DRTHS_FREESTANDING"])
+@pytest.mark.briefly("-O3", "FREESTANDING")
 def test_neither_optimisation_nor_a_missing_library_changes_a_bit(tmp_path: Path, flags: str) -> None:
     passes(make(tmp_path, "vectors", CFLAGS=flags))
 
@@ -107,6 +108,7 @@ def test_another_compiler_gives_the_same_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["aarch64", "arm", "powerpc"])
+@pytest.mark.briefly("powerpc")
 def test_another_processor_gives_the_same_bits(tmp_path: Path, name: str) -> None:
     check_vectors(tmp_path, name, "-O2")
 
@@ -209,6 +211,7 @@ COMPILERS = {
 
 
 @pytest.mark.parametrize("name", COMPILERS)
+@pytest.mark.briefly("here", "cortex-m4", "powerpc")
 def test_it_compiles_without_a_warning_and_needs_no_library(tmp_path: Path, name: str) -> None:
     compiler, packages, own = COMPILERS[name]
     program = compiler.split()[0]
@@ -351,12 +354,14 @@ REALS, CONTRACTED, ROUNDING = 1, 2, 4
         ("-std=gnu99 -O2 -mfpmath=387", CONTRACTED | ROUNDING),
     ],
 )
+@pytest.mark.briefly("c99", "fast-math")
 def test_the_self_test_notices_other_arithmetic(tmp_path: Path, flags: str, found: int) -> None:
     """A contracted product is found only where the options contract it: it is compiled beside the receiver."""
     assert finds(tmp_path, "gcc" if shutil.which("gcc") else "cc", flags) == found
 
 
 @pytest.mark.parametrize("name", ["aarch64", "arm", "powerpc"])
+@pytest.mark.briefly("aarch64")
 def test_the_self_test_notices_contraction_on_another_processor(tmp_path: Path, name: str) -> None:
     compiler, emulator, packages = FOREIGN[name]
     needs(f"qemu-user {packages}", compiler, emulator)
@@ -393,6 +398,7 @@ def test_every_line_that_builds_it_forbids_contraction() -> None:
 
 
 @pytest.mark.parametrize("target", ["check", "traps"])
+@pytest.mark.briefly("check")
 def test_hostile_datagrams_do_nothing_undefined_and_raise_no_exception(tmp_path: Path, target: str) -> None:
     """Trapped: invalid operations, divisions by zero, overflows; commands, sensors and limits are any reals."""
     probe = tmp_path / "probe.c"

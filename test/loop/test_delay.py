@@ -80,6 +80,7 @@ def test_an_offset_that_comes_later_counts_as_it_should() -> None:
 
 
 @pytest.mark.parametrize("longest", [CHUNK // 2 + 7, CHUNK + 100])
+@pytest.mark.briefly("2055")
 def test_lags_may_be_longer_than_a_chunk(longest: int) -> None:
     c, m = motion(3 * longest + CHUNK, 12.6)
     found = delay_samples(c[:, None], m[:, None], longest)[0]

@@ -20,7 +20,7 @@ from rths_nodes.core.wire.layout import number_of
 from rths_nodes.recording import bag
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.anew]
 
 NODES = ("integrator", "compensator", "actuator", "monitor", "recorder")
 
@@ -98,6 +98,7 @@ def alive(pid: int) -> bool:
         pytest.param("monitor", "lockstep", marks=pytest.mark.soak),
     ],
 )
+@pytest.mark.briefly("actuator")
 def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path, patience, patient):
     rig = Rig(tmp_path / "run", "--pace", pace, *patient)
     rig.wait_until_running()

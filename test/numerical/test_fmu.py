@@ -97,6 +97,7 @@ def apart(one: Any, other: Any) -> float:
 
 @pytest.mark.parametrize("stories", [1, 3])
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.briefly("2-1", "3-3")
 def test_a_frame_as_fmu_moves_as_our_own(stories: int, version: int, tmp_path: Path) -> None:
     """By the same method and step, with a part of its first story on the rig, and what is observed as well."""
     expected = run(tmp_path, own(stories))

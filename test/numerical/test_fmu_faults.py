@@ -85,6 +85,7 @@ WRONG: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.briefly(9)
 def test_what_it_does_wrong_in_a_step_stops_the_rig_in_words(wrong: str, version: int, tmp_path: Path) -> None:
     statement, says = WRONG[wrong]
     result = ended(rogue(statement, version), tmp_path)
@@ -130,6 +131,7 @@ def test_what_it_writes_stays_in_its_folder(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("wrong", ["crash", "discard"])
+@pytest.mark.briefly("crash")
 def test_so_it_is_with_nodes(wrong: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     statement, says = WRONG[wrong]

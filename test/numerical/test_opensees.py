@@ -69,6 +69,7 @@ INTEGRATORS: dict[str, tuple[list[str], list[str], int]] = {
 
 
 @pytest.mark.parametrize("name", INTEGRATORS)
+@pytest.mark.briefly("NewmarkExplicit", "AlphaOS", "CentralDifference")
 def test_the_split_frame_is_the_whole_one(name: str, tmp_path: Path) -> None:
     words, overrides, steps = INTEGRATORS[name]
     result, found = split(tmp_path, words, overrides, steps)
@@ -113,6 +114,7 @@ def started(name: str, overrides: Sequence[str] = (), **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", STARTED_WITH)
+@pytest.mark.briefly("KRAlphaExplicit", "HHTHSFixedNumIter")
 def test_a_model_that_the_test_starts_moves_as_one_that_the_user_starts(name: str, tmp_path: Path) -> None:
     words, overrides, steps = INTEGRATORS[name]
     by_user, _ = split(tmp_path, words, overrides, steps, keep=True)

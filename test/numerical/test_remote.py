@@ -148,6 +148,7 @@ def test_matrices_are_told_column_by_column() -> None:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
+@pytest.mark.briefly("processes")
 def test_in_real_time_late_answers_are_bridged(host: str) -> None:
     """An answer takes longer than a step now and then, and nothing else waits for it.
 

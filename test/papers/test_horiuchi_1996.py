@@ -84,6 +84,7 @@ def test_the_force_of_the_column_bends_where_its_stiffness_goes() -> None:
 
 
 @pytest.mark.parametrize("case", ["half", pytest.param("full", marks=pytest.mark.soak), "double"])
+@pytest.mark.briefly("half")
 def test_the_hybrid_test_of_the_absorber_gives_the_response_of_the_whole(case: str) -> None:
     short = files.load("horiuchi_1996_energy_absorber", ["duration=8"], case)
     hybrid, whole = hosts.run(short).read(), monolithic.response(short)

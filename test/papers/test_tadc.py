@@ -105,6 +105,7 @@ def start_within_the_loop(test: str, compensator: str, seed: int, *overrides: st
 
 @pytest.mark.parametrize("compensator", DEFAULT_START)
 @pytest.mark.parametrize("test", ["sweep", "sine", "el_centro"])
+@pytest.mark.briefly("sine")
 def test_the_default_start_within_the_loop_does_not_burst(test: str, compensator: str) -> None:
     assert start_within_the_loop(test, compensator, 1, "duration=6") < NO_BURST
 

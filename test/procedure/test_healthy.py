@@ -95,6 +95,7 @@ def _climbed(w: Walk, rung: str) -> None:
     ("name", "ratio", "resolution", "seed"),
     [pytest.param(*row, marks=[pytest.mark.long] * (place >= FEW)) for place, row in enumerate(CHOSEN)],
 )
+@pytest.mark.briefly("predefined_sine", "tall_frame")
 def test_no_false_word_in_what_was_drawn(name: str, ratio: int, resolution: float, seed: int) -> None:
     whole(name, ratio, resolution, seed)
 
@@ -112,7 +113,8 @@ def test_no_shipped_scenario_has_a_false_word(name: str, ratio: int, resolution:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("name", "case"), [pytest.param(*each, marks=[pytest.mark.soak] * (each != COUPLED)) for each in CASES]
+    ("name", "case"),
+    [pytest.param(*each, marks=pytest.mark.soak if each != COUPLED else pytest.mark.long) for each in CASES],
 )
 def test_nor_has_a_case_of_one(name: str, case: str) -> None:
     whole(name, 1, 5e-6, case=case)

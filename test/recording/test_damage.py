@@ -168,7 +168,7 @@ def reads_or_is_refused(
 
 
 @some_damage
-@settings(max_examples=75)
+@settings(max_examples=30)
 def test_any_damage_reads_or_is_refused(originals: dict[str, Path], **drawn: Any) -> None:
     reads_or_is_refused(originals, **drawn)
 

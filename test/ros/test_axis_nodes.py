@@ -80,6 +80,7 @@ def test_a_real_time_run_in_processes_gives_the_same_bits_until_one_is_late(pati
         ("axes.story_3.limits.velocity=0.01", "axes.story_3.limits.velocity: command"),
     ],
 )
+@pytest.mark.briefly("force")
 def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_path, different):
     overrides = ["duration=3", "soft_start=null", override]
     reference = hosts.run(NAME, overrides)
@@ -101,6 +102,7 @@ def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_
         ("hydraulics@0.2:off", "rig: its hydraulics are off"),
     ],
 )
+@pytest.mark.briefly("sensor_spike", "interlock")
 def test_a_fault_on_purpose_does_the_same_as_with_one_node(fault, words, tmp_path, different):
     overrides = ["duration=3", "soft_start=null"]
     reference = hosts.run(NAME, overrides, faults=[fault])
@@ -219,6 +221,7 @@ class Rig:
         return f"{namespace.rpartition('/')[2]}/axis" if role == "axis" else role
 
 
+@pytest.mark.anew
 @pytest.mark.long
 @pytest.mark.parametrize("peer", ["story_2/axis", pytest.param("actuator", marks=pytest.mark.soak)])
 def test_a_killed_node_ends_the_run_with_a_reason(peer, tmp_path):

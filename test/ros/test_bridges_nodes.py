@@ -316,6 +316,7 @@ def found_late() -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.briefly("composed", "processes")
 def test_a_breach_in_the_last_samples_ends_every_host_in_the_same_way(host, found_late, tmp_path):
     overrides, reason = found_late
     report = hosts.run(NAME, overrides, host=host, record=tmp_path / "run", keep=False)

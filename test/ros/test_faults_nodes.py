@@ -52,6 +52,7 @@ def judged(run) -> np.ndarray:
     ],
     ids=lambda faults: faults[0].partition("@")[0] + " " + faults[0].partition(":")[2],
 )
+@pytest.mark.briefly(3)
 def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, run_patiently, different):
     reference = hosts.run(NAME, SHORT, faults=faults)
     test = run_patiently(NAME, SHORT, *faults)
@@ -77,6 +78,7 @@ def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, run_patiently
         ("drop@0.5:measurement", 3, "Measurement 513 came where 512 was expected"),
     ],
 )
+@pytest.mark.briefly("kill@0.5:integrator", "freeze@0.5:compensator", "drop@0.5:measurement")
 def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, run_patiently):
     test = run_patiently(NAME, SHORT, fault)
     result, found = test.result, test.run
@@ -107,6 +109,7 @@ def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, run_patiently
         ("recorder_dead@0.5", 1, FAULT),
     ],
 )
+@pytest.mark.briefly("kill@0.5:actuator", "freeze@0.5:monitor")
 def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, run_patiently):
     """Nor does a loop that stands still as a whole, in one process."""
     test = run_patiently(NAME, SHORT, fault)
@@ -128,6 +131,7 @@ def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, run_pati
     ],
     ids=["kill and drop", "freeze and corrupt"],
 )
+@pytest.mark.briefly("kill and drop")
 def test_faults_of_a_node_go_with_those_of_its_stream(faults, code, run_patiently):
     test = run_patiently(NAME, SHORT, *faults)
     result, found = test.result, test.run

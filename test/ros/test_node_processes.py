@@ -15,6 +15,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import run_options
 from rths_nodes.ros.hosting import descriptions, node_processes
 
+pytestmark = pytest.mark.anew
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -120,6 +120,7 @@ def test_who_never_reads_is_hung_up_and_holds_nobody(served: tuple[str, int]) ->
     ],
     ids=["large", "malformed", "no page of a procedure", "another file", "noise", "long header"],
 )
+@pytest.mark.briefly(4)
 def test_hostile_requests_get_a_short_answer_or_none(served: tuple[str, int], data: bytes) -> None:
     address, _ = served
     host, port = address.removeprefix("http://").strip("/").split(":")

@@ -256,6 +256,7 @@ def emulated(folder: Path, *words: str) -> Iterator[None]:
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 @pytest.mark.parametrize("rig", ["bench_simulated", "bench_udp"])
+@pytest.mark.briefly("bench_simulated")
 def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None:
     words = ["--set=duration=0.5"]
     with ExitStack() as stack:

@@ -99,6 +99,7 @@ def serve(tmp_path: Path, environment: dict[str, str]) -> Iterator[Serve]:
     [((), f"socket, user {os.getuid()}"), (("rths", "--key", "key/operator.key"), "service, by the key")],
     ids=["by the socket", "by the signed service"],
 )
+@pytest.mark.briefly("signed")
 def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve, words: tuple[str, ...], way: str) -> None:
     """Today's example signed by a suffix that was never there; every thing to be signed for has a question now."""
     served = serve("acdg", *words)

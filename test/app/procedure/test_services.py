@@ -8,7 +8,10 @@ import random
 import secrets
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,9 @@ pytestmark = [pytest.mark.nodes]
 pytest.importorskip("rclpy")
 
 OPEN_TO_ALL = {"stop", "hold"}
+
+Opened = Callable[[int], AbstractContextManager[Session]]
+"""Opens the session of this number."""
 
 
 def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path) -> None:
@@ -60,11 +66,9 @@ def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path)
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Session:
-    """A session without a middleware in between."""
-    runner, said = runner_of(tmp_path, 0), []
-    served = Served(runner, SECRET, said.append)
-    return Session(runner, lambda request: served.answer(request, lasting=True), said)
+def session(tmp_path: Path) -> Iterator[Session]:
+    with directly(tmp_path, 0) as session:
+        yield session
 
 
 def altered(request: Request, told: Answer, chance: random.Random) -> list[Request]:
@@ -90,20 +94,23 @@ def altered(request: Request, told: Answer, chance: random.Random) -> list[Reque
     ]
 
 
-def no_act_of_a_stranger(folder: Path, sessions: int, seed: int) -> int:
+def no_act_of_a_stranger(opened: Opened, sessions: int, seed: int, of_each: int = 12) -> int:
     """Do so many tests, and before and behind each act send all that was heard, as it was and altered.
 
-    How many requests were refused. Of earlier sessions some are drawn each time, and in the last one all are sent.
+    How many requests were refused. Of earlier sessions some are drawn each time, and in the last one all are sent;
+    of the twelve ways to alter a request ``of_each`` are drawn.
     """
     chance, heard, tried = random.Random(seed), [], 0
     for number in range(sessions):
-        with by_service(folder, number) as session:
+        with opened(number) as session:
             operator = Operator(session)
 
             def attack(requests: list[Request], session: Session = session) -> int:
                 told, before = session.seen(), list(session.done)
                 asked = [each for each in requests if each.act]
-                asked += [each for request in asked for each in altered(request, told, chance)]
+                asked += [
+                    each for request in asked for each in chance.sample(altered(request, told, chance), of_each)
+                ]
                 answers = [session.send(each) for each in asked]
                 assert [each.result for each in answers if each.done or not each.reason] == []
                 assert session.done == before
@@ -120,15 +127,34 @@ def no_act_of_a_stranger(folder: Path, sessions: int, seed: int) -> int:
     return tried
 
 
-@pytest.mark.timeout(400)
+@contextmanager
+def directly(folder: Path, number: int) -> Iterator[Session]:
+    """A session without a middleware in between."""
+    runner, said = runner_of(folder, number), []
+    served = Served(runner, SECRET, said.append)
+    yield Session(runner, lambda request: served.answer(request, lasting=True), said)
+    runner.session.close()
+
+
 def test_a_stranger_who_hears_whole_tests_gets_no_act(tmp_path: Path) -> None:
-    assert no_act_of_a_stranger(tmp_path, 3, seed=8) > 800
+    """All that he may send; what comes by the middleware, of which the next test sends a part, is no other."""
+    assert no_act_of_a_stranger(partial(directly, tmp_path), 3, seed=8) > 800
+
+
+def test_a_stranger_who_hears_a_whole_test_gets_no_act_by_service_or_action(tmp_path: Path) -> None:
+    assert no_act_of_a_stranger(partial(by_service, tmp_path), 2, seed=8, of_each=2) > 100
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_stranger_who_hears_whole_tests_gets_no_act_by_service_or_action(tmp_path: Path) -> None:
+    assert no_act_of_a_stranger(partial(by_service, tmp_path), 3, seed=8) > 800
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_stranger_who_hears_a_hundred_whole_tests_gets_no_act(tmp_path: Path) -> None:
-    assert no_act_of_a_stranger(tmp_path, 100, seed=9) > 30_000
+    assert no_act_of_a_stranger(partial(by_service, tmp_path), 100, seed=9) > 30_000
 
 
 def test_the_hashes_alone_are_no_authority(session: Session) -> None:

@@ -185,7 +185,7 @@ def _many(examples: int) -> None:
 
 
 def test_two_clients_and_changes_between_any_two_acts() -> None:
-    _many(6)
+    _many(3)
 
 
 @pytest.mark.soak

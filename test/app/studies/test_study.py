@@ -411,7 +411,7 @@ def test_the_table_does_not_depend_on_the_engine(tmp_path: Path, monkeypatch: py
     """With plants that trip: to the byte."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     changes = {"duration": 4.0, "scatter": SCATTER}
-    of = designed(set=changes, factors={ESTIMATE: {"list": [15.0, 29.0]}}, plants=12, seed=3)
+    of = designed(set=changes, factors={ESTIMATE: {"list": [15.0, 29.0]}}, plants=6, seed=3)
     tables = []
     for engine in ("python", "compiled"):
         table = done(of, tmp_path / engine, Where(engine=engine))

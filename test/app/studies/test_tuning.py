@@ -85,6 +85,7 @@ def test_what_decides_nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("keys", [ONE, TWO], ids=["one", "two"])
+@pytest.mark.briefly("one")
 def test_the_best_one_is_judged_stable(keys: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The smallest error, at 30 samples, is that of an unstable loop; the best stable one is at 40."""
 
@@ -101,6 +102,7 @@ def test_the_best_one_is_judged_stable(keys: list[str], monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("keys", "at_most"), [(ONE, 40), (TWO, 400)], ids=["one", "two"])
+@pytest.mark.briefly("one")
 def test_a_search_ends_where_nothing_is_left_to_be_gained(
     keys: list[str], at_most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.soak) for name in shipped()]
 )
+@pytest.mark.briefly("chen_ricles_2010", "phillips_spencer_2012")
 def test_the_recorded_commands_come_out_again_to_the_bit(name: str, tmp_path: Path) -> None:
     rths_nodes.run(name, ["duration=0.5"], record=tmp_path / "run")
     found = reproduced(rths_nodes.read(tmp_path / "run"))
@@ -74,6 +75,7 @@ def test_a_command_that_is_not_the_recorded_one_is_told(recording: Path) -> None
     ],
     ids=lambda changes: changes[0],
 )
+@pytest.mark.briefly("inverse")
 def test_the_predicted_error_is_that_of_a_second_test(recording: Path, changes: list[str]) -> None:
     """With other noise, within 15 %, and what the actuator did to the response is in it."""
     predicted = what_if.predict(rths_nodes.read(recording), changes)

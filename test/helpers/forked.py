@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of this package that are forked from a process which has loaded it, in place of Python started anew.
+
+A test of five nodes starts Python six times, and half of what it computes is the loading of the same modules.
+Once ``install`` is called, ``subprocess.Popen`` asks a server for each ``python -m rths_nodes...``: a fork of it
+becomes that program, with its own words, variables, folder, streams and session. Its starter sees a process with
+its signals and its exit code, as ever. Whatever else is started, and whatever a fork could not be, Python starts
+itself. A program that is forked asks the server in its turn.
+
+The parent of such a program is the server, which therefore tells a node to stop when its runner has gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, NoReturn
+
+SERVER = "RTHS_FORKS"
+"""Environment variable with the path of the server's socket."""
+PARENT = "RTHS_PARENT"
+PROGRAMS = ("rths_nodes.app.cli", "rths_nodes.app.node")
+LOADED = (
+    "rths_nodes.ros.hosting.own_process",
+    "rths_nodes.app.hosts",
+    "rths_nodes.analysis.report.document",
+    "rths_nodes.app.page.server",
+    "scipy.signal",
+)
+"""Modules that programs load once they know what to do, beside those of the commands."""
+OURS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX")
+"""Variables of Python that a fork can still heed, or that change nothing of what is loaded."""
+LONGEST = 1 << 20
+
+
+def _python(environment: dict[str, str]) -> dict[str, str]:
+    """Variables that Python heeds only while it starts."""
+    fixed = ("PYTHON", "LD_", "OPENBLAS", "OMP_")
+    return {name: value for name, value in environment.items() if name.startswith(fixed) and name not in OURS}
+
+
+# -- who starts a program ----------------------------------------------------------------------------------------
+
+
+class Popen(subprocess.Popen):  # type: ignore[type-arg]
+    """As that of subprocess; what it starts is forked where it is a program of this package."""
+
+    _end: socket.socket | None = None
+
+    def _execute_child(self, *given: Any) -> None:
+        words, executable, before, _, kept, folder, environment, _, _, shell = given[:10]
+        gid, gids, uid, umask, session, group = given[17:23]
+        variables = dict(os.environ if environment is None else environment)
+        special = executable or before or shell or umask != -1 or group != -1 or {gid, gids, uid} != {None}
+        if special or not _is_program(words) or _python(variables) != _python(dict(os.environ)):
+            super()._execute_child(*given)  # type: ignore[misc]
+            return
+        task = {
+            "words": [str(word) for word in words[2:]],
+            "folder": os.path.abspath(folder or os.getcwd()),
+            "environment": variables,
+            "session": session,
+            "starter": os.getpid(),
+            "numbers": [0, 1, 2, *kept],
+        }
+        self._ask(task, given[10:16])
+
+    def _ask(self, task: dict[str, Any], streams: Sequence[int]) -> None:
+        """Ask the server for the program; ``streams`` are both ends of input, output and errors, -1 for none."""
+        handed = [own if own != -1 else number for number, own in enumerate((streams[0], streams[3], streams[5]))]
+        self._end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._end.connect(os.environ[SERVER])
+        self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
+        socket.send_fds(self._end, [json.dumps(task).encode()], [*handed, *task["numbers"][3:]])
+        (self.pid,) = struct.unpack("i", self._end.recv(4))
+        self._child_created = True
+        self._close_pipe_fds(*streams)  # type: ignore[attr-defined]
+
+    def _try_wait(self, flags: int) -> tuple[int, int]:
+        if self._end is None:
+            return super()._try_wait(flags)  # type: ignore[misc,no-any-return]
+        if flags & os.WNOHANG and not select.select([self._end], [], [], 0)[0]:
+            return 0, 0
+        told = self._end.recv(4)
+        self._end.close()
+        (status,) = struct.unpack("i", told) if told else (signal.SIGKILL,)  # the server has gone, and all with it
+        return self.pid, status
+
+    def _internal_poll(self, _deadstate: Any = None, **given: Any) -> Any:
+        if self._end is None:
+            return super()._internal_poll(_deadstate, **given)  # type: ignore[misc]
+        if self.returncode is None:
+            with suppress(OSError):
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)
+        return self.returncode
+
+
+def _is_program(words: Any) -> bool:
+    return isinstance(words, (list, tuple)) and list(words[:2]) == [sys.executable, "-m"] and words[2] in PROGRAMS
+
+
+def install(replace: Callable[[object, str, object], None]) -> None:
+    """From now on programs of this package are forked; ``replace`` is as setattr."""
+    replace(subprocess, "Popen", Popen)
+
+
+# -- the server --------------------------------------------------------------------------------------------------
+
+
+def started() -> tuple[subprocess.Popen[bytes], str]:
+    """Start the server: its process, and the path of its socket, which is there."""
+    path = str(Path(tempfile.mkdtemp(prefix="rths_forks_"), "socket"))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    server = subprocess.Popen([sys.executable, __file__, path], env=environment, stdout=subprocess.PIPE)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    _folders.append(Path(path).parent)
+    return server, path
+
+
+def left_in(domain: int) -> list[str]:
+    """Programs of this process in a ROS ``domain`` that live: /proc shows the variables of the server for them."""
+    alive = [file for folder in _folders for file in folder.glob("[0-9]*")]
+    return [f"process {file.name}: forked" for file in alive if _text(file) == str(domain)]
+
+
+def _text(file: Path) -> str:
+    with suppress(FileNotFoundError):  # has just ended
+        return file.read_text(encoding="utf-8")
+    return ""
+
+
+_folders: list[Path] = []
+"""Those of the servers of this process; each program that lives has a file in it, with its domain."""
+
+
+def _load() -> None:
+    """Load whatever programs need; nothing of it may start a thread, or look at the variables of a test."""
+    from rths_nodes.app import commands
+
+    for module in (*LOADED, *(f"{commands.__name__}.{each.name}" for each in iter_modules(commands.__path__))):
+        with suppress(ImportError):
+            import_module(module)
+    gc.collect()
+    gc.freeze()
+
+
+def serve(path: str) -> NoReturn:
+    """Fork programs until the starter of this process has gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _load()
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listening.bind(path)
+    listening.listen(64)
+    wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    parent, under_way = os.getppid(), {}
+    print("ready", flush=True)
+    while os.getppid() == parent:
+        ends = {end.fileno(): pid for pid, end in under_way.items() if end is not None}
+        ready, _, _ = select.select([listening, wake, *ends], [], [], 0.5)
+        if wake in ready:
+            os.read(wake, 4096)
+        for number in ready:
+            if number in ends:  # the starter has gone, or has no interest any more
+                _orphaned(under_way, ends[number])
+        if listening in ready:
+            end = listening.accept()[0]
+            under_way[_answer(end, path)] = end
+        _reap(under_way, path)
+    os._exit(0)
+
+
+def _orphaned(under_way: dict[int, socket.socket | None], pid: int) -> None:
+    end = under_way[pid]
+    assert end is not None
+    end.close()
+    under_way[pid] = None
+    if pid in _nodes:
+        os.kill(pid, signal.SIGTERM)
+
+
+_nodes: set[int] = set()
+"""Processes that end with their runner."""
+
+
+def _reap(under_way: dict[int, socket.socket | None], path: str) -> None:
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            _nodes.discard(pid)
+            Path(path).with_name(str(pid)).unlink(missing_ok=True)
+            end = under_way.pop(pid, None)
+            if end is not None:
+                with suppress(OSError):
+                    end.send(struct.pack("i", status))
+                end.close()
+
+
+def _answer(end: socket.socket, path: str) -> int:
+    text, numbers, _, _ = socket.recv_fds(end, LONGEST, 32)
+    task = json.loads(text)
+    pid = os.fork()
+    if pid == 0:
+        _become(task, numbers)
+    for number in numbers:
+        os.close(number)
+    if _ends_with_parent(task):
+        _nodes.add(pid)
+    Path(path).with_name(str(pid)).write_text(task["environment"].get("ROS_DOMAIN_ID", ""), encoding="utf-8")
+    end.send(struct.pack("i", pid))
+    return pid
+
+
+def _ends_with_parent(task: dict[str, Any]) -> bool:
+    """Return whether the program is a node of its starter, or the page beside it."""
+    starter = str(task["starter"])
+    return task["environment"].get(PARENT) == starter or ["--parent", starter] == task["words"][-2:]
+
+
+def _become(task: dict[str, Any], numbers: list[int]) -> NoReturn:
+    """Be the program of a ``task``, with the open files ``numbers``."""
+    code: Any = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for each in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+        _hand_over(numbers, task["numbers"])
+        if task["session"]:
+            os.setsid()
+        environment, words = task["environment"], task["words"]
+        if _ends_with_parent(task):
+            environment[PARENT] = str(os.getppid())
+            words = [str(os.getppid()) if word == str(task["starter"]) else word for word in words]
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(task["folder"])
+        places = environment.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[:] = list(dict.fromkeys([task["folder"], *filter(None, places), *sys.path[1:]]))
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
+            if number == 2:
+                stream.reconfigure(errors="backslashreplace", line_buffering=True)
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+        install(setattr)
+        module = words[0]
+        sys.argv = words
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
+        code = code if isinstance(code, int) else 0 if code is None else 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+    finally:
+        _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    import atexit
+    import threading
+
+    with suppress(BaseException):
+        threading._shutdown()  # type: ignore[attr-defined]
+    for last in (atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
+        with suppress(BaseException):
+            last()
+    os._exit(code)
+
+
+def _hand_over(numbers: list[int], wanted: list[int]) -> None:
+    """The open files ``numbers`` are ``wanted`` ones, and all others are closed."""
+    free = max(*wanted, *numbers) + 1
+    above = [os.dup2(number, free + place, inheritable=False) for place, number in enumerate(numbers)]
+    kept = sorted(wanted)
+    for number, place in zip(wanted, above, strict=True):
+        os.dup2(place, number, inheritable=True)
+    for low, high in zip(kept, [*kept[1:], 4096], strict=True):
+        os.closerange(low + 1, high)
+
+
+if __name__ == "__main__":
+    sys.path[:] = [place for place in sys.path if place != str(Path(__file__).parent)]
+    serve(sys.argv[1])
