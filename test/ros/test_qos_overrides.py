@@ -85,6 +85,19 @@ def test_a_file_for_all_nodes_may_name_what_another_one_publishes() -> None:
         assert not node.has_parameter("qos_overrides./rths/live.publisher.depth")
 
 
+def test_the_node_of_an_axis_knows_the_topics_of_its_rig() -> None:
+    values = {"scenario": "three_independent_axes", "qos_overrides./rths/live.publisher.depth": 5}
+    values["qos_overrides./diagnostics.publisher.depth"] = 3
+    with composed.ros_context() as context:
+        arguments = composed.in_namespace("/rths/story_1")
+        node = composed.make_node(names.AXIS, hosts.open_writer, context, values, cli_args=arguments)
+        try:
+            node.start()
+            assert node.get_parameter("qos_overrides./diagnostics.publisher.depth").value == 3
+        finally:
+            node.destroy_node()
+
+
 def test_overrides_hold_after_the_node_is_configured_again() -> None:
     with started("monitor", live__reliability="reliable") as node:
         node.trigger_deactivate()

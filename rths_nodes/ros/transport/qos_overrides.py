@@ -44,8 +44,8 @@ def check(node: Node, place: Place, given: Mapping[str, Any]) -> None:
 
     One for a topic that another node of the test publishes is no mistake: a parameter file may be for all nodes.
     """
-    rows = [*names.TOPICS.values(), names.DIAGNOSTICS, names.CLOCK]
-    topics = {node.resolve_topic_name(place.topic(row.name)): row for row in rows}
+    topics = {node.resolve_topic_name(place.topic(row.name)): row for row in names.TOPICS.values()}
+    topics |= {node.resolve_topic_name(row.name): row for row in (names.DIAGNOSTICS, names.CLOCK)}
     for key in names.AXIS_TOPICS:
         topics |= {node.resolve_topic_name(name): names.AXIS_TOPICS[key] for name in _below_axes(node, place, key)}
     problems = Problems()
