@@ -115,7 +115,7 @@ LAYERS = {
         ("figures",),
         ("report",),
     ),
-    "ros": (("names", "environment"), ("transport",), ("nodes", "ports"), ("hosting",)),
+    "ros": (("names", "environment"), ("stack_files",), ("transport",), ("nodes", "ports"), ("hosting",)),
     "app": (
         ("streams", "compiling", "tool_layouts"),
         ("node", "hosts"),

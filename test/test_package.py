@@ -42,11 +42,11 @@ FOLDERS = [
     "srv",
     "test",
 ]
-SOURCES = {".py", ".c", ".h", ".css", ".js", ".html", ".j2", ".msg", ".srv", ".action"}
+SOURCES = {".py", ".c", ".cpp", ".h", ".hpp", ".css", ".js", ".html", ".j2", ".msg", ".srv", ".action"}
 NAMES = {"Makefile", "CMakeLists.txt"}
 OTHERS = {"uPlot.iife.min.js", "uPlot.min.css"}
 """Sources of other projects, which stand here as they are, beside their licences."""
-PACKAGES = [ROOT / "package.xml", ROOT / "examples" / "driver_node" / "package.xml"]
+PACKAGES = [ROOT / "package.xml", *sorted((ROOT / "examples").glob("*/package.xml"))]
 TOOLS = ("test", "lint", "colcon", "doc")
 """Extras of who works on the package."""
 NOWHERE = ".invalid"

@@ -62,6 +62,11 @@ class Topic:
         return self.type.rpartition("/")[2]
 
     @property
+    def for_onlookers(self) -> bool:
+        """True where our nodes publish and none of them listens: its QoS is for whoever looks on to choose."""
+        return bool(self.publishers) and not self.subscribers
+
+    @property
     def kept(self) -> int:
         """Number of messages that a publisher of our nodes keeps: only the last counts of a latched one."""
         return 1 if self.latched else self.depth

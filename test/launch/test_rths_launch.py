@@ -30,7 +30,7 @@ from rclpy.qos import ReliabilityPolicy
 import rths_nodes
 from rths_nodes.core.resources import resource
 from rths_nodes.recording import bag
-from rths_nodes.ros import names
+from rths_nodes.ros import names, stack_files
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.names import ACTUATOR, LOOP, NODES, RECORDER
 
@@ -484,6 +484,8 @@ import pathlib, signal, sys, time
 asked = []
 signal.signal(signal.SIGINT, lambda *_: asked.append(1))
 pathlib.Path("bag.txt").write_text(" ".join(sys.argv[1:]))
+qos = sys.argv[sys.argv.index("--qos-profile-overrides-path") + 1]
+pathlib.Path("qos.yaml").write_text(pathlib.Path(qos).read_text())
 while not asked:
     time.sleep(0.02)
 """
@@ -508,7 +510,9 @@ def test_rosbag2_gets_all_topics_and_is_stopped_at_the_end(launch, tmp_path):
     assert run.end() == 0, run.output
     assert run.clean() == set(NODES) - {RECORDER} | {"rosbag2"}
     words = (tmp_path / "bag.txt").read_text().split()
-    assert words[: words.index("--topics")] == ["bag", "record", "-s", "mcap", "-o", str(tmp_path / "run")]
+    told = words[: words.index("--qos-profile-overrides-path")]
+    assert told == ["bag", "record", "-s", "mcap", "-o", str(tmp_path / "run")]
+    assert (tmp_path / "qos.yaml").read_text() == stack_files.rosbag2_qos("rig_2")
     assert words[words.index("--topics") + 1 :] == [f"/rig_2/{name}" for name in names.TOPICS]
 
 

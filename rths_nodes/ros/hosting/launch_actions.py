@@ -27,6 +27,7 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.options import (
+    BEST_EFFORT,
     COMPOSED,
     LAUNCH,
     OWN_RECORDER,
@@ -38,7 +39,7 @@ from rths_nodes.loop.options import (
 )
 from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario import files
-from rths_nodes.ros import environment, names
+from rths_nodes.ros import environment, names, stack_files
 from rths_nodes.ros.hosting import descriptions, node_processes
 from rths_nodes.ros.hosting.launch_end import EndOfLaunch, FolderOfLastWords, refusal
 from rths_nodes.ros.names import RECORDER
@@ -257,7 +258,9 @@ class LaunchedTest:
         if self.options.recorder != ROSBAG2 or not self._records:
             return []
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
-        command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory), "--topics", *topics]
+        qos = stack_files.rosbag2_qos(self.namespace, self.options.reliability == BEST_EFFORT)
+        heard = ["--qos-profile-overrides-path", str(self._folder.keep("rosbag2_qos.yaml", qos))]
+        command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory), *heard, "--topics", *topics]
         return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
 
 

@@ -59,6 +59,12 @@ class FolderOfLastWords:
         """Return the environment variable that tells the process of ``peer`` where to leave its last words."""
         return {last_words.FILE: str(self._file(peer))}
 
+    def keep(self, name: str, text: str) -> Path:
+        """Return the path of a new file with ``text``, which lasts as long as the launch."""
+        path = Path(self._folder.name, name)
+        path.write_text(text, encoding="utf-8")
+        return path
+
     def of(self, peer: str) -> LastWords | None:
         """Return the last words that the process of ``peer`` has left."""
         return last_words.read(self._file(peer))

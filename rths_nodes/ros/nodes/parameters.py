@@ -24,10 +24,11 @@ from rths_nodes.core.validation import to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.ros.transport import qos_overrides
 
 UNBOUNDED = 2**63 - 1
 """An end of a range of integers that has none: the largest number of their type. Of floats it is infinity."""
-FOREIGN = ("qos_overrides.", "use_sim_time", "start_type_description_service")
+FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service")
 """Parameters of rclpy, by the beginnings of their names."""
 
 

@@ -27,6 +27,7 @@ from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, AXIS, COMPENSATOR, INTEGRATOR, MONITOR, RECORDER
 from rths_nodes.ros.nodes import parameters
+from rths_nodes.ros.transport import qos_overrides
 from rths_nodes.ros.transport.node_lines import Load
 from rths_nodes.ros.transport.wiring import Place
 
@@ -199,6 +200,7 @@ class NodeSettings:
         """The scenario of the parameters. Raises ConfigError for a wrong value, and for an unknown name."""
         self._check_options()
         self._check_names()
+        qos_overrides.check(self._node, self.place, self._given)
         self.lockstep = self.value("pace") == LOCKSTEP
         if self.tells_clock:
             check_clock(self.value("pace"))

@@ -18,6 +18,7 @@ from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.ros.transport.node_lines import Load, NodeLines
 from rths_nodes.ros.transport.peers import PublisherGuard
+from rths_nodes.ros.transport.qos_overrides import overridable
 from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 from rths_nodes.ros.transport.wiring import Endpoint
 
@@ -108,7 +109,8 @@ class NodeTopics:
 
     def _open_outlet(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         qos = quality(each.row, best_effort)
-        outlet = StreamPublisher(self._node.create_publisher(message_class(each.row.type), each.name, qos))
+        kind, chosen = message_class(each.row.type), overridable(each.row)
+        outlet = StreamPublisher(self._node.create_publisher(kind, each.name, qos, qos_overriding_options=chosen))
         self._published[each.key], self.outlets[each.key], self.sent[each.key] = each, outlet, 0
         if each.row.stream:
             self._streams.append(outlet)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files by which other programs of ROS 2 know a rig: ros2 bag, diagnostic_aggregator, SROS 2.
+
+All are made from the table of topics (``names.py``), for a rig in one namespace; ``config/stack`` has those of the
+default one. Nothing here imports rclpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+from xml.etree import ElementTree
+
+from rths_nodes.core.yaml_text import dump
+from rths_nodes.ros import names
+from rths_nodes.ros.names import (
+    ACTUATOR,
+    AXIS,
+    AXIS_TOPICS,
+    CLOCK,
+    CONSOLE,
+    DIAGNOSTICS,
+    LOOP,
+    NODES,
+    OBSERVERS,
+    OPERATOR,
+    OPERATOR_TOPICS,
+    TEST_STATE,
+    TOPICS,
+    Topic,
+)
+
+SILENCE_S = 5.0
+"""A node tells its health once a second, in the slack before a tick: so long it may be silent."""
+POLICY_VERSION = "0.2.0"
+"""Of the policy files of SROS 2."""
+PARAMETERS = (
+    *("describe_parameters", "get_parameter_types", "get_parameters", "list_parameters"),
+    *("set_parameters", "set_parameters_atomically"),
+)
+TYPES = "get_type_description"
+"""Service of every node, by which tools learn of its messages."""
+LIFECYCLE = (
+    *("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph"),
+)
+STOPS = ("stop", "emergency_stop")
+"""Services of the actuator node that end a test."""
+ACT = "act"
+"""Service and action of the operator node."""
+PAGE = "page"
+"""Who looks on, and may stop."""
+LOOKED_AT = (
+    *("live", "live_curves", "procedure_state", "rig_state"),
+    *(DIAGNOSTICS.name, TEST_STATE, "node_status", "sync_status", "trip"),
+)
+"""Topics that the page of a test listens to."""
+
+
+def of_rig(namespace: str, axes: Sequence[str] = ()) -> dict[str, str]:
+    """Text of each file by its name, for a rig in ``namespace``, of which ``axes`` have nodes of their own."""
+    return {
+        "rosbag2_qos.yaml": rosbag2_qos(namespace),
+        "diagnostics.yaml": diagnostics(namespace),
+        "sros2_policy.xml": sros2_policy(namespace, axes),
+    }
+
+
+# -- ros2 bag record --qos-profile-overrides-path ---------------------------------------------------------
+
+
+def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
+    """The QoS with which ``ros2 bag record`` is to listen: it keeps all, where its default keeps the last ten.
+
+    Streams that are sent by ``best_effort`` are heard by that.
+    """
+    rows = [*TOPICS.values(), *OPERATOR_TOPICS.values()]
+    told = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
+    told[DIAGNOSTICS.name] = _listening(DIAGNOSTICS, best_effort)
+    return dump(told)
+
+
+def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
+    lossy = row.best_effort or (best_effort and row.stream)
+    return {
+        "history": "keep_all",
+        "reliability": "best_effort" if lossy else "reliable",
+        "durability": "transient_local" if row.latched else "volatile",
+    }
+
+
+# -- diagnostic_aggregator --------------------------------------------------------------------------------
+
+
+def diagnostics(namespace: str) -> str:
+    """Parameters of the ``aggregator_node``: loop, observers and axes of the rig, each a branch of one tree.
+
+    Nodes of the loop and observers are expected: where one is silent or has never spoken, its branch is stale.
+    """
+    rig = namespace.strip("/")
+    branches: dict[str, Any] = {
+        "loop": _branch("Loop", rig, LOOP),
+        "observers": _branch("Observers", rig, OBSERVERS),
+        "axes": _analyzer("Axes", rig) | {"regex": [f"{rig}/.+/{AXIS}"]},
+    }
+    return dump({"/**": {"ros__parameters": {"path": rig, "pub_rate": 1.0} | branches}})
+
+
+def _analyzer(path: str, rig: str) -> dict[str, Any]:
+    kind = "diagnostic_aggregator/GenericAnalyzer"
+    return {"type": kind, "path": path, "timeout": SILENCE_S, "remove_prefix": [rig]}
+
+
+def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, Any]:
+    told = [f"{rig}/{node}" for node in nodes]
+    return _analyzer(path, rig) | {"startswith": told, "expected": [*told]}  # ROS reads no aliases of YAML
+
+
+# -- SROS 2 -----------------------------------------------------------------------------------------------
+
+
+def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
+    """The policy file of SROS 2: for each node of a rig, what it may publish, hear, serve and ask for.
+
+    An enclave for each process of a node, ``/rths/integrator`` and so on, and ``/rths/test`` for a process, or a
+    launch, with all of them.
+    """
+    rig = "/" + namespace.strip("/")
+    profiles = {peer: _profile(rig, peer, axes) for peer in (*NODES, *map(names.axis_node, axes), CONSOLE)}
+    own = {peer: [profile] for peer, profile in profiles.items() if peer != CONSOLE}
+    whole = {"test": list(profiles.values()), OPERATOR: [_operator(rig)], PAGE: [_page(rig)]}
+    policy = ElementTree.Element("policy", version=POLICY_VERSION)
+    enclaves = ElementTree.SubElement(policy, "enclaves")
+    for name, members in (own | whole).items():
+        enclave = ElementTree.SubElement(enclaves, "enclave", path=f"{rig}/{name}")
+        ElementTree.SubElement(enclave, "profiles").extend(deepcopy(members))  # indented by itself
+    ElementTree.indent(policy, "  ")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(policy, encoding="unicode")}\n'
+
+
+def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
+    """The profile of a lifecycle node of a test, or of the console of ``rths run``."""
+    role, axis = names.role_of(peer), names.axis_of(peer)
+    speaks = [_under(rig, row.name) for row in (*names.published_by(role), DIAGNOSTICS)]
+    hears = [_under(rig, row.name) for row in names.heard_by(role)]
+    for below in [axis] if axis else axes if role == ACTUATOR else ():
+        speaks += [f"{rig}/{below}/{row.name}" for row in names.published_by(role, AXIS_TOPICS)]
+        hears += [f"{rig}/{below}/{row.name}" for row in names.heard_by(role, AXIS_TOPICS)]
+    if role == CONSOLE:
+        return _rules(rig, role, {"publish": speaks[:-1], "subscribe": hears})
+    speaks += ["/rosout", "/parameter_events", "~/transition_event", *([CLOCK.name] if role == ACTUATOR else ())]
+    hears += [CLOCK.name, "/parameter_events"]
+    serves = [f"~/{name}" for name in (*PARAMETERS, TYPES, *LIFECYCLE, *(STOPS if role == ACTUATOR else ()))]
+    ns = f"{rig}/{axis}" if axis else rig
+    return _rules(ns, role, {"publish": speaks, "subscribe": hears}, {"reply": serves})
+
+
+def _operator(rig: str) -> ElementTree.Element:
+    """The node that serves the acts of a procedure."""
+    speaks = [*(_under(rig, name) for name in OPERATOR_TOPICS), "/parameter_events"]
+    hears = [_under(rig, "emergency_stop"), CLOCK.name, "/parameter_events"]
+    services = {"reply": [f"~/{name}" for name in (*PARAMETERS, TYPES, ACT)]}
+    return _rules(rig, OPERATOR, {"publish": speaks, "subscribe": hears}, services, {"execute": [f"~/{ACT}"]})
+
+
+def _page(rig: str) -> ElementTree.Element:
+    """Whoever looks on: hears everything that is told, and may only stop."""
+    hears = [_under(rig, name) for name in LOOKED_AT]
+    asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/{ACT}"]
+    topics = {"publish": ["/parameter_events"], "subscribe": [*hears, CLOCK.name, "/parameter_events"]}
+    return _rules(rig, PAGE, topics, {"reply": [f"~/{TYPES}"], "request": asks})
+
+
+def _rules(
+    ns: str,
+    node: str,
+    topics: Mapping[str, Sequence[str]],
+    services: Mapping[str, Sequence[str]] | None = None,
+    actions: Mapping[str, Sequence[str]] | None = None,
+) -> ElementTree.Element:
+    """A profile that allows, by what is done with them (``publish``, ``reply``, ``call``), what is named."""
+    profile = ElementTree.Element("profile", ns=ns, node=node)
+    for kind, allowed in (("topic", topics), ("service", services or {}), ("action", actions or {})):
+        for doing, expressions in allowed.items():
+            group = ElementTree.SubElement(profile, f"{kind}s", {doing: "ALLOW"})
+            for expression in dict.fromkeys(expressions):
+                ElementTree.SubElement(group, kind).text = expression
+    return profile
+
+
+def _under(rig: str, name: str) -> str:
+    return name if name.startswith("/") else f"/{rig.strip('/')}/{name}"

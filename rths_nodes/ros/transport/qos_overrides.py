@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""QoS that a user may choose: ``qos_overrides.TOPIC.publisher.POLICY`` among the parameters of a node.
+
+They count on the topics that no node of a test listens to. The QoS of all others is part of the protocol of the
+loop: a stream that keeps less loses samples, and a latched topic that is volatile keeps nodes waiting for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rclpy.node import Node
+from rclpy.qos import QoSPolicyKind
+from rclpy.qos_overriding_options import QoSOverridingOptions
+
+from rths_nodes.core.errors import ConfigError, Problems, unknown
+from rths_nodes.ros import names
+from rths_nodes.ros.transport.wiring import Place
+
+PREFIX = "qos_overrides."
+NAME = re.compile(r"qos_overrides\.(?P<topic>[^.]+)\.(?P<side>[^.]+)\.(?P<policy>[^.]+)")
+DEEPEST = 5000
+"""Largest depth: more than Fast DDS keeps of a topic whose messages nobody takes is memory for nothing."""
+POLICIES: dict[str, tuple[str, ...]] = {
+    "depth": (),
+    "durability": ("volatile", "transient_local"),
+    "history": ("keep_last",),  # with keep_all a node would wait for whoever looks on
+    "reliability": ("reliable", "best_effort"),
+}
+"""What may be chosen of each policy; of the depth it is a whole number."""
+
+
+def overridable(topic: names.Topic) -> QoSOverridingOptions | None:
+    """Return what rclpy is to declare for a publisher of ``topic``; None where its QoS is not to be chosen."""
+    if not topic.for_onlookers:
+        return None
+    return QoSOverridingOptions([QoSPolicyKind[policy.upper()] for policy in POLICIES])
+
+
+def check(node: Node, place: Place, given: Mapping[str, Any]) -> None:
+    """Refuse, with ConfigError, the overrides among ``given`` parameters of ``node`` that could not count.
+
+    One for a topic that another node of the test publishes is no mistake: a parameter file may be for all nodes.
+    """
+    topics = {node.resolve_topic_name(place.topic(row.name)): row for row in names.TOPICS.values()}
+    topics |= {node.resolve_topic_name(row.name): row for row in (names.DIAGNOSTICS, names.CLOCK)}
+    for key in names.AXIS_TOPICS:
+        topics |= {node.resolve_topic_name(name): names.AXIS_TOPICS[key] for name in _below_axes(node, place, key)}
+    problems = Problems()
+    for name, value in given.items():
+        if name.startswith(PREFIX):
+            with problems.gathered():
+                _check(name, value, topics)
+    problems.refuse()
+
+
+def _below_axes(node: Node, place: Place, key: str) -> Iterable[str]:
+    if place.role == names.AXIS:
+        return [key]
+    peers = node.get_parameter("peers").value if place.role == names.ACTUATOR else ()
+    return [f"{axis}/{key}" for axis in map(names.axis_of, peers) if axis]
+
+
+def _check(name: str, value: Any, topics: Mapping[str, names.Topic]) -> None:
+    found = NAME.fullmatch(name)
+    if found is None:
+        raise ConfigError(f"{name}: must be {PREFIX}/TOPIC.publisher.POLICY")
+    topic, side, policy = found.group("topic", "side", "policy")
+    chosen = [known for known, row in topics.items() if row.for_onlookers]
+    if topic not in topics:
+        raise unknown(name, "topic", topic, chosen)
+    if not topics[topic].for_onlookers:
+        raise ConfigError(
+            f"{name}: refused: the QoS of {topic} is part of the protocol of the loop (of the streams reliability "
+            f"and transport can be chosen); overrides count on {', '.join(chosen)}"
+        )
+    if side != "publisher":
+        raise ConfigError(
+            f"{name}: no node of a test listens to {topic}: must be {PREFIX}{topic}.publisher.{policy}"
+        )
+    if policy not in POLICIES:
+        raise unknown(name, "policy", policy, POLICIES)
+    if policy == "depth":
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= DEEPEST:
+            raise ConfigError(f"{name} = {value!r}: must be a whole number from 1 to {DEEPEST}")
+    elif value not in POLICIES[policy]:
+        raise ConfigError(f"{name} = {value!r}: must be one of {', '.join(POLICIES[policy])}")
