@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run tells of its specimens: a spring, a dashpot and a mass on each axis, and whether they soften."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rths_nodes.analysis.iteration.spectra import Spectra
+from rths_nodes.core.samples import Array
+
+
+class Specimens(NamedTuple):
+    """By axis, ``(n_axes,)``: mass (kg), damping (N s/m), stiffness (N/m); the last is that of the fit."""
+
+    mass: Array
+    damping: Array
+    stiffness: Array
+
+
+def in_phase(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Array:
+    """Stiffness in phase ``(n_axes,)`` N/m below ``cutoff`` (Hz): force over displacement, sums of products.
+
+    ``moved`` m and ``force`` N are ``(samples, n_axes)``; nan where nothing moves. Of a mass in the specimen it has
+    the part that moves with it: it is compared between runs, never with a drawing.
+    """
+    x, f = spectra.low_passed(moved, cutoff), spectra.low_passed(force, cutoff)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((x * f).sum(axis=0) / (x * x).sum(axis=0))
+
+
+def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Specimens:
+    """Spring, dashpot and mass by least squares of ``force`` on the motion below ``cutoff``, none negative."""
+    from scipy.optimize import nnls
+
+    motion, f = spectra.motion(moved, cutoff), spectra.low_passed(force, cutoff)
+    rows = []
+    for axis in range(moved.shape[1]):
+        columns = motion[:, :, axis]
+        size = np.sqrt(np.square(columns).sum(axis=0))
+        size[size == 0.0] = 1.0
+        shares, _ = nnls(columns / size, f[:, axis])
+        rows.append(shares / size)
+    stiffness, damping, mass = np.array(rows).T
+    return Specimens(mass, damping, stiffness)

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that repeat: the same test run after run, its commands or its targets corrected by what the last one told.
+
+``tracking``: the targets are known before the test, and the commands are corrected until the rig is there
+(``analysis/iteration/learning.py``). ``history``: the targets are what the numerical substructure does under the
+forces that the last run has measured (``relaxation.py``), and the commands are corrected as well. In neither a loop
+is closed while the rig moves: each run plays a predefined history (``mechanics/history.py``).
+
+On simulated rigs only. Each run has a new rig, whose specimen remembers nothing of the run before; ``changes`` let it
+become another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis.iteration import learning, specimen
+from rths_nodes.analysis.iteration.convergence import ENDED, Row, Rule
+from rths_nodes.analysis.iteration.relaxation import RELAXATIONS, Step
+from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
+from rths_nodes.analysis.iteration.substructure import Substructure, every_sample
+from rths_nodes.analysis.units import PERCENT
+from rths_nodes.app import hosts
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.samples import Array, Motion
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.overrides import override, replace
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.history import History
+from rths_nodes.recording.run import Run
+
+TRACKING, HISTORY = "tracking", "history"
+MODES = TRACKING, HISTORY
+PLAYED: dict[str, Any] = {
+    "structure": None,
+    "reduction": None,
+    "semi_active": None,
+    "soft_start": None,
+    "force_lead": None,
+    "ground_motion": {"type": "none"},
+    "setup": {"type": "identity"},
+    "ramp": {"type": "hermite"},
+    "interface": [],
+    "observed": [],
+    "indices": "none",
+    "cases": {},
+    "scatter": {},
+    "substeps": 1,
+}
+"""Sections of a run that plays a history: what computed it is not in the loop."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How it is iterated: a mode, a relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
+
+    ``changes``: overrides of the scenario from the run of that number on, to rehearse a rig that becomes another.
+    """
+
+    mode: str
+    rule: Rule = Rule()
+    relaxation: str = "model"
+    omega: float = 1.0
+    cutoff: float | None = None
+    changes: Mapping[int, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a mode or relaxation that is not known, and for numbers out of bounds."""
+        if self.mode not in MODES:
+            raise unknown("--mode", "mode", self.mode, MODES)
+        if self.relaxation not in RELAXATIONS:
+            raise unknown("--relaxation", "relaxation", self.relaxation, RELAXATIONS)
+        if not 0.0 < self.omega <= 2.0:
+            raise ConfigError(f"--omega {self.omega:g}: must be > 0 and <= 2")
+        if self.cutoff is not None and not self.cutoff > 0.0:
+            raise ConfigError(f"--cutoff {self.cutoff:g} Hz: must be > 0")
+
+
+@dataclass(frozen=True, eq=False)
+class Iteration:
+    """Result: the rows of the runs, the verdict with its reason, the inverse that was learned from, the runs."""
+
+    rows: list[Row]
+    verdict: str
+    reason: str
+    inverse: learning.Inverse | None
+    runs: list[Run]
+    exit_code: int
+
+
+def iterate(
+    scenario: Scenario,
+    settings: Settings,
+    folder: Path,
+    record: bool = True,
+    engine: Callable[[Scenario, float], bool] = lambda scenario, samples: False,
+    progress: Callable[[float, float], None] = lambda done, of: None,
+    tell: Callable[[Row], None] = lambda row: None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Iteration:
+    """Run ``scenario`` again and again until its rule ends it; histories and recordings go to ``folder``.
+
+    ``engine`` says whether so many samples of a scenario are worth a loop over kernels; ``tell`` gets the row of each
+    run. Raises ConfigError for what cannot be iterated.
+    """
+    check(scenario)
+    work = _Work(scenario, settings, folder)
+    eager, samples = engine(work.base, settings.rule.runs * work.base.samples), work.base.samples
+    rows, kept = work.rows, []
+    for number in range(1, settings.rule.runs + 1):
+        planned = work.planned(number)
+        result = hosts.run(
+            planned,
+            record=str(folder / f"run_{number}") if record else "",
+            keep=True,
+            eager=eager,
+            progress=lambda sample, of, run=number - 1: progress(run * samples + sample, settings.rule.runs * samples),
+            interrupted=interrupted,
+        )
+        kept.append(result.read())
+        work.learn(number, result, kept[-1])
+        tell(rows[-1])
+        verdict, reason = settings.rule.verdict(rows)
+        if verdict:
+            break
+        work.correct()
+    code = ExitCode.FINISHED if verdict == "converged" else ExitCode.TRIPPED
+    if verdict == ENDED:
+        code = result.exit_code
+    return Iteration(rows, verdict, reason, work.inverse, kept, code)
+
+
+def check(scenario: Scenario) -> None:
+    """Raises ConfigError for a scenario that cannot be iterated, and for a rig that could really move."""
+    if not Assembly(scenario).port.simulated:
+        raise ConfigError(
+            f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only so far; on a "
+            "real one each run needs an operator who arms it"
+        )
+    if scenario.time_ratio != 1:
+        raise ConfigError(f"time_ratio = {scenario.time_ratio}: must be 1: what repeats does so in real time")
+    if scenario.force_axes:
+        raise ConfigError(f"axes.{scenario.force_axes[0]}: is controlled by force; what repeats are displacements")
+    if scenario.semi_active is not None:
+        raise ConfigError("semi_active: sets inputs of the rig while it runs, which no predefined history has")
+    if scenario.scaled:
+        raise ConfigError("similitude: a specimen to scale is not iterated")
+
+
+class _Work:
+    """An iteration under way: the target and the commands of the next run, what the runs have told so far."""
+
+    def __init__(self, scenario: Scenario, settings: Settings, folder: Path) -> None:
+        self.base = every_sample(scenario)
+        self.settings, self._folder = settings, folder
+        self._part = Substructure(self.base) if self.base.structure is not None else None
+        if settings.mode == HISTORY and self._part is None:
+            raise ConfigError("structure: missing: a test with prescribed displacements has no history to agree on")
+        self.relaxation = RELAXATIONS[settings.relaxation](settings.omega, self._part) if self._part else None
+        self._target = self._part.predicted if self._part else _prescribed(self.base)
+        self._command: Array | None = None
+        self.spectra = Spectra(len(self._target), self.base.dt)
+        self.inverse: learning.Inverse | None = None
+        self.rows: list[Row] = []
+
+    def planned(self, number: int) -> Scenario:
+        """The scenario of run ``number``, whose history is written to the folder."""
+        axes, file = tuple(self.base.axes), (self._folder / f"history_{number}.npz").absolute()
+        words = f"rths iterate {self.base.name} --mode {self.settings.mode}: run {number}"
+        command = np.zeros((0, len(axes))) if self._command is None else self._command
+        History(axes, self.base.servo_rate, words, self._target, command).save(file)
+        pairs: list[tuple[list[str], Any]] = [([name], value) for name, value in PLAYED.items()]
+        pairs += [(["name"], f"{self.base.name}.run_{number}")]
+        pairs += [(["integrator"], {"type": "predefined", "history": str(file)})]
+        if self._command is not None:
+            pairs += [(["compensator"], {"type": "predefined", "history": str(file)})]
+        changed = [words for first, several in self.settings.changes.items() if number >= first for words in several]
+        return override(replace(self.base, pairs), changed)
+
+    def learn(self, number: int, result: hosts.RunResult, run: Run) -> None:
+        """Take in a run: its row, and in the first one the inverse."""
+        row = Row(number, result.outcome, result.reason, recording=str(result.recording or ""))
+        if result.outcome != "finished":
+            self.rows.append(row)
+            return
+        self._run, self._force = run, self._in_time(run.force)
+        if self.inverse is None:
+            self._first, target = run.command.copy(), self._target[:, 0]
+            given = run.command, run.displacement, target
+            self.inverse = learning.fitted(self.spectra, *given, tuple(self.base.axes), self.settings.cutoff)
+            self._peaks = _peaks(run, self.base.dt)
+        self._command = run.command
+        cutoff, spectra, size = self.inverse.cutoff, self.spectra, _rms(self._target[:, 0])
+        moved = run.displacement
+        missed = self._target[:, 0] - moved
+        to_go, residual, wanted = spectra.low_passed(missed, cutoff), np.nan, self._target[:, 0]
+        if self.settings.mode == HISTORY:
+            assert self._part is not None
+            computed, wanted = self._part.under(self._force), self._part.reference
+            rest = spectra.motion(computed[:, 0] - moved, cutoff)
+            specimens = specimen.fitted(spectra, moved, self._force, cutoff)
+            self._step = Step(computed, rest, specimens)
+            to_go = self._part.distance(rest, specimens)
+            residual = _worst(_rms(rest[:, 0]) / size)
+        noise = noise_rms(moved)
+        band = np.sqrt(2.0 * min(cutoff * self.base.dt, 0.5))
+        stiffness = specimen.in_phase(spectra, moved, self._force, cutoff)
+        peaks = [now / first for now, first in zip(_peaks(run, self.base.dt), self._peaks, strict=True)]
+        self.rows.append(
+            Row(
+                **{name: getattr(row, name) for name in ("number", "outcome", "reason", "recording")},
+                error=_worst(_rms(to_go) / size),
+                noise=_worst(noise * band / size),
+                residual=residual,
+                missed=rms(missed),
+                true=_off(run.true_displacement, wanted),
+                stiffness=dict(zip(self.base.axes, stiffness.tolist(), strict=True)),
+                command=peaks[0],
+                velocity=peaks[1],
+                force=peaks[2],
+            )
+        )
+
+    def correct(self) -> None:
+        """Target and commands of the next run."""
+        assert self.inverse is not None
+        if self.settings.mode == HISTORY:
+            assert self.relaxation is not None
+            self._target = self.relaxation.next(self._step)
+        self._command = learning.corrected(
+            self.spectra, self.inverse, self._first, self._run.command, self._target[:, 0], self._run.displacement
+        )
+
+    def _in_time(self, force: Array) -> Array:
+        """The forces at the moments of the displacements: what is declared as late (force_lead) is made up for."""
+        late = self.base.force_lead or 0.0
+        times = self.base.dt * np.arange(len(force))
+        return np.column_stack([np.interp(times + late, times, column) for column in force.T])
+
+
+def _prescribed(scenario: Scenario) -> Array:
+    """Targets ``(samples, 3, n_axes)`` of a test with prescribed displacements. Raises ConfigError for another one."""
+    assembly = Assembly(scenario)
+    if registry.class_of("integrator", scenario.integrator).external or not hasattr(scenario.integrator, "displacement"):
+        kind = type(scenario.integrator).type_name
+        raise ConfigError(
+            f"integrator.type = {kind!r}: its targets are not known before the test; give a structure, or prescribed"
+        )
+    rows = assembly.integrator.excitation
+    n = assembly.observation.n_interface
+    moved = (assembly.setup.axes(Motion(*(np.full(n, value) for value in row))) for row in rows)
+    return np.array([(each.displacement.copy(), each.velocity.copy(), each.acceleration.copy()) for each in moved])
+
+
+def _rms(values: Array) -> Array:
+    """By axis."""
+    return np.asarray(np.sqrt(np.square(values).mean(axis=0)))
+
+
+def _off(true: Array, wanted: Array | None) -> float:
+    """Distance of the ``true`` displacement from the ``wanted`` one, % of this; nan where one is not known."""
+    return np.nan if wanted is None else _worst(_rms(true - (w := wanted if wanted.ndim == 2 else wanted[:, 0])) / _rms(w))
+
+
+def _worst(parts: Array) -> float:
+    return PERCENT * float(np.max(parts))
+
+
+def _peaks(run: Run, dt: float) -> tuple[float, float, float]:
+    """Largest command (m), its largest velocity (m/s), and the largest force (N), of the axis that has most."""
+    rates = np.abs(np.diff(run.command, axis=0)).max() / dt
+    return float(np.abs(run.command).max()), float(rates), max(float(np.abs(run.force).max()), 1e-300)
