@@ -1,35 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands that are corrected from run to run: iterative learning control with the identified inverse.
 
-    u_j+1 = u_1 + Q (u_j - u_1 + L (z - y_j))            L = e^(s T) (C_0 + C_1 s + C_2 s^2 + C_3 s^3)
+    u_j = u_1 + W (L z_j - u_1) + w_j            w_j+1 = Q (w_j + L (z_j - y_j))            w_1 = w_2 - ... = 0
 
-with the commands u_j that run j was sent, the displacements y_j that it measured and the target z (Arimoto, Kawamura
-& Miyazaki 1984 for the idea; Bristow, Tharayil & Alleyne 2006 for Q and L, their Eq. (3), in parallel to the
-commands u_1 of the first run). What is left of an error at a frequency, from run to run, is |Q (1 - L T)| of it,
-with T the rig from command to displacement: below one it converges.
+with the target z_j, the commands u_j and the measured displacements y_j of run j (Arimoto, Kawamura & Miyazaki 1984
+for the idea; Bristow, Tharayil & Alleyne 2006 for Q and L, beside a command that is computed ahead). Of an error at
+a frequency there is left, from run to run, |Q (1 - L T)|, with T the rig from command to displacement: below one it
+converges.
 
-The inverse L is fitted to the first run, by least squares of the commands on the measured displacements with the
-target as instrument, which the noise of the sensor does not bias; the delay T by which they correlate best is taken
-out before. The fit tells how far L may be trusted: |u - L y| over |u| in a band *is* |1 - L T| there, with what the
-noise makes of it. Q ends where that exceeds one half.
+    L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
+
+is fitted to the first run, by least squares of its commands on its displacements with the target as instrument, which
+the noise of the sensor does not bias; tau is the delay by which they correlate best. The fit tells how far L may be
+trusted. |u - L y| over |u| in a band is |1 - L T| with what the noise makes of it: there Q ends, beyond which
+measured errors are mostly noise. The same with the target as instrument has no noise in it: there W ends, which knows
+the target alone.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.iteration.spectra import Spectra
+from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.models.inverse import ORDER
 
+ORDER = 4
+"""Highest derivative of L: one more than a law has that runs with the test, which nothing delays here."""
 WORST = 0.5
-"""Largest |1 - L T| of a band that Q lets through."""
-HELD = 0.9999
-"""Share of the power of the commands that lies below the end of the fit."""
+"""Largest |1 - L T|, with noise, of a band that Q lets through."""
+KNOWN = 0.3
+"""Largest |1 - L T|, without noise, of a band that W lets through."""
+BEYOND = 4.0
+"""So many times the end of W lets it nothing through: its gain is 1e-5 there."""
+EXPECTED = 0.02
+"""Part of the commands that such an L may not explain, at any frequency: weights of the fit."""
+PASSES = 4
+"""Fits, each with the noise that the L of the one before lets through."""
 WIDTH = 2.0 ** (1.0 / 3.0)
 """Ratio of the ends of a band."""
 LEAST_LINES = 12
@@ -40,20 +51,24 @@ class Inverse(NamedTuple):
     """L of each axis, and how far it holds."""
 
     delay: Array
-    """T ``(n_axes,)`` s."""
+    """tau ``(n_axes,)`` s."""
     coefficients: Array
     """C ``(ORDER + 1, n_axes)``, s^power."""
     bands: Array
     """Upper ends of the bands ``(m,)`` Hz."""
-    contraction: Array
-    """|1 - L T| with noise, by band and axis, ``(m, n_axes)``."""
-    cutoff: float
+    left: Array
+    """|1 - L T| by band, of the worst axis, with noise and without, ``(m, 2)``."""
+    learned_to: float
     """End of Q, Hz."""
+    known_to: float
+    """End of W, Hz; at least that of Q."""
 
     def response(self, spectra: Spectra) -> Complex:
-        """L at the frequencies of ``spectra``, ``(lines, n_axes)``."""
-        powers = spectra.s[:, None] ** np.arange(len(self.coefficients))
-        return np.asarray(np.exp(np.outer(spectra.s, self.delay)) * (powers @ self.coefficients))
+        """L at the frequencies of ``spectra``, ``(lines, n_axes)``; zero far beyond the end of W."""
+        s = np.where(spectra.frequencies < BEYOND * self.known_to, spectra.s, 0.0)
+        powers = s[:, None] ** np.arange(len(self.coefficients))
+        found = np.exp(np.outer(s, self.delay)) * (powers @ self.coefficients)
+        return np.asarray(np.where(s[:, None] == spectra.s[:, None], found, 0.0))
 
 
 def fitted(
@@ -65,39 +80,58 @@ def fitted(
     where no band can be trusted.
     """
     u, y, z = (spectra.faded(values) for values in (command, moved, target))
-    rows = []
     for axis, name in enumerate(axes):
-        power = np.cumsum(np.abs(u[:, axis]) ** 2)
-        if not (power[-1] > 0.0 and np.abs(y[:, axis]).max() > 0.0):
+        if not (np.abs(u[:, axis]).max() > 0.0 and np.abs(y[:, axis]).max() > 0.0):
             raise ConfigError(f"{name}: does not move: there is nothing to learn from")
-        end = int(np.searchsorted(power, HELD * power[-1])) + 1
-        rows.append(_of_axis(spectra, u[:, axis], y[:, axis], z[:, axis], max(end, LEAST_LINES)))
+    noise = spectra.samples * noise_rms(moved) ** 2
+    edges = _edges(spectra.frequencies)
+    rows = [_of_axis(spectra, edges, *(values[:, axis] for values in (u, y, z)), noise[axis]) for axis in range(len(axes))]
     delay, coefficients = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).T
-    found = Inverse(delay, coefficients, np.zeros(0), np.zeros((0, len(axes))), cutoff or 0.0)
-    bands, left = _by_band(spectra, u, found.response(spectra) * y)
-    found = found._replace(bands=bands, contraction=left)
-    if cutoff is not None:
-        return found
-    bad = np.flatnonzero((left > WORST).any(axis=1))
-    kept = bands if not len(bad) else bands[: bad[0]]
-    if not len(kept):
+    found = Inverse(delay, coefficients, spectra.frequencies[edges[1:]], np.zeros((0, 2)), np.inf, np.inf)
+    left = _left(edges, u, u - found.response(spectra) * y, z)
+    learned, known = (_trusted(found.bands, column, worst) for column, worst in zip(left.T, (WORST, KNOWN), strict=True))
+    learned = learned if cutoff is None else cutoff
+    if not learned:
         raise ConfigError(
-            f"the commands of the first run do not explain its displacements below {bands[0]:.3g} Hz (what is left "
-            f"is {100.0 * float(left[0].max()):.3g} %, must be <= {100.0 * WORST:g} %): nothing can be learned from it"
+            f"the commands of the first run do not explain its displacements below {found.bands[0]:.3g} Hz (what is left "
+            f"is {100.0 * float(left[0, 0]):.3g} %, must be <= {100.0 * WORST:g} %): nothing can be learned from it"
         )
-    return found._replace(cutoff=float(kept[-1]))
+    return found._replace(left=left, learned_to=learned, known_to=max(learned, known))
 
 
-def _of_axis(spectra: Spectra, u: Complex, y: Complex, z: Complex, end: int) -> tuple[float, Array]:
-    """Delay (s) and coefficients, from the lines below ``end``."""
+def _edges(frequencies: Array) -> list[int]:
+    """First lines of the bands, and the end of the last one."""
+    edges = [1]
+    while True:
+        last = max(int(np.searchsorted(frequencies, WIDTH * frequencies[edges[-1]])), edges[-1] + LEAST_LINES)
+        if last >= len(frequencies):
+            return edges
+        edges.append(last)
+
+
+def _of_axis(
+    spectra: Spectra, edges: list[int], u: Complex, y: Complex, z: Complex, noise: float
+) -> tuple[float, Array]:
+    """Delay (s) and coefficients; each line by its power over that of its band and of the noise."""
     lags = np.fft.irfft(y * np.conj(u))
     delay = spectra.dt * int(np.argmax(lags[: len(lags) // 2]))
-    s = spectra.s[:end]
-    scale = np.abs(s[-1]) ** np.arange(ORDER + 1)
-    powers = s[:, None] ** np.arange(ORDER + 1) / scale
-    regressors, instruments = powers * (y[:end] * np.exp(s * delay))[:, None], powers * z[:end, None]
-    left, right = (_real(instruments, values) for values in (regressors, u[:end, None]))
-    return delay, np.linalg.lstsq(left, right[:, 0], rcond=1e-10)[0] / scale
+    power = np.array([np.mean(np.abs(u[a:b]) ** 2) for a, b in pairwise(edges)])
+    lines, coefficients = np.diff(edges), np.zeros(0)
+    spread = EXPECTED**2 * power + noise * (power.max() / power)  # until L is known that makes more of the noise
+    for _ in range(PASSES):
+        loud = np.flatnonzero(power < spread)
+        count = max(int(loud[0]) if len(loud) else len(power), 1)
+        end, weight = edges[count], np.repeat(1.0 / spread[:count], lines[:count])[:, None]
+        s = spectra.s[1:end]
+        scale = np.abs(s[-1]) ** np.arange(ORDER + 1)
+        powers = s[:, None] ** np.arange(ORDER + 1)
+        regressors = powers / scale * (y[1:end] * np.exp(s * delay))[:, None]
+        instruments = weight * powers / scale * z[1:end, None]
+        left, right = (_real(instruments, values) for values in (regressors, u[1:end, None]))
+        coefficients = np.linalg.lstsq(left, right[:, 0], rcond=1e-12)[0] / scale
+        middle = spectra.s[np.array(edges[:-1]), None] ** np.arange(ORDER + 1) @ coefficients
+        spread = EXPECTED**2 * power + np.abs(middle) ** 2 * noise
+    return delay, coefficients
 
 
 def _real(a: Complex, b: Complex) -> Array:
@@ -105,27 +139,43 @@ def _real(a: Complex, b: Complex) -> Array:
     return np.asarray((np.conj(a).T @ b).real)
 
 
-def _by_band(spectra: Spectra, u: Complex, explained: Complex) -> tuple[Array, Array]:
-    """Upper ends of the bands (Hz), and of each the part of ``u`` that is not ``explained``, by axis."""
-    f, ends, left = spectra.frequencies, [], []
-    first = 1
-    while first < len(f):
-        last = max(int(np.searchsorted(f, WIDTH * f[first])), first + LEAST_LINES)
-        if last >= len(f):
-            break
-        part, rest = u[first:last], (u - explained)[first:last]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.sqrt((np.abs(rest) ** 2).sum(axis=0) / (np.abs(part) ** 2).sum(axis=0))
-        ends.append(f[last])
-        left.append(np.nan_to_num(ratio, nan=np.inf))
-        first = last
-    return np.array(ends), np.array(left)
+def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
+    """What of the commands ``u`` is ``rest``, by band: of the worst axis, with noise and by ``z`` as instrument."""
+    rows = []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for a, b in pairwise(edges):
+            with_noise = np.sqrt((np.abs(rest[a:b]) ** 2).sum(axis=0) / (np.abs(u[a:b]) ** 2).sum(axis=0))
+            without = np.abs((rest[a:b] * np.conj(z[a:b])).sum(axis=0)) / np.abs((u[a:b] * np.conj(z[a:b])).sum(axis=0))
+            rows.append((with_noise.max(), without.max()))
+    return np.nan_to_num(np.array(rows), nan=np.inf)
 
 
-def corrected(
-    spectra: Spectra, inverse: Inverse, first: Array, command: Array, target: Array, moved: Array
-) -> Array:
-    """Commands ``(samples, n_axes)`` m of the next run, from those of the ``first`` run and of this one."""
-    passed = spectra.pass_to(inverse.cutoff)[:, None]
-    learned = spectra.of(command - first) + inverse.response(spectra) * spectra.of(target - moved)
-    return np.asarray(first + spectra.history(passed * learned))
+def _trusted(bands: Array, left: Array, worst: float) -> float:
+    """Upper end (Hz) of the last band before the first with more than ``worst`` left; 0 for none."""
+    bad = np.flatnonzero(left > worst)
+    count = int(bad[0]) if len(bad) else len(bands)
+    return float(bands[count - 1]) if count else 0.0
+
+
+class Commands:
+    """Commands from run to run, ``(samples, n_axes)`` m: those of the ``first`` run, and what is learned beside."""
+
+    def __init__(self, spectra: Spectra, inverse: Inverse, first: Array) -> None:
+        self._spectra, self._inverse, self._first = spectra, inverse, first
+        self._response = inverse.response(spectra)
+        self._learned = np.zeros_like(spectra.of(first))
+
+    def corrected(self, command: Array, target: Array, moved: Array, wanted: Array) -> Array:
+        """Commands for ``wanted``, after a run with ``command`` and ``target`` that ``moved``."""
+        spectra = self._spectra
+        ahead, now = (self._ahead(values) for values in (wanted, target))
+        error = self._response * spectra.of(target - moved)
+        passed = spectra.pass_to(self._inverse.learned_to)[:, None]
+        learned = passed * (spectra.of(command) - now + error)
+        return spectra.history(ahead + learned)
+
+    def _ahead(self, target: Array) -> Complex:
+        """Spectra of u_1 + W (L z - u_1)."""
+        first = self._spectra.of(self._first)
+        passed = self._spectra.pass_to(self._inverse.known_to)[:, None]
+        return np.asarray(first + passed * (self._response * self._spectra.of(target) - first))

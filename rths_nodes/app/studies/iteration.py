@@ -192,12 +192,11 @@ class _Work:
             return
         self._run, self._force = run, self._in_time(run.force)
         if self.inverse is None:
-            self._first, target = run.command.copy(), self._target[:, 0]
-            given = run.command, run.displacement, target
+            given = run.command, run.displacement, self._target[:, 0]
             self.inverse = learning.fitted(self.spectra, *given, tuple(self.base.axes), self.settings.cutoff)
+            self._commands = learning.Commands(self.spectra, self.inverse, run.command)
             self._peaks = _peaks(run, self.base.dt)
-        self._command = run.command
-        cutoff, spectra, size = self.inverse.cutoff, self.spectra, _rms(self._target[:, 0])
+        cutoff, spectra, size = self.inverse.learned_to, self.spectra, _rms(self._target[:, 0])
         moved = run.displacement
         missed = self._target[:, 0] - moved
         to_go, residual, wanted = spectra.low_passed(missed, cutoff), np.nan, self._target[:, 0]
@@ -230,13 +229,12 @@ class _Work:
 
     def correct(self) -> None:
         """Target and commands of the next run."""
-        assert self.inverse is not None
+        before = self._target[:, 0]
         if self.settings.mode == HISTORY:
             assert self.relaxation is not None
             self._target = self.relaxation.next(self._step)
-        self._command = learning.corrected(
-            self.spectra, self.inverse, self._first, self._run.command, self._target[:, 0], self._run.displacement
-        )
+        run = self._run
+        self._command = self._commands.corrected(run.command, before, run.displacement, self._target[:, 0])
 
     def _in_time(self, force: Array) -> Array:
         """The forces at the moments of the displacements: what is declared as late (force_lead) is made up for."""
