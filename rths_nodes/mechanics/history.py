@@ -44,7 +44,7 @@ class History:
             np.savez(file, told=np.array(told), target=self.target, command=self.command)
 
     def check(self, axes: tuple[str, ...], servo_rate: float, place: str) -> None:
-        """Raises ConfigError, with the ``place`` that names the file, for a test with other axes or another rate."""
+        """Raises ConfigError, with the ``place`` of the file, for a test with other axes or another rate."""
         if self.axes != axes:
             raise ConfigError(f"{place}: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
         if abs(self.servo_rate - servo_rate) > SAME_RATE * servo_rate:

@@ -2,9 +2,9 @@
 """What a run has come to, beside the runs before it, and whether another one follows.
 
 The error of a run is the distance, rms below the cut-off and as a part of the target's, that is still to go: of
-tracking, from the target to the measured displacement; of whole histories, from the measured displacement to that at
-which both substructures agree, as the specimens of the run tell it. A small residual is not enough there: near a
-resonance it is a large distance.
+tracking, from the target to the measured displacement; of whole histories, from the measured displacement to that
+at which both substructures agree, as the specimens of the run tell it. A small residual is not enough there: near
+a resonance it is a large distance.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rths_nodes.core.errors import ConfigError
 
@@ -30,10 +31,10 @@ class Row:
     """A run in the table of convergence; percentages are of the rms of the target, of the worst axis.
 
     ``error`` to go, ``noise`` below the cut-off, ``residual`` of whole histories; ``missed`` the measured
-    displacement from its target, all frequencies, m rms. ``true`` is the distance of the true displacement, which a
-    simulator knows, from the target (tracking) or from the structure in one piece as the scenario states it.
-    ``stiffness`` in phase by axis (N/m). ``command``, ``velocity`` and ``force`` are peaks in parts of those of the
-    first run.
+    displacement from its target, all frequencies, m rms. ``true`` is the distance of the true displacement, which
+    a simulator knows, from the target (tracking) or from the structure in one piece as the scenario states it.
+    ``stiffness`` in phase by axis (N/m). ``command``, ``velocity`` and ``force`` are peaks in parts of those of
+    the first run.
     """
 
     number: int
@@ -76,7 +77,7 @@ class Rule:
             by = "the tolerance" if last.error <= self.tolerance else "twice the noise of the sensor"
             return CONVERGED, f"error {last.error:.3g} %, within {by}"
         tail = [row.error for row in rows[-RISES - 1 :]]
-        if len(tail) > RISES and all(after > before for before, after in zip(tail, tail[1:], strict=False)):
+        if len(tail) > RISES and all(after > before for before, after in pairwise(tail)):
             return DIVERGED, f"the error has risen {RISES} times: {', '.join(f'{e:.3g}' for e in tail)} %"
         if last.number >= self.runs:
             return EXHAUSTED, f"error {last.error:.3g} % after {last.number} runs"

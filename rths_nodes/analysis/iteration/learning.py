@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands that are corrected from run to run: iterative learning control with the identified inverse.
 
-    u_j = u_1 + W (L z_j - u_1) + w_j            w_j+1 = Q (w_j + L (z_j - y_j))            w_1 = w_2 - ... = 0
+    u_j = u_1 + W (L z_j - u_1) + w_j            w_j+1 = Q (w_j + L (z_j - y_j))            w_1 = 0
 
-with the target z_j, the commands u_j and the measured displacements y_j of run j (Arimoto, Kawamura & Miyazaki 1984
-for the idea; Bristow, Tharayil & Alleyne 2006 for Q and L, beside a command that is computed ahead). Of an error at
-a frequency there is left, from run to run, |Q (1 - L T)|, with T the rig from command to displacement: below one it
-converges.
+with the target z_j, the commands u_j and the measured displacements y_j of run j (Arimoto, Kawamura & Miyazaki
+1984 for the idea; Bristow, Tharayil & Alleyne 2006 for Q and L, beside a command that is computed ahead). Of an
+error at a frequency there is left, from run to run, |Q (1 - L T)|, with T the rig from command to displacement:
+below one it converges.
 
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
-is fitted to the first run, by least squares of its commands on its displacements with the target as instrument, which
-the noise of the sensor does not bias; tau is the delay by which they correlate best. The fit tells how far L may be
-trusted. |u - L y| over |u| in a band is |1 - L T| with what the noise makes of it: there Q ends, beyond which
-measured errors are mostly noise. The same with the target as instrument has no noise in it: there W ends, which knows
-the target alone.
+is fitted to the first run, by least squares of its commands on its displacements with the target as instrument,
+which the noise of the sensor does not bias; tau is the delay by which they correlate best. The fit tells how far L
+may be trusted. |u - L y| over |u| in a band is |1 - L T| with what the noise makes of it: there Q ends, beyond
+which measured errors are mostly noise. The same with the target as instrument has no noise in it: there W ends,
+which knows the target alone.
 """
 
 from __future__ import annotations
@@ -85,16 +85,21 @@ def fitted(
             raise ConfigError(f"{name}: does not move: there is nothing to learn from")
     noise = spectra.samples * noise_rms(moved) ** 2
     edges = _edges(spectra.frequencies)
-    rows = [_of_axis(spectra, edges, *(values[:, axis] for values in (u, y, z)), noise[axis]) for axis in range(len(axes))]
+    rows = [
+        _of_axis(spectra, edges, (u[:, axis], y[:, axis], z[:, axis]), float(noise[axis]))
+        for axis in range(len(axes))
+    ]
     delay, coefficients = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).T
     found = Inverse(delay, coefficients, spectra.frequencies[edges[1:]], np.zeros((0, 2)), np.inf, np.inf)
     left = _left(edges, u, u - found.response(spectra) * y, z)
-    learned, known = (_trusted(found.bands, column, worst) for column, worst in zip(left.T, (WORST, KNOWN), strict=True))
+    learned, known = (
+        _trusted(found.bands, column, worst) for column, worst in zip(left.T, (WORST, KNOWN), strict=True)
+    )
     learned = learned if cutoff is None else cutoff
     if not learned:
         raise ConfigError(
-            f"the commands of the first run do not explain its displacements below {found.bands[0]:.3g} Hz (what is left "
-            f"is {100.0 * float(left[0, 0]):.3g} %, must be <= {100.0 * WORST:g} %): nothing can be learned from it"
+            f"the commands of the first run do not explain its displacements below {found.bands[0]:.3g} Hz: "
+            f"{100.0 * float(left[0, 0]):.3g} % of them is left, must be <= {100.0 * WORST:g} %"
         )
     return found._replace(left=left, learned_to=learned, known_to=max(learned, known))
 
@@ -110,9 +115,13 @@ def _edges(frequencies: Array) -> list[int]:
 
 
 def _of_axis(
-    spectra: Spectra, edges: list[int], u: Complex, y: Complex, z: Complex, noise: float
+    spectra: Spectra, edges: list[int], signals: tuple[Complex, Complex, Complex], noise: float
 ) -> tuple[float, Array]:
-    """Delay (s) and coefficients; each line by its power over that of its band and of the noise."""
+    """Delay (s) and coefficients of an axis with these commands, displacements and targets.
+
+    Each line counts by its power over what L will not explain there: a part of it, and the ``noise``.
+    """
+    u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
     delay = spectra.dt * int(np.argmax(lags[: len(lags) // 2]))
     power = np.array([np.mean(np.abs(u[a:b]) ** 2) for a, b in pairwise(edges)])
@@ -140,13 +149,15 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """What of the commands ``u`` is ``rest``, by band: of the worst axis, with noise and by ``z`` as instrument."""
+    """What of the commands ``u`` is ``rest``, by band: of the worst axis, with noise and by ``z`` as
+    instrument."""
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for a, b in pairwise(edges):
-            with_noise = np.sqrt((np.abs(rest[a:b]) ** 2).sum(axis=0) / (np.abs(u[a:b]) ** 2).sum(axis=0))
-            without = np.abs((rest[a:b] * np.conj(z[a:b])).sum(axis=0)) / np.abs((u[a:b] * np.conj(z[a:b])).sum(axis=0))
-            rows.append((with_noise.max(), without.max()))
+            part, whole, by = rest[a:b], u[a:b], np.conj(z[a:b])
+            noisy = np.sqrt((np.abs(part) ** 2).sum(axis=0) / (np.abs(whole) ** 2).sum(axis=0))
+            quiet = np.abs((part * by).sum(axis=0)) / np.abs((whole * by).sum(axis=0))
+            rows.append((noisy.max(), quiet.max()))
     return np.nan_to_num(np.array(rows), nan=np.inf)
 
 
@@ -158,12 +169,12 @@ def _trusted(bands: Array, left: Array, worst: float) -> float:
 
 
 class Commands:
-    """Commands from run to run, ``(samples, n_axes)`` m: those of the ``first`` run, and what is learned beside."""
+    """Commands from run to run, ``(samples, n_axes)`` m: those of the ``first`` run, and what is learned
+    beside."""
 
     def __init__(self, spectra: Spectra, inverse: Inverse, first: Array) -> None:
         self._spectra, self._inverse, self._first = spectra, inverse, first
         self._response = inverse.response(spectra)
-        self._learned = np.zeros_like(spectra.of(first))
 
     def corrected(self, command: Array, target: Array, moved: Array, wanted: Array) -> Array:
         """Commands for ``wanted``, after a run with ``command`` and ``target`` that ``moved``."""

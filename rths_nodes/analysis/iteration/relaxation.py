@@ -3,9 +3,9 @@
 
 A run measures displacements y and forces f. Under f the numerical substructure moves by x = S(f). Where x = y at
 every moment, the two substructures are one structure, whatever the actuators did: a delay moves y and f together.
-The residual is r = Q (x - y). Of a linear specimen E the residual of plain iteration (y_j+1 = x_j) is multiplied, at
-each frequency, by -G E, with G the receptance of the numerical part: that grows where the specimen is stiffer than
-the numerical part, which is everywhere near a resonance of it.
+The residual is r = Q (x - y). Of a linear specimen E the residual of plain iteration (y_j+1 = x_j) is multiplied,
+at each frequency, by -G E, with G the receptance of the numerical part: that grows where the specimen is stiffer
+than the numerical part, which is everywhere near a resonance of it.
 
     constant       z = x - (1 - w) r
     aitken         the same, w_j = -w_j-1 r_j-1 (r_j - r_j-1) / |r_j - r_j-1|^2   (Irons & Tuck 1969; Kuettler &
@@ -86,9 +86,10 @@ class QuasiNewton(Constant):
             return super().next(step)
         columns = np.array([(each.residual - step.residual)[:, 0].ravel() for each in before]).T
         weights = np.linalg.lstsq(columns, -step.residual[:, 0].ravel(), rcond=WEAKEST)[0]
-        return step.computed + sum(
-            weight * (each.computed - step.computed) for weight, each in zip(weights, before, strict=True)
-        )
+        target = step.computed.copy()
+        for weight, each in zip(weights.tolist(), before, strict=True):
+            target += weight * (each.computed - step.computed)
+        return target
 
 
 class Model:

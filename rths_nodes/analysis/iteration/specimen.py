@@ -22,8 +22,8 @@ class Specimens(NamedTuple):
 def in_phase(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Array:
     """Stiffness in phase ``(n_axes,)`` N/m below ``cutoff`` (Hz): force over displacement, sums of products.
 
-    ``moved`` m and ``force`` N are ``(samples, n_axes)``; nan where nothing moves. Of a mass in the specimen it has
-    the part that moves with it: it is compared between runs, never with a drawing.
+    ``moved`` m and ``force`` N are ``(samples, n_axes)``; nan where nothing moves. Of a mass in the specimen it
+    has the part that moves with it: it is compared between runs, never with a drawing.
     """
     x, f = spectra.low_passed(moved, cutoff), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -31,7 +31,7 @@ class Spectra:
         self._fade = math.ceil(min(FADE, 0.25 * samples * dt) / dt)
         self._fall: Array = 0.5 + 0.5 * np.cos(np.linspace(0.0, np.pi, self._fade + 1)[1:])
         self._length: int = next_fast_len(samples + 2 * self._fade, real=True)
-        self.frequencies: Array = np.fft.rfftfreq(self._length, dt)
+        self.frequencies: Array = np.asarray(np.fft.rfftfreq(self._length, dt), np.float64)
         """Hz."""
 
     @property
@@ -45,7 +45,8 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """As :meth:`of`, of a history that fades before its end: what is late there must not look like something else."""
+        """As :meth:`of`, of a history that fades before its end: what is late there must not look like something
+        else."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
@@ -54,7 +55,8 @@ class Spectra:
         return np.asarray(np.fft.irfft(spectra, self._length, axis=0)[: self.samples])
 
     def pass_to(self, cutoff: float) -> Array:
-        """Gain of the low-pass filter to ``cutoff`` (Hz), a Butterworth filter there and back: 1/2 at the cutoff."""
+        """Gain of the low-pass filter to ``cutoff`` (Hz), a Butterworth filter there and back: 1/2 at the
+        cutoff."""
         with np.errstate(over="ignore"):
             return np.asarray(1.0 / (1.0 + (self.frequencies / cutoff) ** (2 * ORDER)))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The numerical substructure under a whole history of force, and the structure in one piece.
 
-By exact steps of a system of first order under loads that run straight between samples (``reference/linear.py``), at
-the servo rate. Displacements are those of the axes; forces act on the structure by virtual work.
+By exact steps of a system of first order under loads that run straight between samples (``reference/linear.py``),
+at the servo rate. Displacements are those of the axes; forces act on the structure by virtual work.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class Substructure:
         structure = assembly.structure
         if structure is None or not is_linear(structure):
             raise ConfigError(
-                "structure: must be there and linear for an iteration of whole histories: its response to the force "
-                "of a run is computed by exact steps"
+                "structure: must be there and linear for an iteration of whole histories: its response to the "
+                "force of a run is computed by exact steps"
             )
         found = partition(assembly, _stiffnesses(scenario))
         if not found.source:
             raise ConfigError(
-                "structure: what of it stands in the laboratory is not stated (experimental_stiffness ...), so that "
-                "no first history can be predicted"
+                "structure: what of it stands in the laboratory is not stated (experimental_stiffness ...), so "
+                "that no first history can be predicted"
             )
         self.dt = scenario.dt
         axes, self._spread = transformation(assembly, structure)
@@ -79,7 +79,7 @@ class Substructure:
         self.predicted = self.whole.motion(assembly.force_on_whole)
         """Motion of the axes in the structure in one piece, as stated: ``(samples, 3, n_axes)``."""
         self.reference = self._reference(assembly)
-        """The same with the simulated specimens in place of what is stated; None where these are not linear."""
+        """Its displacement ``(samples, n_axes)`` with the simulated specimens; None where these are not linear."""
         _check_straight(assembly, self.predicted[:, 0])
 
     def _reference(self, assembly: Assembly) -> Array | None:
@@ -90,10 +90,11 @@ class Substructure:
         if source != MODEL:
             return None
         response = self.with_specimen(np.diag(mass), np.diag(damping), np.diag(stiffness))
-        return response.motion(assembly.force_on_whole)
+        return np.asarray(response.motion(assembly.force_on_whole)[:, 0])
 
     def under(self, force: Array) -> Array:
-        """Motion ``(samples, 3, n_axes)`` of the axes under the ground motion and ``force`` ``(samples, n_axes)`` N.
+        """Motion ``(samples, 3, n_axes)`` of the axes under the ground motion and ``force`` ``(samples, n_axes)``
+        N.
 
         That is what the axes are measured to need: it acts on the structure the other way round.
         """
@@ -119,7 +120,8 @@ class Substructure:
         return self.answer(self.with_specimen(mass, damping, stiffness), stiffness * x + damping * v + mass * a)
 
     def answer(self, response: Response, force: Array) -> Array:
-        """Motion ``(samples, 3, n_axes)`` of a ``response`` whose axes are pushed by ``force`` ``(samples, n_axes)`` N."""
+        """Motion ``(samples, 3, n_axes)`` of a ``response`` whose axes are pushed by ``force`` ``(samples,
+        n_axes)`` N."""
         return response.motion(force @ self._spread.T)
 
 
@@ -150,6 +152,6 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
     half = assembly.setup.histories(np.array([0.5 * pose, pose]))
     if np.abs(2.0 * half[0] - half[1]).max() > STRAIGHT * np.abs(half[1]).max():
         raise ConfigError(
-            "setup: its axes do not move in proportion to the structure in the motion expected: an iteration of whole "
-            "histories takes a linear one"
+            "setup: its axes do not move in proportion to the structure in the motion expected: an iteration of "
+            "whole histories takes a linear one"
         )

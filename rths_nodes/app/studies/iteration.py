@@ -3,30 +3,30 @@
 
 ``tracking``: the targets are known before the test, and the commands are corrected until the rig is there
 (``analysis/iteration/learning.py``). ``history``: the targets are what the numerical substructure does under the
-forces that the last run has measured (``relaxation.py``), and the commands are corrected as well. In neither a loop
-is closed while the rig moves: each run plays a predefined history (``mechanics/history.py``).
+forces that the last run has measured (``relaxation.py``), and the commands are corrected as well. In neither a
+loop is closed while the rig moves: each run plays a predefined history (``mechanics/history.py``).
 
-On simulated rigs only. Each run has a new rig, whose specimen remembers nothing of the run before; ``changes`` let it
-become another one.
+On simulated rigs only. Each run has a new rig, whose specimen remembers nothing of the run before; ``changes`` let
+it become another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rths_nodes.analysis.iteration import learning, specimen
-from rths_nodes.analysis.iteration.convergence import ENDED, Row, Rule
+from rths_nodes.analysis.iteration.convergence import CONVERGED, ENDED, Row, Rule
 from rths_nodes.analysis.iteration.relaxation import RELAXATIONS, Step
 from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
 from rths_nodes.analysis.iteration.substructure import Substructure, every_sample
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.app import hosts
-from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.loop.outcomes import ExitCode
@@ -38,6 +38,8 @@ from rths_nodes.recording.run import Run
 
 TRACKING, HISTORY = "tracking", "history"
 MODES = TRACKING, HISTORY
+OF_VERDICT = {CONVERGED: ExitCode.FINISHED}
+"""Exit codes; all else was ended before it agreed."""
 PLAYED: dict[str, Any] = {
     "structure": None,
     "reduction": None,
@@ -65,7 +67,7 @@ class Settings:
     """
 
     mode: str
-    rule: Rule = Rule()
+    rule: Rule = field(default_factory=Rule)
     relaxation: str = "model"
     omega: float = 1.0
     cutoff: float | None = None
@@ -85,13 +87,13 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """Result: the rows of the runs, the verdict with its reason, the inverse that was learned from, the runs."""
+    """Result: the rows of the runs, the verdict with its reason, the inverse that was learned from, the ``last`` run."""
 
     rows: list[Row]
     verdict: str
     reason: str
     inverse: learning.Inverse | None
-    runs: list[Run]
+    last: Run
     exit_code: int
 
 
@@ -107,13 +109,12 @@ def iterate(
 ) -> Iteration:
     """Run ``scenario`` again and again until its rule ends it; histories and recordings go to ``folder``.
 
-    ``engine`` says whether so many samples of a scenario are worth a loop over kernels; ``tell`` gets the row of each
-    run. Raises ConfigError for what cannot be iterated.
+    ``engine`` says whether so many samples of a scenario are worth a loop over kernels; ``tell`` gets the row of
+    each run. Raises ConfigError for what cannot be iterated.
     """
     check(scenario)
     work = _Work(scenario, settings, folder)
-    eager, samples = engine(work.base, settings.rule.runs * work.base.samples), work.base.samples
-    rows, kept = work.rows, []
+    eager, rows = engine(work.base, settings.rule.runs * work.base.samples), work.rows
     for number in range(1, settings.rule.runs + 1):
         planned = work.planned(number)
         result = hosts.run(
@@ -121,28 +122,32 @@ def iterate(
             record=str(folder / f"run_{number}") if record else "",
             keep=True,
             eager=eager,
-            progress=lambda sample, of, run=number - 1: progress(run * samples + sample, settings.rule.runs * samples),
+            progress=partial(_share, progress, number - 1, settings.rule.runs),
             interrupted=interrupted,
         )
-        kept.append(result.read())
-        work.learn(number, result, kept[-1])
+        last = result.read()
+        work.learn(number, result, last)
         tell(rows[-1])
         verdict, reason = settings.rule.verdict(rows)
         if verdict:
             break
         work.correct()
-    code = ExitCode.FINISHED if verdict == "converged" else ExitCode.TRIPPED
-    if verdict == ENDED:
-        code = result.exit_code
-    return Iteration(rows, verdict, reason, work.inverse, kept, code)
+    code = result.exit_code if verdict == ENDED else OF_VERDICT.get(verdict, ExitCode.TRIPPED)
+    return Iteration(rows, verdict, reason, work.inverse, last, code)
+
+
+def _share(
+    progress: Callable[[float, float], None], before: int, runs: int, sample: float, samples: float
+) -> None:
+    progress(before * samples + sample, runs * samples)
 
 
 def check(scenario: Scenario) -> None:
     """Raises ConfigError for a scenario that cannot be iterated, and for a rig that could really move."""
     if not Assembly(scenario).port.simulated:
         raise ConfigError(
-            f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only so far; on a "
-            "real one each run needs an operator who arms it"
+            f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only so far; on "
+            "a real one each run needs an operator who arms it"
         )
     if scenario.time_ratio != 1:
         raise ConfigError(f"time_ratio = {scenario.time_ratio}: must be 1: what repeats does so in real time")
@@ -162,7 +167,9 @@ class _Work:
         self.settings, self._folder = settings, folder
         self._part = Substructure(self.base) if self.base.structure is not None else None
         if settings.mode == HISTORY and self._part is None:
-            raise ConfigError("structure: missing: a test with prescribed displacements has no history to agree on")
+            raise ConfigError(
+                "structure: missing: a test with prescribed displacements has no history to agree on"
+            )
         self.relaxation = RELAXATIONS[settings.relaxation](settings.omega, self._part) if self._part else None
         self._target = self._part.predicted if self._part else _prescribed(self.base)
         self._command: Array | None = None
@@ -181,7 +188,9 @@ class _Work:
         pairs += [(["integrator"], {"type": "predefined", "history": str(file)})]
         if self._command is not None:
             pairs += [(["compensator"], {"type": "predefined", "history": str(file)})]
-        changed = [words for first, several in self.settings.changes.items() if number >= first for words in several]
+        changed = [
+            words for first, several in self.settings.changes.items() if number >= first for words in several
+        ]
         return override(replace(self.base, pairs), changed)
 
     def learn(self, number: int, result: hosts.RunResult, run: Run) -> None:
@@ -199,7 +208,8 @@ class _Work:
         cutoff, spectra, size = self.inverse.learned_to, self.spectra, _rms(self._target[:, 0])
         moved = run.displacement
         missed = self._target[:, 0] - moved
-        to_go, residual, wanted = spectra.low_passed(missed, cutoff), np.nan, self._target[:, 0]
+        to_go, residual = spectra.low_passed(missed, cutoff), np.nan
+        wanted: Array | None = self._target[:, 0]
         if self.settings.mode == HISTORY:
             assert self._part is not None
             computed, wanted = self._part.under(self._force), self._part.reference
@@ -244,17 +254,20 @@ class _Work:
 
 
 def _prescribed(scenario: Scenario) -> Array:
-    """Targets ``(samples, 3, n_axes)`` of a test with prescribed displacements. Raises ConfigError for another one."""
+    """Targets ``(samples, 3, n_axes)`` of prescribed displacements. Raises ConfigError for another test."""
     assembly = Assembly(scenario)
-    if registry.class_of("integrator", scenario.integrator).external or not hasattr(scenario.integrator, "displacement"):
+    if not hasattr(scenario.integrator, "displacement"):
         kind = type(scenario.integrator).type_name
         raise ConfigError(
-            f"integrator.type = {kind!r}: its targets are not known before the test; give a structure, or prescribed"
+            f"integrator.type = {kind!r}: its targets are not known before the test: take a structure, or "
+            "the integrator prescribed"
         )
-    rows = assembly.integrator.excitation
-    n = assembly.observation.n_interface
-    moved = (assembly.setup.axes(Motion(*(np.full(n, value) for value in row))) for row in rows)
-    return np.array([(each.displacement.copy(), each.velocity.copy(), each.acceleration.copy()) for each in moved])
+    solver: Any = assembly.integrator
+    n, rows = assembly.observation.n_interface, []
+    for x, v, a in solver.excitation:
+        moved = assembly.setup.axes(Motion(np.full(n, x), np.full(n, v), np.full(n, a)))
+        rows.append((moved.displacement.copy(), moved.velocity.copy(), moved.acceleration.copy()))
+    return np.array(rows)
 
 
 def _rms(values: Array) -> Array:
@@ -264,7 +277,7 @@ def _rms(values: Array) -> Array:
 
 def _off(true: Array, wanted: Array | None) -> float:
     """Distance of the ``true`` displacement from the ``wanted`` one, % of this; nan where one is not known."""
-    return np.nan if wanted is None else _worst(_rms(true - (w := wanted if wanted.ndim == 2 else wanted[:, 0])) / _rms(w))
+    return np.nan if wanted is None else _worst(_rms(true - wanted) / _rms(wanted))
 
 
 def _worst(parts: Array) -> float:
