@@ -23,7 +23,8 @@ SOFTER = 0.05
 RISES = 2
 """So many times in a row the error may not rise."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
-"""Verdicts after which no run follows."""
+HELD = "held"
+"""Verdicts after which no run follows; held before a run that would leave its bounds."""
 
 
 @dataclass(frozen=True)

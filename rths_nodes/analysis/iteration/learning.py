@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands that are corrected from run to run: iterative learning control with the identified inverse.
 
-    u_j = u_1 + W (L z_j - u_1) + w_j            w_j+1 = Q (w_j + L (z_j - y_j))            w_1 = 0
+    u_j = u_1 + W (L z_j - u_1) + w_j    w_j+1 = Q (w_j + L (z_j - y_j))    w_1 = W (u_1 - L z_1)
 
 with the target z_j, the commands u_j and the measured displacements y_j of run j (Arimoto, Kawamura & Miyazaki
 1984 for the idea; Bristow, Tharayil & Alleyne 2006 for Q and L, beside a command that is computed ahead). Of an
@@ -11,10 +11,10 @@ below one it converges.
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
 is fitted to the first run, by least squares of its commands on its displacements with the target as instrument,
-which the noise of the sensor does not bias; tau is the delay by which they correlate best. The fit tells how far L
-may be trusted. |u - L y| over |u| in a band is |1 - L T| with what the noise makes of it: there Q ends, beyond
-which measured errors are mostly noise. The same with the target as instrument has no noise in it: there W ends,
-which knows the target alone.
+which the noise of the sensor does not bias; of some delays tau the one is taken with which it reaches farthest.
+The fit tells how far L may be trusted. |u - L y| over |u| in a band is |1 - L T| with what the noise makes of it:
+there Q ends, beyond which measured errors are mostly noise. The same with the target as instrument has no noise in
+it: there W ends, which knows the target alone.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ WORST = 0.5
 """Largest |1 - L T|, with noise, of a band that Q lets through."""
 KNOWN = 0.3
 """Largest |1 - L T|, without noise, of a band that W lets through."""
-BEYOND = 4.0
-"""So many times the end of W lets it nothing through: its gain is 1e-5 there."""
 EXPECTED = 0.02
 """Part of the commands that such an L may not explain, at any frequency: weights of the fit."""
+QUIET = 1e-6
+"""Power of the commands in a band, in parts of that in the strongest one, that nobody needs to explain."""
+LONGEST, TRIED = 1.25, 11
+"""Delays that are tried: so many, to so many times the one by which displacements and commands correlate best."""
 PASSES = 4
 """Fits, each with the noise that the L of the one before lets through."""
 WIDTH = 2.0 ** (1.0 / 3.0)
@@ -63,12 +65,15 @@ class Inverse(NamedTuple):
     known_to: float
     """End of W, Hz; at least that of Q."""
 
+    @property
+    def late(self) -> Array:
+        """Delay ``(n_axes,)`` s of slow motions: tau, and what the first two coefficients make of it."""
+        return np.asarray(self.delay + self.coefficients[1] / self.coefficients[0])
+
     def response(self, spectra: Spectra) -> Complex:
-        """L at the frequencies of ``spectra``, ``(lines, n_axes)``; zero far beyond the end of W."""
-        s = np.where(spectra.frequencies < BEYOND * self.known_to, spectra.s, 0.0)
-        powers = s[:, None] ** np.arange(len(self.coefficients))
-        found = np.exp(np.outer(s, self.delay)) * (powers @ self.coefficients)
-        return np.asarray(np.where(s[:, None] == spectra.s[:, None], found, 0.0))
+        """L at the frequencies of ``spectra``, ``(lines, n_axes)``."""
+        powers = spectra.s[:, None] ** np.arange(len(self.coefficients))
+        return np.asarray(np.exp(np.outer(spectra.s, self.delay)) * (powers @ self.coefficients))
 
 
 def fitted(
@@ -123,13 +128,36 @@ def _of_axis(
     """
     u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
-    delay = spectra.dt * int(np.argmax(lags[: len(lags) // 2]))
+    longest = LONGEST * spectra.dt * int(np.argmax(lags[: len(lags) // 2]))
     power = np.array([np.mean(np.abs(u[a:b]) ** 2) for a, b in pairwise(edges)])
+    best: tuple[float, float, Array] = (-1.0, 0.0, np.zeros(0))
+    for delay in np.unique(np.linspace(0.0, longest, TRIED)):
+        coefficients = _polynomial(spectra, edges, signals, delay, power, noise)
+        response = np.exp(spectra.s * delay) * (spectra.s[:, None] ** np.arange(ORDER + 1) @ coefficients)
+        left = _left(edges, *(each[:, None] for each in (u, u - response * y, z)))[:, 1]
+        bad = np.flatnonzero(left > KNOWN)
+        good = left[: bad[0]] if len(bad) else left
+        score = len(good) - (float(np.mean(good)) if len(good) else 1.0)  # far first, then well
+        best = max(best, (score, float(delay), coefficients), key=lambda each: each[0])
+    return best[1:]
+
+
+def _polynomial(
+    spectra: Spectra,
+    edges: list[int],
+    signals: tuple[Complex, Complex, Complex],
+    delay: float,
+    power: Array,
+    noise: float,
+) -> Array:
+    """Coefficients of L with this ``delay``; ``power`` of the commands by band, ``noise`` of the displacement."""
+    u, y, z = signals
     lines, coefficients = np.diff(edges), np.zeros(0)
+    least = QUIET * power.max()
     spread = EXPECTED**2 * power + noise * (power.max() / power)  # until L is known that makes more of the noise
     for _ in range(PASSES):
-        loud = np.flatnonzero(power < spread)
-        count = max(int(loud[0]) if len(loud) else len(power), 1)
+        weak = np.flatnonzero(power < np.maximum(spread, least))
+        count = max(int(weak[0]) if len(weak) else len(power), 1)
         end, weight = edges[count], np.repeat(1.0 / spread[:count], lines[:count])[:, None]
         s = spectra.s[1:end]
         scale = np.abs(s[-1]) ** np.arange(ORDER + 1)
@@ -140,7 +168,7 @@ def _of_axis(
         coefficients = np.linalg.lstsq(left, right[:, 0], rcond=1e-12)[0] / scale
         middle = spectra.s[np.array(edges[:-1]), None] ** np.arange(ORDER + 1) @ coefficients
         spread = EXPECTED**2 * power + np.abs(middle) ** 2 * noise
-    return delay, coefficients
+    return coefficients
 
 
 def _real(a: Complex, b: Complex) -> Array:

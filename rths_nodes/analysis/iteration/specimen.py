@@ -18,6 +18,11 @@ class Specimens(NamedTuple):
     damping: Array
     stiffness: Array
 
+    def force(self, motion: Array) -> Array:
+        """Force ``(samples, n_axes)`` N under a ``motion`` ``(samples, 3, n_axes)``."""
+        x, v, a = np.moveaxis(motion, 1, 0)
+        return np.asarray(self.stiffness * x + self.damping * v + self.mass * a)
+
 
 def in_phase(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Array:
     """Stiffness in phase ``(n_axes,)`` N/m below ``cutoff`` (Hz): force over displacement, sums of products.

@@ -17,8 +17,8 @@ from rths_nodes.core.samples import Array
 
 FADE = 1.0
 """s."""
-ORDER = 4
-"""Order of the Butterworth filter that goes forward and backward."""
+FLAT = 0.8
+"""Part of the cut-off up to which a filter lets all through."""
 
 
 class Spectra:
@@ -55,10 +55,9 @@ class Spectra:
         return np.asarray(np.fft.irfft(spectra, self._length, axis=0)[: self.samples])
 
     def pass_to(self, cutoff: float) -> Array:
-        """Gain of the low-pass filter to ``cutoff`` (Hz), a Butterworth filter there and back: 1/2 at the
-        cutoff."""
-        with np.errstate(over="ignore"):
-            return np.asarray(1.0 / (1.0 + (self.frequencies / cutoff) ** (2 * ORDER)))
+        """Gain of the low-pass filter: one up to ``FLAT`` of the ``cutoff`` (Hz), a cosine down to zero there."""
+        part = np.clip((self.frequencies / cutoff - FLAT) / (1.0 - FLAT), 0.0, 1.0)
+        return np.asarray(0.5 + 0.5 * np.cos(np.pi * part))
 
     def low_passed(self, history: Array, cutoff: float) -> Array:
         """``history`` below ``cutoff`` (Hz), in phase."""

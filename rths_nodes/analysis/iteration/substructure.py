@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.analysis.iteration.specimen import Specimens
 from rths_nodes.analysis.reference.linear import recursion
 from rths_nodes.analysis.share_of_structure import MODEL, of_axes, partition
 from rths_nodes.analysis.stability.of_scenario import transformation
@@ -106,18 +107,16 @@ class Substructure:
         m, c, k = (own + lab for own, lab in zip(self._own, tested, strict=True))
         return Response((m, c, k), self._transformation, self.dt)
 
-    def distance(self, residual: Array, specimens: Any) -> Array:
+    def distance(self, residual: Array, specimens: Specimens) -> Array:
         """Distance ``(samples, n_axes)`` m to where both substructures agree: (1 + G E)^-1 r.
 
         ``residual`` ``(samples, 3, n_axes)``; ``specimens`` E as of ``specimen.py``.
         """
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
-    def pushed(self, residual: Array, specimens: Any) -> Array:
+    def pushed(self, residual: Array, specimens: Specimens) -> Array:
         """Answer ``(samples, 3, n_axes)`` of the structure that holds the specimens E to the force E r."""
-        x, v, a = np.moveaxis(residual, 1, 0)
-        mass, damping, stiffness = specimens
-        return self.answer(self.with_specimen(mass, damping, stiffness), stiffness * x + damping * v + mass * a)
+        return self.answer(self.with_specimen(*specimens), specimens.force(residual))
 
     def answer(self, response: Response, force: Array) -> Array:
         """Motion ``(samples, 3, n_axes)`` of a ``response`` whose axes are pushed by ``force`` ``(samples,

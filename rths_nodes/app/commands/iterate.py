@@ -43,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--omega", type=float, default=Settings.omega, metavar="FACTOR", help=words)
     words = "frequency up to which errors are learned from; default: found in the first run"
     parser.add_argument("--cutoff", type=float, metavar="HZ", help=words)
+    words = (
+        "hold before a run that would have more than so many times the command, velocity or force of the first "
+        "one, e.g. 1.1"
+    )
+    parser.add_argument("--within", type=float, metavar="FACTOR", help=words)
     words = "let the rig become another one from a run on, e.g. 2:axes.a.specimen.stiffness=1e6; may be repeated"
     arguments.add_several(parser, "--change", "RUN:KEY=VALUE", words)
     where = parser.add_mutually_exclusive_group()
@@ -66,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
         options.relaxation,
         options.omega,
         options.cutoff,
+        options.within,
         _changes(options.change),
     )
     iteration.check(scenario)
@@ -125,10 +131,10 @@ def _folder(options: argparse.Namespace, scenario: Scenario) -> Iterator[Path]:
             yield Path(passing)
         return
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / scenario.run_id()
+    if folder.exists():
+        raise ConfigError(f"{folder}: is there already; what repeats gets a folder of its own")
     terminal.check_makable(folder)
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder}: is not empty; what repeats gets a folder of its own")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     yield folder
 
 
@@ -153,6 +159,7 @@ def _data(scenario: Scenario, settings: Settings, found: Iteration) -> dict[str,
         "inverse": None
         if inverse is None
         else {
+            "late_s": inverse.late.tolist(),
             "delay_s": inverse.delay.tolist(),
             "coefficients": inverse.coefficients.tolist(),
             "learned_to_hz": inverse.learned_to,
@@ -166,7 +173,7 @@ def _print(scenario: Scenario, settings: Settings, found: Iteration) -> None:
     how = f", relaxation {settings.relaxation}" if settings.mode == HISTORY else ""
     console.print(f"{scenario.name}: {settings.mode}{how}; errors in % of the rms of the target", markup=False)
     if (inverse := found.inverse) is not None:
-        late = ", ".join(f"{1e3 * value:.3g} ms" for value in inverse.delay)
+        late = ", ".join(f"{1e3 * value:.3g} ms" for value in inverse.late)
         words = f"learned from up to {inverse.learned_to:.3g} Hz, known up to {inverse.known_to:.3g} Hz"
         console.print(f"rig: late by {late}; {words}", markup=False)
     first = found.rows[0].stiffness

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.analysis.iteration import learning, specimen
-from rths_nodes.analysis.iteration.convergence import CONVERGED, ENDED, Row, Rule
+from rths_nodes.analysis.iteration.convergence import CONVERGED, ENDED, HELD, Row, Rule
 from rths_nodes.analysis.iteration.relaxation import RELAXATIONS, Step
 from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
 from rths_nodes.analysis.iteration.substructure import Substructure, every_sample
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.app import hosts
+from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.loop.outcomes import ExitCode
@@ -38,7 +39,9 @@ from rths_nodes.recording.run import Run
 
 TRACKING, HISTORY = "tracking", "history"
 MODES = TRACKING, HISTORY
-OF_VERDICT = {CONVERGED: ExitCode.FINISHED}
+PEAKS = ("command", "velocity", "force")
+"""Peaks of a run, which those of the first one bound."""
+OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
 """Exit codes; all else was ended before it agreed."""
 PLAYED: dict[str, Any] = {
     "structure": None,
@@ -63,7 +66,9 @@ PLAYED: dict[str, Any] = {
 class Settings:
     """How it is iterated: a mode, a relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
 
-    ``changes``: overrides of the scenario from the run of that number on, to rehearse a rig that becomes another.
+    ``within``: no run may have more than so many times the command, velocity and force of the first one; expected
+    before it begins, from its history and what the last run told of the specimens. ``changes``: overrides of the
+    scenario from the run of that number on, to rehearse a rig that becomes another.
     """
 
     mode: str
@@ -71,6 +76,7 @@ class Settings:
     relaxation: str = "model"
     omega: float = 1.0
     cutoff: float | None = None
+    within: float | None = None
     changes: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -83,11 +89,14 @@ class Settings:
             raise ConfigError(f"--omega {self.omega:g}: must be > 0 and <= 2")
         if self.cutoff is not None and not self.cutoff > 0.0:
             raise ConfigError(f"--cutoff {self.cutoff:g} Hz: must be > 0")
+        if self.within is not None and not self.within >= 1.0:
+            raise ConfigError(f"--within {self.within:g}: must be >= 1")
 
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """Result: the rows of the runs, the verdict with its reason, the inverse that was learned from, the ``last`` run."""
+    """Result: the rows of the runs, the verdict with its reason, the inverse that was learned, the ``last``
+    run."""
 
     rows: list[Row]
     verdict: str
@@ -132,6 +141,9 @@ def iterate(
         if verdict:
             break
         work.correct()
+        if reason := work.beyond():
+            verdict = HELD
+            break
     code = result.exit_code if verdict == ENDED else OF_VERDICT.get(verdict, ExitCode.TRIPPED)
     return Iteration(rows, verdict, reason, work.inverse, last, code)
 
@@ -144,7 +156,7 @@ def _share(
 
 def check(scenario: Scenario) -> None:
     """Raises ConfigError for a scenario that cannot be iterated, and for a rig that could really move."""
-    if not Assembly(scenario).port.simulated:
+    if registry.class_of("port", scenario.port).external or not Assembly(scenario).port.simulated:
         raise ConfigError(
             f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only so far; on "
             "a real one each run needs an operator who arms it"
@@ -204,7 +216,8 @@ class _Work:
             given = run.command, run.displacement, self._target[:, 0]
             self.inverse = learning.fitted(self.spectra, *given, tuple(self.base.axes), self.settings.cutoff)
             self._commands = learning.Commands(self.spectra, self.inverse, run.command)
-            self._peaks = _peaks(run, self.base.dt)
+            self._cutoff = self.inverse.learned_to
+            self._peaks = _peaks(run.command, run.force, self.base.dt)
         cutoff, spectra, size = self.inverse.learned_to, self.spectra, _rms(self._target[:, 0])
         moved = run.displacement
         missed = self._target[:, 0] - moved
@@ -221,7 +234,10 @@ class _Work:
         noise = noise_rms(moved)
         band = np.sqrt(2.0 * min(cutoff * self.base.dt, 0.5))
         stiffness = specimen.in_phase(spectra, moved, self._force, cutoff)
-        peaks = [now / first for now, first in zip(_peaks(run, self.base.dt), self._peaks, strict=True)]
+        peaks = [
+            now / first
+            for now, first in zip(_peaks(run.command, run.force, self.base.dt), self._peaks, strict=True)
+        ]
         self.rows.append(
             Row(
                 **{name: getattr(row, name) for name in ("number", "outcome", "reason", "recording")},
@@ -245,6 +261,23 @@ class _Work:
             self._target = self.relaxation.next(self._step)
         run = self._run
         self._command = self._commands.corrected(run.command, before, run.displacement, self._target[:, 0])
+
+    def beyond(self) -> str:
+        """Say in words by what the next run would leave the bounds that the first one sets; empty where it does
+        not."""
+        if self.settings.within is None:
+            return ""
+        assert self._command is not None
+        expected = specimen.fitted(self.spectra, self._run.displacement, self._force, self._cutoff).force(
+            self._target
+        )
+        now = _peaks(self._command, expected, self.base.dt)
+        return "; ".join(
+            f"run {len(self.rows) + 1} would have {of / first:.3g} times the {name} of run 1, must be <= "
+            f"{self.settings.within:g}"
+            for name, of, first in zip(PEAKS, now, self._peaks, strict=True)
+            if of > self.settings.within * first
+        )
 
     def _in_time(self, force: Array) -> Array:
         """The forces at the moments of the displacements: what is declared as late (force_lead) is made up for."""
@@ -284,7 +317,7 @@ def _worst(parts: Array) -> float:
     return PERCENT * float(np.max(parts))
 
 
-def _peaks(run: Run, dt: float) -> tuple[float, float, float]:
+def _peaks(command: Array, force: Array, dt: float) -> tuple[float, float, float]:
     """Largest command (m), its largest velocity (m/s), and the largest force (N), of the axis that has most."""
-    rates = np.abs(np.diff(run.command, axis=0)).max() / dt
-    return float(np.abs(run.command).max()), float(rates), max(float(np.abs(run.force).max()), 1e-300)
+    rates = np.abs(np.diff(command, axis=0)).max() / dt
+    return float(np.abs(command).max()), float(rates), max(float(np.abs(force).max()), 1e-300)
