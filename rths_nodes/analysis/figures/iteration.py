@@ -41,12 +41,12 @@ def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) ->
         error.plot(numbers, values, color=colour, ls=line, marker="o", ms=3.5, label=label)
     error.set(yscale="log", xlabel="run", ylabel="% of the target, rms", title="convergence", xticks=numbers)
     error.legend(fontsize=7.0)
-    axes = list(rows[0].stiffness)
+    axes = list(rows[0].answer)
     for label, colour, line in styled(axes):
-        values = [PERCENT * (row.stiffness.get(label, np.nan) / rows[0].stiffness[label] - 1.0) for row in rows]
+        values = [PERCENT * (row.answer.get(label, np.nan) - 1.0) for row in rows]
         drift.plot(numbers, values, color=colour, ls=line, marker="o", ms=3.5, label=label)
     drift.axhline(-PERCENT * SOFTER, color=LIMIT, lw=0.8)
-    drift.set(xlabel="run", ylabel="change since run 1 (%)", title="stiffness of the specimens", xticks=numbers)
+    drift.set(xlabel="run", ylabel="change since run 1 (%)", title="force for the same motion", xticks=numbers)
     drift.legend(fontsize=7.0)
     if inverse is not None and len(inverse.bands):
         for column, label, colour in ((0, "with noise", PALETTE[1]), (1, "without", PALETTE[0])):
@@ -55,9 +55,7 @@ def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) ->
             bands.axvline(end, color=FAINT, lw=0.8)
             bands.annotate(words, (end, 1.5), fontsize=7.0)
         bands.set(xscale="log", yscale="log", ylim=(1e-3, 2.0), xlim=(inverse.bands[0], 4.0 * inverse.known_to))
-        bands.set(
-            xlabel="frequency (Hz)", ylabel="|1 - L T|", title="what the inverse leaves of an error in a run"
-        )
+        bands.set(xlabel="frequency (Hz)", ylabel="|1 - L T|", title="left of an error from run to run")
         bands.legend(fontsize=7.0)
     for panel in (error.yaxis, bands.xaxis, bands.yaxis):
         panel.set_major_formatter("{x:g}")

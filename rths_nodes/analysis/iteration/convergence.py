@@ -19,7 +19,7 @@ from rths_nodes.core.errors import ConfigError
 AT_FLOOR = 2.0
 """The error of two runs of the same commands is sqrt(2) times the noise below the cut-off; this is beyond it."""
 SOFTER = 0.05
-"""Loss of stiffness, in parts of that in the first run, at which a specimen is another one."""
+"""Part of its force, for the same motion as in the first run, without which a specimen is another one."""
 RISES = 2
 """So many times in a row the error may not rise."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
@@ -34,8 +34,8 @@ class Row:
     ``error`` to go, ``noise`` below the cut-off, ``residual`` of whole histories; ``missed`` the measured
     displacement from its target, all frequencies, m rms. ``true`` is the distance of the true displacement, which
     a simulator knows, from the target (tracking) or from the structure in one piece as the scenario states it.
-    ``stiffness`` in phase by axis (N/m). ``command``, ``velocity`` and ``force`` are peaks in parts of those of
-    the first run.
+    ``answer`` by axis: the force of the specimen, as a part of what that of the first run would give to the same
+    motion. ``command``, ``velocity`` and ``force`` are peaks in parts of those of the first run.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Row:
     residual: float = math.nan
     missed: float = math.nan
     true: float = math.nan
-    stiffness: dict[str, float] = field(default_factory=dict)
+    answer: dict[str, float] = field(default_factory=dict)
     command: float = math.nan
     velocity: float = math.nan
     force: float = math.nan
@@ -86,11 +86,9 @@ class Rule:
 
 
 def softened(rows: Sequence[Row]) -> str:
-    """Say in words which axis has lost more than ``SOFTER`` of its stiffness since the first run."""
-    first, last = rows[0].stiffness, rows[-1].stiffness
-    found = [
-        f"{axis}: stiffness {last[axis]:.4g} N/m, {100.0 * (1.0 - last[axis] / value):.3g} % less than in run 1"
-        for axis, value in first.items()
-        if value > 0.0 and last.get(axis, value) < (1.0 - SOFTER) * value
-    ]
-    return "; ".join(found)
+    """Say in words which axis has lost more than ``SOFTER`` of its force since the first run."""
+    return "; ".join(
+        f"{axis}: {100.0 * (1.0 - part):.3g} % less force for the same motion than in run 1"
+        for axis, part in rows[-1].answer.items()
+        if part < 1.0 - SOFTER
+    )

@@ -9,7 +9,7 @@ than the numerical part, which is everywhere near a resonance of it.
 
     constant       z = x - (1 - w) r
     aitken         the same, w_j = -w_j-1 r_j-1 (r_j - r_j-1) / |r_j - r_j-1|^2   (Irons & Tuck 1969; Kuettler &
-                   Wall 2008, Eq. (44))
+                   Wall 2008)
     quasi_newton   z = x + sum c_i (x_i - x_j), c least squares of r_j + sum c_i (r_i - r_j) = 0   (IQN-ILS,
                    Degroote, Bathe & Vierendeels 2009), after a first step of constant
     model          z = y + (1 + G E)^-1 r, E the spring, dashpot and mass that the run itself has told:

@@ -24,15 +24,15 @@ class Specimens(NamedTuple):
         return np.asarray(self.stiffness * x + self.damping * v + self.mass * a)
 
 
-def in_phase(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Array:
-    """Stiffness in phase ``(n_axes,)`` N/m below ``cutoff`` (Hz): force over displacement, sums of products.
+def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cutoff: float) -> Array:
+    """Part ``(n_axes,)`` of the ``expected`` specimens' force that these give to the same motion below ``cutoff``.
 
-    ``moved`` m and ``force`` N are ``(samples, n_axes)``; nan where nothing moves. Of a mass in the specimen it
-    has the part that moves with it: it is compared between runs, never with a drawing.
+    By least squares of ``force`` ``(samples, n_axes)`` N; nan where nothing is expected. Of springs it is the
+    ratio of the stiffnesses; of dampers, which have none, that of the damping.
     """
-    x, f = spectra.low_passed(moved, cutoff), spectra.low_passed(force, cutoff)
+    by, f = expected.force(spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray((x * f).sum(axis=0) / (x * x).sum(axis=0))
+        return np.asarray((by * f).sum(axis=0) / (by * by).sum(axis=0))
 
 
 def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Specimens:

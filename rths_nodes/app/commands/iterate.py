@@ -100,7 +100,7 @@ def _draw(
 ) -> None:
     """Write the figure and the report of the last run, as far as they are wanted."""
     said = "" if options.json else "figure"
-    finished = [row for row in found.rows if row.stiffness]
+    finished = [row for row in found.rows if row.answer]
     if figure and finished:
         from rths_nodes.analysis.figures import iteration as drawn
 
@@ -140,7 +140,7 @@ def _folder(options: argparse.Namespace, scenario: Scenario) -> Iterator[Path]:
 
 def _tell(row: Row) -> None:
     """A line for each run, as it is over."""
-    if row.stiffness:
+    if row.answer:
         true = f", true {row.true:.3g} %" if row.true == row.true else ""
         terminal.tell_now(f"run {row.number}: error {row.error:.3g} % (noise {row.noise:.2g} %){true}")
     else:
@@ -176,16 +176,16 @@ def _print(scenario: Scenario, settings: Settings, found: Iteration) -> None:
         late = ", ".join(f"{1e3 * value:.3g} ms" for value in inverse.late)
         words = f"learned from up to {inverse.learned_to:.3g} Hz, known up to {inverse.known_to:.3g} Hz"
         console.print(f"rig: late by {late}; {words}", markup=False)
-    first = found.rows[0].stiffness
+    axes = list(found.rows[0].answer)
     heads = ["error", "noise", *(["residual"] if settings.mode == HISTORY else []), "true", "missed (mm)"]
-    drift = [f"stiffness of {axis} (%)" for axis in first]
+    drift = [f"specimen of {axis} (%)" for axis in axes]
     peaks = ["command", "velocity", "force"]
     grid = terminal.grid("run", "outcome", numbers=[*heads, *drift, *peaks])
     for row in found.rows:
         cells = [plain(row.error), plain(row.noise)]
         cells += [plain(row.residual)] if settings.mode == HISTORY else []
         cells += [plain(row.true), plain(row.missed, MM)]
-        cells += [plain(row.stiffness.get(axis, float("nan")) / value, PERCENT) for axis, value in first.items()]
+        cells += [plain(row.answer.get(axis), PERCENT) for axis in axes]
         cells += [plain(getattr(row, name)) for name in peaks]
         grid.add_row(str(row.number), row.outcome, *cells)
     terminal.show(console, grid)

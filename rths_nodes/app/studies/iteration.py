@@ -218,6 +218,7 @@ class _Work:
             self._commands = learning.Commands(self.spectra, self.inverse, run.command)
             self._cutoff = self.inverse.learned_to
             self._peaks = _peaks(run.command, run.force, self.base.dt)
+            self._specimens = specimen.fitted(self.spectra, run.displacement, self._force, self._cutoff)
         cutoff, spectra, size = self.inverse.learned_to, self.spectra, _rms(self._target[:, 0])
         moved = run.displacement
         missed = self._target[:, 0] - moved
@@ -233,7 +234,7 @@ class _Work:
             residual = _worst(_rms(rest[:, 0]) / size)
         noise = noise_rms(moved)
         band = np.sqrt(2.0 * min(cutoff * self.base.dt, 0.5))
-        stiffness = specimen.in_phase(spectra, moved, self._force, cutoff)
+        answer = specimen.answer(spectra, self._specimens, moved, self._force, cutoff)
         peaks = [
             now / first
             for now, first in zip(_peaks(run.command, run.force, self.base.dt), self._peaks, strict=True)
@@ -246,7 +247,7 @@ class _Work:
                 residual=residual,
                 missed=rms(missed),
                 true=_off(run.true_displacement, wanted),
-                stiffness=dict(zip(self.base.axes, stiffness.tolist(), strict=True)),
+                answer=dict(zip(self.base.axes, answer.tolist(), strict=True)),
                 command=peaks[0],
                 velocity=peaks[1],
                 force=peaks[2],
