@@ -242,18 +242,19 @@ def test_spring_dashpot_and_mass_of_a_specimen_are_told_by_its_force() -> None:
     force = 2e4 * x + 300.0 * v + 7.0 * a
     mass, damping, stiffness = specimen.fitted(spectra, x, force, 50.0)
     assert (mass[0], damping[0], stiffness[0]) == pytest.approx((7.0, 300.0, 2e4), rel=1e-3)
-    assert specimen.in_phase(spectra, x, 2e4 * x + 300.0 * v, 50.0)[0] == pytest.approx(2e4, rel=1e-3)
+    found = Specimens(mass, damping, stiffness)
+    assert specimen.answer(spectra, found, x, 0.9 * force, 50.0)[0] == pytest.approx(0.9, rel=1e-3)
+    damper = Specimens(0.0 * mass, damping, 0.0 * stiffness)
+    assert specimen.answer(spectra, damper, x, 270.0 * v, 50.0)[0] == pytest.approx(0.9, rel=1e-3)
 
 
 # The rule
 
 
-def rows(*errors: float, stiffness: float = 1.0) -> list[Row]:
-    found = [Row(n, "finished", error=e, noise=0.1, stiffness={"a": 1e6}) for n, e in enumerate(errors, 1)]
-    return [
-        *found[:-1],
-        Row(len(errors), "finished", error=errors[-1], noise=0.1, stiffness={"a": stiffness * 1e6}),
-    ]
+def rows(*errors: float, answer: float = 1.0) -> list[Row]:
+    """Runs with these errors (%), of which the last one has this part of the force of the first."""
+    found = [Row(n, "finished", error=e, noise=0.1, answer={"a": 1.0}) for n, e in enumerate(errors, 1)]
+    return [*found[:-1], Row(len(errors), "finished", error=errors[-1], noise=0.1, answer={"a": answer})]
 
 
 def test_verdicts() -> None:
@@ -265,9 +266,9 @@ def test_verdicts() -> None:
     assert rule.verdict(rows(3.0, 4.0, 5.0))[0] == DIVERGED
     assert rule.verdict(rows(9.0, 4.0, 3.0, 2.0))[0] == EXHAUSTED
     assert rule.verdict([*rows(9.0), Row(2, "tripped", "stroke")]) == (ENDED, "run 2 tripped: stroke")
-    verdict, words = rule.verdict(rows(9.0, 4.0, stiffness=0.94))
-    assert (verdict, words) == (SOFTENED, "a: stiffness 9.4e+05 N/m, 6 % less than in run 1")
-    assert rule.verdict(rows(9.0, 4.0, stiffness=0.96))[0] == ""
+    verdict, words = rule.verdict(rows(9.0, 4.0, answer=0.94))
+    assert (verdict, words) == (SOFTENED, "a: 6 % less force for the same motion than in run 1")
+    assert rule.verdict(rows(9.0, 4.0, answer=0.96))[0] == ""
 
 
 @pytest.mark.parametrize("wrong", [{"runs": 0}, {"runs": 51}, {"tolerance": 0.0}, {"tolerance": 101.0}])
