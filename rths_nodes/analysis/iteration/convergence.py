@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run has come to, beside the runs before it, and whether another one follows.
+"""Convergence from run to run: the row of each run, and the rule by which another one follows or not.
 
 The error of a run is the distance, rms below the cut-off and as a part of the target's, that is still to go: of
 tracking, from the target to the measured displacement; of whole histories, from the measured displacement to that
@@ -16,6 +16,8 @@ from itertools import pairwise
 
 from rths_nodes.core.errors import ConfigError
 
+TRACKING, HISTORY = "tracking", "history"
+"""Modes: the commands are corrected, or the targets and the commands."""
 AT_FLOOR = 2.0
 """The error of two runs of the same commands is sqrt(2) times the noise below the cut-off; this is beyond it."""
 SOFTER = 0.05

@@ -12,13 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.analysis.iteration.convergence import Row, Rule
-from rths_nodes.analysis.iteration.relaxation import RELAXATIONS
+from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
 from rths_nodes.analysis.units import MM, PERCENT, plain
 from rths_nodes.app.commands import arguments, report, terminal
-from rths_nodes.app.studies import iteration
-from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.iteration import HISTORY, MODES, TRACKING, Iteration, Settings
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.scenario.schema import Scenario
@@ -33,14 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tracking: the targets are known, the commands are corrected; history: the targets are the answer of the "
         "structure to the force of the last run; default: history where there is a structure"
     )
-    parser.add_argument("--mode", choices=MODES, help=words)
+    parser.add_argument("--mode", choices=(TRACKING, HISTORY), help=words)
     parser.add_argument("--runs", type=int, default=Rule.runs, metavar="N", help="at most; default: %(default)s")
     words = "error that is enough, %% of the rms of the target; default: %(default)s"
     parser.add_argument("--tolerance", type=float, default=Rule.tolerance, metavar="PERCENT", help=words)
-    words = "of mode history: how the targets of the next run are found; default: %(default)s"
-    parser.add_argument("--relaxation", choices=tuple(RELAXATIONS), default=Settings.relaxation, help=words)
+    words = "of mode history: constant, aitken, quasi_newton or model; default: %(default)s"
+    parser.add_argument("--relaxation", default="model", metavar="NAME", help=words)
     words = "factor of constant, first one of aitken and quasi_newton; default: %(default)s"
-    parser.add_argument("--omega", type=float, default=Settings.omega, metavar="FACTOR", help=words)
+    parser.add_argument("--omega", type=float, default=1.0, metavar="FACTOR", help=words)
     words = "frequency up to which errors are learned from; default: found in the first run"
     parser.add_argument("--cutoff", type=float, metavar="HZ", help=words)
     words = (
@@ -62,10 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Iterate; exit code 0 where it converged, 3 where not, that of a run that did not finish."""
+    from rths_nodes.app.studies import iteration
+    from rths_nodes.app.studies.engine import Where
+
     scenario, figure = arguments.scenario(options), terminal.figure_path(options.figure)
     if options.report:
         terminal.check_writable(Path(options.report))
-    settings = Settings(
+    settings = iteration.Settings(
         options.mode or (TRACKING if scenario.structure is None else HISTORY),
         Rule(options.runs, options.tolerance),
         options.relaxation,
@@ -95,9 +94,7 @@ def run(options: argparse.Namespace) -> int:
     return found.exit_code
 
 
-def _draw(
-    options: argparse.Namespace, scenario: Scenario, settings: Settings, found: Iteration, figure: Path | None
-) -> None:
+def _draw(options: argparse.Namespace, scenario: Scenario, settings: Any, found: Any, figure: Path | None) -> None:
     """Write the figure and the report of the last run, as far as they are wanted."""
     said = "" if options.json else "figure"
     finished = [row for row in found.rows if row.answer]
@@ -147,7 +144,7 @@ def _tell(row: Row) -> None:
         terminal.tell_now(f"run {row.number}: {row.outcome}: {row.reason}")
 
 
-def _data(scenario: Scenario, settings: Settings, found: Iteration) -> dict[str, Any]:
+def _data(scenario: Scenario, settings: Any, found: Any) -> dict[str, Any]:
     inverse = found.inverse
     return {
         "scenario": scenario.name,
@@ -168,7 +165,7 @@ def _data(scenario: Scenario, settings: Settings, found: Iteration) -> dict[str,
     }
 
 
-def _print(scenario: Scenario, settings: Settings, found: Iteration) -> None:
+def _print(scenario: Scenario, settings: Any, found: Any) -> None:
     console = terminal.console()
     how = f", relaxation {settings.relaxation}" if settings.mode == HISTORY else ""
     console.print(f"{scenario.name}: {settings.mode}{how}; errors in % of the rms of the target", markup=False)

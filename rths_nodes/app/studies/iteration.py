@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.analysis.iteration import learning, specimen
-from rths_nodes.analysis.iteration.convergence import CONVERGED, ENDED, HELD, Row, Rule
+from rths_nodes.analysis.iteration.convergence import CONVERGED, ENDED, HELD, HISTORY, TRACKING, Row, Rule
 from rths_nodes.analysis.iteration.relaxation import RELAXATIONS, Step
 from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
 from rths_nodes.analysis.iteration.substructure import Substructure, every_sample
@@ -37,7 +37,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.history import History
 from rths_nodes.recording.run import Run
 
-TRACKING, HISTORY = "tracking", "history"
 MODES = TRACKING, HISTORY
 PEAKS = ("command", "velocity", "force")
 """Peaks of a run, which those of the first one bound."""
@@ -64,7 +63,7 @@ PLAYED: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How it is iterated: a mode, a relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
+    """Settings of an iteration: mode, relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
 
     ``within``: no run may have more than so many times the command, velocity and force of the first one; expected
     before it begins, from its history and what the last run told of the specimens. ``changes``: overrides of the
