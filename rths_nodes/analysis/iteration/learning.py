@@ -177,8 +177,7 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """What of the commands ``u`` is ``rest``, by band: of the worst axis, with noise and by ``z`` as
-    instrument."""
+    """Share of the commands ``u`` that is ``rest``, by band, of the worst axis: with noise, and by ``z``."""
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for a, b in pairwise(edges):

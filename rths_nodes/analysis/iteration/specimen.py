@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run tells of its specimens: a spring, a dashpot and a mass on each axis, and whether they soften."""
+"""Specimens as a run tells them: a spring, a dashpot and a mass on each axis, and whether they soften."""
 
 from __future__ import annotations
 
