@@ -94,8 +94,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """Result: the rows of the runs, the verdict with its reason, the inverse that was learned, the ``last``
-    run."""
+    """Result: rows of the runs, verdict with its reason, the inverse that was learned, the ``last`` run."""
 
     rows: list[Row]
     verdict: str
@@ -199,9 +198,8 @@ class _Work:
         pairs += [(["integrator"], {"type": "predefined", "history": str(file)})]
         if self._command is not None:
             pairs += [(["compensator"], {"type": "predefined", "history": str(file)})]
-        changed = [
-            words for first, several in self.settings.changes.items() if number >= first for words in several
-        ]
+        since = (first for first in sorted(self.settings.changes) if number >= first)
+        changed = [words for first in since for words in self.settings.changes[first]]
         return override(replace(self.base, pairs), changed)
 
     def learn(self, number: int, result: hosts.RunResult, run: Run) -> None:
@@ -263,8 +261,7 @@ class _Work:
         self._command = self._commands.corrected(run.command, before, run.displacement, self._target[:, 0])
 
     def beyond(self) -> str:
-        """Say in words by what the next run would leave the bounds that the first one sets; empty where it does
-        not."""
+        """Say in words by what the next run would leave the bounds of the first one; empty where it does not."""
         if self.settings.within is None:
             return ""
         assert self._command is not None
