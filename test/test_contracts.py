@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from written_history import written_history
 
 from rths_nodes.analysis.reference.coupled import measured_names
 from rths_nodes.core import protocols, registry
@@ -51,6 +52,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("setup", "upright_load"): {"actuator_length": 2.0},
     ("force_controller", "feed_forward_pi"): {"stiffness": 1e9, "lead": 0.02, "column": {"column_length": 3.0}},
     ("integrator", "prescribed"): {"displacement": {"type": "sine", "amplitude": 0.1, "frequency": 2.0}},
+    ("integrator", "predefined"): {"history": written_history(1, 0.01)},
     ("integrator", "remote"): {"experimental_stiffness": [[2.0]]},
     ("integrator", "opensees"): {
         "model": str(Path(__file__).parents[1] / "doc" / "opensees" / "frame.py"),
@@ -92,6 +94,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("reduction", "modal"): {"modes": 1},
     ("reduction", "craig_bampton"): {"modes": 1},
+    ("compensator", "predefined"): {"history": written_history(2, 0.01)},
     ("compensator", "polynomial"): {"delay": 0.02},
     ("compensator", "linear_acceleration"): {"delay": 0.02},
     ("compensator", "derivative_feedforward"): {"delay": 0.02},
@@ -228,7 +231,7 @@ def drive_reduction(cls: Any, params: Any) -> Drive:
 
 
 def drive_integrator(cls: Any, params: Any) -> Drive:
-    structure = None if "displacement" in attrs.fields_dict(type(params)) else frame()
+    structure = None if {"displacement", "history"} & set(attrs.fields_dict(type(params))) else frame()
     solver = cls(params, structure, WAVE[:, None], DT)
 
     def drive() -> Iterator[Any]:

@@ -111,7 +111,7 @@ LAYERS = {
             *("response_errors", "published_indices", "identification", "step_times", "response_spectrum"),
         ),
         ("study_table", "share_of_structure", "equilibrium", "overlay", "live_columns"),
-        ("tested",),
+        ("tested", "iteration"),
         ("figures",),
         ("report",),
     ),

@@ -65,7 +65,7 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
     numerical = (structure.mass, structure.damping, structure.stiffness)
     source, experimental = STATED, stated
     if not any(each.any() for each in stated):
-        tested, source = _of_axes(assembly.scenario, measured)
+        tested, source = of_axes(assembly.scenario, measured)
         axes_of, forces_of = transformation(assembly, structure)
         experimental = tuple(forces_of @ each @ axes_of for each in tested)
     mass, damping, stiffness = (own + lab for own, lab in zip(numerical, experimental, strict=True))
@@ -79,7 +79,7 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
     return Partition(names, numerical, experimental, source, frequencies, ratios)
 
 
-def _of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Any, Any, Any], str]:
+def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Any, Any, Any], str]:
     """Mass, damping and stiffness of what the moved axes move, ``(n_axes, n_axes)`` each, and whence they are."""
     n = len(scenario.moved_axes)  # one that is controlled by force is not moved by the structure
     nothing = np.zeros((n, n))

@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "run tests": {
         "run": "run a scenario",
         "test": "take a test from the cold rig to its report, rung by rung",
+        "iterate": "run a test again and again, corrected from run to run, until it agrees",
         "commission": "accept a rig before any specimen: every stop and limit of it, measured",
         "page": "show a test that runs in the browser, with a stop always in reach",
         "emulate": "be the rig at the other end of the port udp, where there is none",

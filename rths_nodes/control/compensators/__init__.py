@@ -6,6 +6,7 @@ To add one: a file here with its ``Params`` and its class, a line in this table,
 
 TABLE = {
     "none": ".none:NoCompensation",
+    "predefined": ".predefined:Predefined",
     "inverse": ".inverse:Inverse",
     "adaptive_inverse": ".adaptive_inverse:AdaptiveInverse",
     "polynomial": ".polynomial:Polynomial",

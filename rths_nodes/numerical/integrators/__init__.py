@@ -11,6 +11,7 @@ TABLE = {
     "runge_kutta": ".runge_kutta:RungeKutta",
     "exact": ".exact:Exact",
     "prescribed": ".prescribed:Prescribed",
+    "predefined": ".predefined:Predefined",
     "remote": ".remote.integrator:Remote",
     "opensees": ".remote.opensees:OpenSees",
     "fmu": ".fmu:Fmu",

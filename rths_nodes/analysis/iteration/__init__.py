@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests that repeat: what is computed between one run and the next."""

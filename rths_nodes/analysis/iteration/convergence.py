@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convergence from run to run: the row of each run, and the rule by which another one follows or not.
+
+The error of a run is the distance, rms below the cut-off and as a part of the target's, that is still to go: of
+tracking, from the target to the measured displacement; of whole histories, from the measured displacement to that
+at which both substructures agree, as the specimens of the run tell it. A small residual is not enough there: near
+a resonance it is a large distance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from rths_nodes.core.errors import ConfigError
+
+TRACKING, HISTORY = "tracking", "history"
+"""Modes: the commands are corrected, or the targets and the commands."""
+AT_FLOOR = 2.0
+"""The error of two runs of the same commands is sqrt(2) times the noise below the cut-off; this is beyond it."""
+SOFTER = 0.05
+"""Part of its force, for the same motion as in the first run, without which a specimen is another one."""
+RISES = 2
+"""So many times in a row the error may not rise."""
+CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
+HELD = "held"
+"""Verdicts after which no run follows; held before a run that would leave its bounds."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run in the table of convergence; percentages are of the rms of the target, of the worst axis.
+
+    ``error`` to go, ``noise`` below the cut-off, ``residual`` of whole histories; ``missed`` the measured
+    displacement from its target, all frequencies, m rms. ``true`` is the distance of the true displacement, which
+    a simulator knows, from the target (tracking) or from the structure in one piece as the scenario states it.
+    ``answer`` by axis: the force of the specimen, as a part of what that of the first run would give to the same
+    motion. ``command``, ``velocity`` and ``force`` are peaks in parts of those of the first run.
+    """
+
+    number: int
+    outcome: str
+    reason: str = ""
+    error: float = math.nan
+    noise: float = math.nan
+    residual: float = math.nan
+    missed: float = math.nan
+    true: float = math.nan
+    answer: dict[str, float] = field(default_factory=dict)
+    command: float = math.nan
+    velocity: float = math.nan
+    force: float = math.nan
+    recording: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When an iteration ends: at most ``runs``; ``tolerance`` % of the target's rms, or the noise, is enough."""
+
+    runs: int = 5
+    tolerance: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a rule by which nothing could be learned."""
+        if not 1 <= self.runs <= 50:
+            raise ConfigError(f"--runs {self.runs}: must be >= 1 and <= 50")
+        if not 0.0 < self.tolerance <= 100.0:
+            raise ConfigError(f"--tolerance {self.tolerance:g} %: must be > 0 and <= 100 %")
+
+    def verdict(self, rows: Sequence[Row]) -> tuple[str, str]:
+        """Verdict and its reason in words; empty where another run follows."""
+        last = rows[-1]
+        if last.outcome != "finished":
+            return ENDED, f"run {last.number} {last.outcome}: {last.reason}"
+        if words := softened(rows):
+            return SOFTENED, words
+        if last.error <= max(self.tolerance, AT_FLOOR * last.noise):
+            by = "the tolerance" if last.error <= self.tolerance else "twice the noise of the sensor"
+            return CONVERGED, f"error {last.error:.3g} %, within {by}"
+        tail = [row.error for row in rows[-RISES - 1 :]]
+        if len(tail) > RISES and all(after > before for before, after in pairwise(tail)):
+            return DIVERGED, f"the error has risen {RISES} times: {', '.join(f'{e:.3g}' for e in tail)} %"
+        if last.number >= self.runs:
+            return EXHAUSTED, f"error {last.error:.3g} % after {last.number} runs"
+        return "", ""
+
+
+def softened(rows: Sequence[Row]) -> str:
+    """Say in words which axis has lost more than ``SOFTER`` of its force since the first run."""
+    return "; ".join(
+        f"{axis}: {100.0 * (1.0 - part):.3g} % less force for the same motion than in run 1"
+        for axis, part in rows[-1].answer.items()
+        if part < 1.0 - SOFTER
+    )

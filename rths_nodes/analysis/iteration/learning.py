@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that are corrected from run to run: iterative learning control with the identified inverse.
+
+    u_j = u_1 + W (L z_j - u_1) + w_j    w_j+1 = Q (w_j + L (z_j - y_j))    w_1 = W (u_1 - L z_1)
+
+with the target z_j, the commands u_j and the measured displacements y_j of run j (Arimoto, Kawamura & Miyazaki
+1984 for the idea; Bristow, Tharayil & Alleyne 2006 for Q and L, beside a command that is computed ahead). Of an
+error at a frequency there is left, from run to run, |Q (1 - L T)|, with T the rig from command to displacement:
+below one it converges.
+
+    L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
+
+is fitted to the first run, by least squares of its commands on its displacements with the target as instrument,
+which the noise of the sensor does not bias; of some delays tau the one is taken with which it reaches farthest.
+The fit tells how far L may be trusted. |u - L y| over |u| in a band is |1 - L T| with what the noise makes of it:
+there Q ends, beyond which measured errors are mostly noise. The same with the target as instrument has no noise in
+it: there W ends, which knows the target alone.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex
+from rths_nodes.core.samples import Array
+
+ORDER = 4
+"""Highest derivative of L: one more than a law has that runs with the test, which nothing delays here."""
+WORST = 0.5
+"""Largest |1 - L T|, with noise, of a band that Q lets through."""
+KNOWN = 0.3
+"""Largest |1 - L T|, without noise, of a band that W lets through."""
+EXPECTED = 0.02
+"""Part of the commands that such an L may not explain, at any frequency: weights of the fit."""
+QUIET = 1e-6
+"""Power of the commands in a band, in parts of that in the strongest one, that nobody needs to explain."""
+LONGEST, TRIED = 1.25, 11
+"""Delays that are tried: so many, to so many times the one by which displacements and commands correlate best."""
+PASSES = 4
+"""Fits, each with the noise that the L of the one before lets through."""
+WIDTH = 2.0 ** (1.0 / 3.0)
+"""Ratio of the ends of a band."""
+LEAST_LINES = 12
+"""Lines of the spectrum in a band."""
+
+
+class Inverse(NamedTuple):
+    """L of each axis, and how far it holds."""
+
+    delay: Array
+    """tau ``(n_axes,)`` s."""
+    coefficients: Array
+    """C ``(ORDER + 1, n_axes)``, s^power."""
+    bands: Array
+    """Upper ends of the bands ``(m,)`` Hz."""
+    left: Array
+    """|1 - L T| by band, of the worst axis, with noise and without, ``(m, 2)``."""
+    learned_to: float
+    """End of Q, Hz."""
+    known_to: float
+    """End of W, Hz; at least that of Q."""
+
+    @property
+    def late(self) -> Array:
+        """Delay ``(n_axes,)`` s of slow motions: tau, and what the first two coefficients make of it."""
+        return np.asarray(self.delay + self.coefficients[1] / self.coefficients[0])
+
+    def response(self, spectra: Spectra) -> Complex:
+        """L at the frequencies of ``spectra``, ``(lines, n_axes)``."""
+        powers = spectra.s[:, None] ** np.arange(len(self.coefficients))
+        return np.asarray(np.exp(np.outer(spectra.s, self.delay)) * (powers @ self.coefficients))
+
+
+def fitted(
+    spectra: Spectra, command: Array, moved: Array, target: Array, axes: tuple[str, ...], cutoff: float | None
+) -> Inverse:
+    """The inverse of each of ``axes`` from a run's ``command``, ``moved`` and ``target``, ``(samples, n_axes)`` m.
+
+    ``cutoff`` (Hz) is the end of Q where somebody gives it. Raises ConfigError where an axis does not move, and
+    where no band can be trusted.
+    """
+    u, y, z = (spectra.faded(values) for values in (command, moved, target))
+    for axis, name in enumerate(axes):
+        if not (np.abs(u[:, axis]).max() > 0.0 and np.abs(y[:, axis]).max() > 0.0):
+            raise ConfigError(f"{name}: does not move: there is nothing to learn from")
+    noise = spectra.samples * noise_rms(moved) ** 2
+    edges = _edges(spectra.frequencies)
+    rows = [
+        _of_axis(spectra, edges, (u[:, axis], y[:, axis], z[:, axis]), float(noise[axis]))
+        for axis in range(len(axes))
+    ]
+    delay, coefficients = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]).T
+    found = Inverse(delay, coefficients, spectra.frequencies[edges[1:]], np.zeros((0, 2)), np.inf, np.inf)
+    left = _left(edges, u, u - found.response(spectra) * y, z)
+    learned, known = (
+        _trusted(found.bands, column, worst) for column, worst in zip(left.T, (WORST, KNOWN), strict=True)
+    )
+    learned = learned if cutoff is None else cutoff
+    if not learned:
+        raise ConfigError(
+            f"the commands of the first run do not explain its displacements below {found.bands[0]:.3g} Hz: "
+            f"{100.0 * float(left[0, 0]):.3g} % of them is left, must be <= {100.0 * WORST:g} %"
+        )
+    return found._replace(left=left, learned_to=learned, known_to=max(learned, known))
+
+
+def _edges(frequencies: Array) -> list[int]:
+    """First lines of the bands, and the end of the last one."""
+    edges = [1]
+    while True:
+        last = max(int(np.searchsorted(frequencies, WIDTH * frequencies[edges[-1]])), edges[-1] + LEAST_LINES)
+        if last >= len(frequencies):
+            return edges
+        edges.append(last)
+
+
+def _of_axis(
+    spectra: Spectra, edges: list[int], signals: tuple[Complex, Complex, Complex], noise: float
+) -> tuple[float, Array]:
+    """Delay (s) and coefficients of an axis with these commands, displacements and targets.
+
+    Each line counts by its power over what L will not explain there: a part of it, and the ``noise``.
+    """
+    u, y, z = signals
+    lags = np.fft.irfft(y * np.conj(u))
+    longest = LONGEST * spectra.dt * int(np.argmax(lags[: len(lags) // 2]))
+    power = np.array([np.mean(np.abs(u[a:b]) ** 2) for a, b in pairwise(edges)])
+    best: tuple[float, float, Array] = (-1.0, 0.0, np.zeros(0))
+    for delay in np.unique(np.linspace(0.0, longest, TRIED)):
+        coefficients = _polynomial(spectra, edges, signals, delay, power, noise)
+        response = np.exp(spectra.s * delay) * (spectra.s[:, None] ** np.arange(ORDER + 1) @ coefficients)
+        left = _left(edges, *(each[:, None] for each in (u, u - response * y, z)))[:, 1]
+        bad = np.flatnonzero(left > KNOWN)
+        good = left[: bad[0]] if len(bad) else left
+        score = len(good) - (float(np.mean(good)) if len(good) else 1.0)  # far first, then well
+        best = max(best, (score, float(delay), coefficients), key=lambda each: each[0])
+    return best[1:]
+
+
+def _polynomial(
+    spectra: Spectra,
+    edges: list[int],
+    signals: tuple[Complex, Complex, Complex],
+    delay: float,
+    power: Array,
+    noise: float,
+) -> Array:
+    """Coefficients of L with this ``delay``; ``power`` of the commands by band, ``noise`` of the displacement."""
+    u, y, z = signals
+    lines, coefficients = np.diff(edges), np.zeros(0)
+    least = QUIET * power.max()
+    spread = EXPECTED**2 * power + noise * (power.max() / power)  # until L is known that makes more of the noise
+    for _ in range(PASSES):
+        weak = np.flatnonzero(power < np.maximum(spread, least))
+        count = max(int(weak[0]) if len(weak) else len(power), 1)
+        end, weight = edges[count], np.repeat(1.0 / spread[:count], lines[:count])[:, None]
+        s = spectra.s[1:end]
+        scale = np.abs(s[-1]) ** np.arange(ORDER + 1)
+        powers = s[:, None] ** np.arange(ORDER + 1)
+        regressors = powers / scale * (y[1:end] * np.exp(s * delay))[:, None]
+        instruments = weight * powers / scale * z[1:end, None]
+        left, right = (_real(instruments, values) for values in (regressors, u[1:end, None]))
+        coefficients = np.linalg.lstsq(left, right[:, 0], rcond=1e-12)[0] / scale
+        middle = spectra.s[np.array(edges[:-1]), None] ** np.arange(ORDER + 1) @ coefficients
+        spread = EXPECTED**2 * power + np.abs(middle) ** 2 * noise
+    return coefficients
+
+
+def _real(a: Complex, b: Complex) -> Array:
+    """Real part of a^H b: coefficients are real."""
+    return np.asarray((np.conj(a).T @ b).real)
+
+
+def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
+    """Share of the commands ``u`` that is ``rest``, by band, of the worst axis: with noise, and by ``z``."""
+    rows = []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for a, b in pairwise(edges):
+            part, whole, by = rest[a:b], u[a:b], np.conj(z[a:b])
+            noisy = np.sqrt((np.abs(part) ** 2).sum(axis=0) / (np.abs(whole) ** 2).sum(axis=0))
+            quiet = np.abs((part * by).sum(axis=0)) / np.abs((whole * by).sum(axis=0))
+            rows.append((noisy.max(), quiet.max()))
+    return np.nan_to_num(np.array(rows), nan=np.inf)
+
+
+def _trusted(bands: Array, left: Array, worst: float) -> float:
+    """Upper end (Hz) of the last band before the first with more than ``worst`` left; 0 for none."""
+    bad = np.flatnonzero(left > worst)
+    count = int(bad[0]) if len(bad) else len(bands)
+    return float(bands[count - 1]) if count else 0.0
+
+
+class Commands:
+    """Commands from run to run, ``(samples, n_axes)`` m: those of the ``first`` run, and what is learned
+    beside."""
+
+    def __init__(self, spectra: Spectra, inverse: Inverse, first: Array) -> None:
+        self._spectra, self._inverse, self._first = spectra, inverse, first
+        self._response = inverse.response(spectra)
+
+    def corrected(self, command: Array, target: Array, moved: Array, wanted: Array) -> Array:
+        """Commands for ``wanted``, after a run with ``command`` and ``target`` that ``moved``."""
+        spectra = self._spectra
+        ahead, now = (self._ahead(values) for values in (wanted, target))
+        error = self._response * spectra.of(target - moved)
+        passed = spectra.pass_to(self._inverse.learned_to)[:, None]
+        learned = passed * (spectra.of(command) - now + error)
+        return spectra.history(ahead + learned)
+
+    def _ahead(self, target: Array) -> Complex:
+        """Spectra of u_1 + W (L z - u_1)."""
+        first = self._spectra.of(self._first)
+        passed = self._spectra.pass_to(self._inverse.known_to)[:, None]
+        return np.asarray(first + passed * (self._response * self._spectra.of(target) - first))

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that were computed before the test, sample by sample: d^p_k = u_k, whatever the target is.
+
+``rths iterate`` writes them: corrected by what the rig missed its target by in the run before.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
+from rths_nodes.core.arithmetic import Numbers, first, numbers
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.parameters import params, path
+from rths_nodes.core.samples import Array
+from rths_nodes.mechanics import history
+
+
+class Constants(NamedTuple):
+    """``commands`` ``(n, n_axes)`` m by samples; the last one stays."""
+
+    commands: Array
+
+
+class State(NamedTuple):
+    """``sample``: the one that was commanded last."""
+
+    sample: int
+
+
+def rest(k: Constants) -> State:
+    """Before command 1."""
+    return State(0)
+
+
+def step(
+    k: Constants,
+    s: State,
+    x: Numbers,
+    v: Numbers,
+    a: Numbers,
+    m: Numbers,
+    f: Numbers,
+    rests: bool,
+    preparing: bool,
+) -> tuple[State, Numbers]:
+    """The commands of the next sample."""
+    (commands,) = k
+    (sample,) = s
+    sample = min(sample + 1, len(commands) - 1)
+    return State(sample), first(x, numbers(commands[sample]))
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """The commands of the file."""
+    return Constants(np.ascontiguousarray(history.load(params.history).command))
+
+
+class Predefined(Coupled):
+    """Commands by a history out of a file; neither target nor measurement has an influence."""
+
+    @params
+    class Params:
+        history: str = path("file of a run's history (.npz) with commands, as rths iterate writes it")
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses a history of other axes or of another rate, one without commands, and too short a one."""
+            found, place = history.load(self.history), f"history = {show(self.history)}"
+            found.check(test.axes, test.servo_rate, place)
+            found.check_length(round(test.duration * test.servo_rate) + 1, place)
+
+    KERNEL = CoupledKernel(constants, rest, step)
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        found, place = history.load(params.history), f"compensator.history = {show(params.history)}"
+        if not len(found.command):
+            raise ConfigError(f"{place}: has targets only, and no commands")
+        if len(found.axes) != n_axes:
+            raise ConfigError(f"{place}: is of {len(found.axes)} axes; the test has {n_axes}")
+        self.state_names: tuple[str, ...] = ()
+        self._hold(params, dt, n_axes)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predefined history of a run: target and command of every axis at every sample, computed before it, in one file.
+
+What is repeated from run to run is not a law but a history: where the axes are wanted, and what is sent to bring
+them there. One file has both, so that one hash stands for all that a run sends.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import version_of
+
+SAME_RATE = 1e-9
+"""Relative difference up to which two servo rates are the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Motion of ``axes`` at ``servo_rate`` (Hz), samples 0 ... n - 1.
+
+    ``target`` ``(n, 3, n_axes)`` has displacement (m), velocity (m/s) and acceleration (m/s^2); ``command``
+    ``(n, n_axes)`` m, or no row where a compensator makes the commands. ``source`` are words.
+    """
+
+    axes: tuple[str, ...]
+    servo_rate: float
+    source: str
+    target: Array
+    command: Array
+
+    def save(self, path: Path) -> None:
+        """Write it. Raises OSError."""
+        told = json.dumps({"axes": self.axes, "servo_rate": self.servo_rate, "source": self.source})
+        with path.open("wb") as file:
+            np.savez(file, told=np.array(told), target=self.target, command=self.command)
+
+    def check(self, axes: tuple[str, ...], servo_rate: float, place: str) -> None:
+        """Raises ConfigError, with the ``place`` of the file, for a test with other axes or another rate."""
+        if self.axes != axes:
+            raise ConfigError(f"{place}: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
+        if abs(self.servo_rate - servo_rate) > SAME_RATE * servo_rate:
+            raise ConfigError(f"{place}: is for {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
+
+    def check_length(self, rows: int, place: str) -> None:
+        """Raises ConfigError for a test that has more samples than this has."""
+        if len(self.target) < rows:
+            raise ConfigError(f"{place}: has {len(self.target)} samples; the test needs {rows}")
+
+
+def load(path: str) -> History:
+    """The history in the file ``path``. Raises ConfigError where there is none."""
+    file = Path(path).expanduser()
+    try:
+        return _load(file, *version_of(file))
+    except OSError as error:
+        raise ConfigError(f"history = {show(path)}: cannot be read ({error.strerror or error})") from None
+    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"history = {show(path)}: no history as rths iterate writes it ({error})") from None
+
+
+@lru_cache(maxsize=2)  # the integrator and the compensator of a run read the same
+def _load(path: Path, *now: int) -> History:
+    with np.load(path, allow_pickle=False) as data:
+        told = json.loads(str(data["told"]))
+        target, command = (np.asarray(data[name], np.float64) for name in ("target", "command"))
+    found = History(tuple(told["axes"]), float(told["servo_rate"]), str(told["source"]), target, command)
+    n, n_axes = len(target), len(found.axes)
+    if target.shape != (n, 3, n_axes) or command.shape not in ((n, n_axes), (0, n_axes)) or n < 2:
+        raise ValueError("its arrays are of different size")
+    if not (np.isfinite(target).all() and np.isfinite(command).all()):
+        raise ValueError("has numbers that are not finite")
+    target.flags.writeable = command.flags.writeable = False
+    return found

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A test without a structure: the targets are a history that was computed before it, sample by sample.
+
+``rths iterate`` writes it: the force of the last run has gone through the structure already.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.kernels import Kernel, no_state
+from rths_nodes.core.parameters import params, path
+from rths_nodes.core.protocols import Structure
+from rths_nodes.core.samples import Array
+from rths_nodes.mechanics import history
+from rths_nodes.numerical.integrators import prescribed
+from rths_nodes.numerical.integrators.stepped import Stepped
+
+
+def step(nothing: Any, s: tuple[()], measured: Any, history: Any, index: int) -> tuple[Any, Any]:
+    """Go one step on in the ``history`` ``(steps + 1, 3, n)`` of x, v, a; the force has no influence."""
+    before, now = history[index], history[index + 1]
+    return s, (now[0] + nothing, now[1] + nothing, now[2] + nothing, before[2] + nothing, nothing + 0.0)
+
+
+class Predefined(Stepped):
+    """Each axis follows its own history of displacement, velocity and acceleration out of a file."""
+
+    @params
+    class Params:
+        history: str = path("file of a run's history (.npz), as rths iterate writes it")
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses a history of other axes, of another rate, and steps of several samples."""
+            if test.samples_per_step != 1:
+                raise ConfigError(
+                    f"history: has every sample; substeps and time_ratio must be 1, not {test.samples_per_step}"
+                )
+            history.load(self.history).check(test.axes, test.servo_rate, f"history = {show(self.history)}")
+
+    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
+        if structure is not None:
+            raise ConfigError("structure: must be left out with the integrator 'predefined'")
+        found, n_dof = history.load(params.history), external_force.shape[1]
+        place = f"integrator.history = {show(params.history)}"
+        found.check_length(len(external_force), place)
+        if len(found.axes) != n_dof:
+            raise ConfigError(f"{place}: is of {len(found.axes)} axes; the test has {n_dof}")
+        single = n_dof == 1
+        rows: Array = np.ascontiguousarray(found.target[: len(external_force), :, 0] if single else found.target)
+        kernel = prescribed.Prescribed.kernel_of(params) if single else self.kernel_of(params)
+        nothing: Any = 0.0 if single else np.zeros(n_dof)
+        self._follow(kernel, nothing, rows, rows[0, 2] + np.zeros(n_dof), single)
+
+    @classmethod
+    def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:
+        """The kernel of several axes; its only constant is zero, for each of them."""
+        return Kernel(lambda nothing: nothing, no_state, step)
+
+    def reset(self) -> None:
+        """To the start of the history."""
+        super().reset()
+        x, v, a = self.excitation[0]
+        zeros = np.zeros(len(self._first))
+        self.displacement, self.velocity = x + zeros, v + zeros
+        self.acceleration = self.exact_acceleration = a + zeros
