@@ -201,16 +201,16 @@ def test_files_that_are_no_history_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("history", "words"),
     [
-        (written_history(2, 1.0 / 1024.0), "is of the axes a, b; the test has a"),
-        (written_history(1, 1.0 / 512.0), "is for 512 Hz; the test runs at 1024 Hz"),
-        (written_history(1, 1.0 / 1024.0), "has 200 samples; the test needs"),
+        ((2, 1.0 / 1024.0), "is of the axes a, b; the test has a"),
+        ((1, 1.0 / 512.0), "is for 512 Hz; the test runs at 1024 Hz"),
+        ((1, 1.0 / 1024.0), "has 200 samples; the test needs"),
     ],
 )
-def test_a_history_of_another_test_is_refused(history: str, words: str) -> None:
+def test_a_history_of_another_test_is_refused(history: tuple[int, float], words: str) -> None:
     data = files.load(NAME).data()
     data |= {"structure": None, "axes": {"a": data["axes"]["story"]}, "ground_motion": {"type": "none"}}
     prescribed = {"type": "prescribed", "displacement": {"type": "sine", "amplitude": 0.001, "frequency": 1.0}}
-    played = {"type": "predefined", "history": history}
+    played = {"type": "predefined", "history": written_history(*history)}
     for wrong in ({"integrator": played}, {"integrator": prescribed, "compensator": played}):
         with pytest.raises(ConfigError, match=words):
             rths_nodes.run(files.from_data(data | wrong, "test"))
