@@ -67,7 +67,15 @@ class Predefined(Coupled):
         history: str = path("file of a run's history (.npz) with commands, as rths iterate writes it")
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a history of other axes or of another rate, one without commands, and too short a one."""
+            """Refuses a history of other axes or of another rate, too short a one, and targets that are not known
+            before the test, or begin later than the commands.
+            """
+            if test.has_structure:
+                raise ConfigError(
+                    "needs an integrator that knows its targets before the test: predefined, prescribed"
+                )
+            if test.has_soft_start:
+                raise ConfigError("soft_start: must be left out: the commands begin with the test")
             found, place = history.load(self.history), f"history = {show(self.history)}"
             found.check(test.axes, test.servo_rate, place)
             found.check_length(round(test.duration * test.servo_rate) + 1, place)

@@ -24,6 +24,9 @@ LATE = "compensator.type=none"
 SHORT = ("duration=8", LATE)
 
 
+PRESCRIBED = {"type": "prescribed", "displacement": {"type": "sine", "amplitude": 0.001, "frequency": 1.0}}
+
+
 def iterated(mode: str, folder: Path, *overrides: str, record: bool = False, **settings: Any) -> Iteration:
     rule = Rule(settings.pop("runs", 5), settings.pop("tolerance", 0.5))
     scenario = files.load(NAME, [*SHORT, *overrides])
@@ -199,6 +202,26 @@ def test_files_that_are_no_history_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "needs an integrator that knows its targets"),
+        (
+            {"structure": None, "integrator": PRESCRIBED, "soft_start": {"amplitude": 0.001}},
+            "soft_start: must be left",
+        ),
+    ],
+)
+def test_commands_of_a_history_do_not_follow_targets_of_another_time(change: dict[str, Any], words: str) -> None:
+    data = files.load(NAME).data() | {
+        "compensator": {"type": "predefined", "history": written_history(1, 1.0 / 1024.0)}
+    }
+    if change:
+        data |= change | {"ground_motion": {"type": "none"}}
+    with pytest.raises(ConfigError, match=words):
+        rths_nodes.run(files.from_data(data, "test"))
+
+
+@pytest.mark.parametrize(
     ("history", "words"),
     [
         ((2, 1.0 / 1024.0), "is of the axes a, b; the test has a"),
@@ -209,8 +232,7 @@ def test_files_that_are_no_history_are_refused(tmp_path: Path) -> None:
 def test_a_history_of_another_test_is_refused(history: tuple[int, float], words: str) -> None:
     data = files.load(NAME).data()
     data |= {"structure": None, "axes": {"a": data["axes"]["story"]}, "ground_motion": {"type": "none"}}
-    prescribed = {"type": "prescribed", "displacement": {"type": "sine", "amplitude": 0.001, "frequency": 1.0}}
     played = {"type": "predefined", "history": written_history(*history)}
-    for wrong in ({"integrator": played}, {"integrator": prescribed, "compensator": played}):
+    for wrong in ({"integrator": played}, {"integrator": PRESCRIBED, "compensator": played}):
         with pytest.raises(ConfigError, match=words):
             rths_nodes.run(files.from_data(data | wrong, "test"))
