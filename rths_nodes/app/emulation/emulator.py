@@ -96,6 +96,8 @@ class Emulator:
         self.scenario, self._plans = scenario, plans
         self._faults, self.switches = planted, Switches()
         """Interlock, pressure and cable, for somebody at the rig."""
+        self.true: Measurement
+        """Where the rig is, SI, by the axes of the scenario, for sensors of others."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0
@@ -278,6 +280,7 @@ class Emulator:
 
     def _tell(self, measured: Measurement) -> None:
         sensors = self._receiver.sensors
+        self.true = self._rig.truth() or measured
         if self._edge is not None:
             measured = self._edge.shown(measured)
         n = len(measured.displacement)

@@ -37,8 +37,12 @@ if TYPE_CHECKING:
 INTERRUPTED = "the test was interrupted at the terminal"
 LOOK_S = 0.05
 """Between two looks whether the test is over."""
-SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
-"""States in which the rig does not report by itself: its port is closed, or a run has topics of its own."""
+CLOSED = (State.IDLE, State.FINISHED)
+"""States in which the rig does not report: its port is closed."""
+IN_RUNS = (State.RUNNING, State.STOPPING)
+"""States in which it reports to a watcher alone: a run has topics of its own."""
+RIG_STATE_HZ = 10.0
+"""Rate of rig_state where nobody watches."""
 KEY, STRANGER = "service, by the key", "service, by anybody"
 """Ways by which a request comes: with a signature of the operators' key, and without one."""
 ANYBODY = "anybody"
@@ -50,10 +54,14 @@ _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 class Served:
     """A ``runner`` as services have it: arguments are texts, and whoever asks has to be known by the ``key``.
 
-    ``say`` gets what strangers have asked for, in words.
+    ``say`` gets what strangers have asked for, in words. For a watcher the rig reports ``told_hz`` times a second,
+    in runs, too; 0 where there is none.
     """
 
-    def __init__(self, runner: ProcedureRunner, key: bytes, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, runner: ProcedureRunner, key: bytes, say: Callable[[str], None], told_hz: float = 0.0
+    ) -> None:
+        self._watched, self.told_hz = told_hz > 0.0, told_hz or RIG_STATE_HZ
         self._runner, self._key, self._say = runner, key, say
         self._nonces = Nonces()
         self._hashes: dict[tuple[str, float | None, int | None], str] = {}
@@ -71,6 +79,7 @@ class Served:
             "samples": scenario.samples,
             "transport_samples": scenario.transport_samples,
             "axis_names": list(scenario.axes),
+            "auxiliary_names": list(runner.session.drive.port.auxiliary_names),
         }
 
     @property
@@ -83,8 +92,9 @@ class Served:
 
     @property
     def resting(self) -> Measurement | None:
-        """Measurement of the rig outside of runs; None during one, and without an open port."""
-        return None if self.state in SILENT else self._runner.session.measured
+        """Measurement of the rig; None without an open port, and, where nobody watches, during a run."""
+        silent = CLOSED if self._watched else (*CLOSED, *IN_RUNS)
+        return None if self.state in silent else self._runner.session.measured
 
     @property
     def scenario(self) -> Scenario:
@@ -284,7 +294,8 @@ class Attendant:
     """Looks on while operators do a test by the services of ``namespace``; a signal stops the rig and ends it.
 
     Operators are the processes of the ``users`` (uid) on this machine, and whoever has the ``key``. ``say`` gets
-    what happens, in words. Raises ConfigError where there is an operator node already.
+    what happens, in words; ``told_hz`` is that of :class:`Served`. Raises ConfigError where there is an operator
+    node already.
     """
 
     def __init__(
@@ -294,12 +305,13 @@ class Attendant:
         say: Callable[[str], None],
         key: bytes,
         users: Collection[int],
+        told_hz: float = 0.0,
     ) -> None:
         environment.check()
         from rths_nodes.ros.nodes.operator import OperatorNode
 
         self._runner, self._say = runner, say
-        served = Served(runner, key, say)
+        served = Served(runner, key, say, told_hz)
         self._node = OperatorNode(served, namespace)
         try:
             self._socket = OperatorSocket(served.answer_process, served.stop_for, self._node.address, users)

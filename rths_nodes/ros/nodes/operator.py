@@ -4,7 +4,8 @@
     service  ~/act             rths_nodes/srv/Act            an act that takes no time; the empty one only tells
     action   ~/act             rths_nodes/action/Act         any act; a cancel is the act stop, whoever asks for it
     topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
-    topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, by its own counter
+    topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, by its own counter;
+                                                             where somebody watches in runs, too
     topic    live              rths_nodes/msg/Live           curves of the motions of the procedure, as of a run
     topic    live_curves       rths_nodes/msg/LiveCurves     their names, latched
     topic    emergency_stop    std_msgs/msg/Empty            heard: the act stop, whoever says so
@@ -16,6 +17,7 @@ do what is decided where the acts are.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -46,8 +48,8 @@ EMERGENCY = Request("stop", ("reason",), ("emergency stop",))
 CANCELLED = Request("stop", ("reason",), ("the action was cancelled",))
 LEFT = Request("stop", ("reason",), (PROGRAM_LEFT,))
 
-RIG_STATE_HZ = 10.0
-"""Rate at which rig_state and the feedback of an action are published."""
+TICK_HZ = 10.0
+"""Rate at which the feedback of an action is published, and its clients are looked for."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Time that another operator node is looked for before the first act, and between two looks."""
 LAST_ANSWER_S = 0.3
@@ -78,9 +80,12 @@ class Conducted(Protocol):
         """Why the state was entered."""
         ...
 
+    told_hz: float
+    """Rate at which rig_state is published, Hz."""
+
     @property
     def resting(self) -> Measurement | None:
-        """The last Measurement, with a counter of its own; None where no port is open, and during a run."""
+        """The last Measurement, with a counter of its own; None where no port is open, and where a run tells."""
         ...
 
     @property
@@ -140,7 +145,10 @@ class OperatorNode(ThreadedNode):
             quality(TOPICS["emergency_stop"]),
             callback_group=ReentrantCallbackGroup(),
         )
-        self._node.create_timer(1.0 / RIG_STATE_HZ, self._tick, callback_group=MutuallyExclusiveCallbackGroup())
+        self._node.create_timer(1.0 / TICK_HZ, self._tick, callback_group=MutuallyExclusiveCallbackGroup())
+        # not by a timer: a watcher counts on its rate, and the executor may serve an act
+        self._telling = threading.Thread(target=self._tell_again, name="rig state", daemon=True)
+        self._told_all = threading.Event()
 
     @property
     def service(self) -> str:
@@ -161,6 +169,7 @@ class OperatorNode(ThreadedNode):
                 raise ConfigError(f"{self._node.get_fully_qualified_name()}: is there already: one test at a time")
             time.sleep(LOOK_S)
         self.tell_state(self._conducted.state, self._conducted.reason)
+        self._telling.start()
         super().start()
 
     def close(self) -> None:
@@ -170,6 +179,9 @@ class OperatorNode(ThreadedNode):
             time.sleep(LOOK_S)
         if self._spinning.is_alive():
             time.sleep(LAST_ANSWER_S)
+        self._told_all.set()
+        if self._telling.is_alive():
+            self._telling.join()
         super().close()
 
     # -- topics -------------------------------------------------------------------------------------------
@@ -181,8 +193,15 @@ class OperatorNode(ThreadedNode):
         self._publishers["procedure_state"].publish(told)
         self._tell_goals()
 
+    def _tell_again(self) -> None:
+        """Publish where the rig is, again and again, until the node is closed."""
+        period = 1.0 / self._conducted.told_hz
+        due = time.monotonic()
+        while not self._told_all.wait(max(0.0, due - time.monotonic())):
+            self._tell_rig()
+            due = max(due + period, time.monotonic())
+
     def _tick(self) -> None:
-        self._tell_rig()
         self._draw()
         self._tell_goals()
         self._look_for_clients()
