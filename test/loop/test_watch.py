@@ -70,6 +70,7 @@ def test_no_false_end(seed: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_no_false_end_in_10_hours(seed: int) -> None:
     """Ten hours in all, of 20 seeds."""

@@ -76,8 +76,6 @@ def run(options: argparse.Namespace) -> int:
     try:
         with orderly_stop() as interrupted:
             threading.Thread(target=_hear, args=(emulator.switches,), name="switches", daemon=True).start()
-            if sensors is not None:
-                sensors.start()
             while (session := emulator.serve(interrupted)) is not None:
                 code = ExitCode.FINISHED if session.in_order else ExitCode.TRIPPED
                 _say(options, f"{scenario.name}: {_words(session)}", asdict(session))

@@ -14,7 +14,7 @@ from rths_nodes.laboratory.ports.own_sensors import OwnSensors
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.realtime import real_time
+from rths_nodes.loop.realtime import ABOVE, real_time
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros import environment
 
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         record.tell("waits", f"waits for its own sensors; pulses go to {where}, the record is {path}")
         with orderly_stop() as interrupted:
             ear.start()
-            with real_time(True) as refused:
+            with real_time(True, ABOVE) as refused:
                 for words in refused:
                     record.tell("note", words)
                 reason = loop.run(interrupted)

@@ -37,12 +37,8 @@ if TYPE_CHECKING:
 INTERRUPTED = "the test was interrupted at the terminal"
 LOOK_S = 0.05
 """Between two looks whether the test is over."""
-CLOSED = (State.IDLE, State.FINISHED)
-"""States in which the rig does not report: its port is closed."""
-IN_RUNS = (State.RUNNING, State.STOPPING)
-"""States in which it reports to a watcher alone: a run has topics of its own."""
-RIG_STATE_HZ = 10.0
-"""Rate of rig_state where nobody watches."""
+SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
+"""States in which the rig does not report by itself: its port is closed, or a run has topics of its own."""
 KEY, STRANGER = "service, by the key", "service, by anybody"
 """Ways by which a request comes: with a signature of the operators' key, and without one."""
 ANYBODY = "anybody"
@@ -54,14 +50,14 @@ _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 class Served:
     """A ``runner`` as services have it: arguments are texts, and whoever asks has to be known by the ``key``.
 
-    ``say`` gets what strangers have asked for, in words. For a watcher the rig reports ``told_hz`` times a second,
-    in runs, too; 0 where there is none.
+    ``say`` gets what strangers have asked for, in words. For a watcher the rig reports ``told_hz`` times a second;
+    0 where there is none.
     """
 
     def __init__(
         self, runner: ProcedureRunner, key: bytes, say: Callable[[str], None], told_hz: float = 0.0
     ) -> None:
-        self._watched, self.told_hz = told_hz > 0.0, told_hz or RIG_STATE_HZ
+        self.told_hz = told_hz
         self._runner, self._key, self._say = runner, key, say
         self._nonces = Nonces()
         self._hashes: dict[tuple[str, float | None, int | None], str] = {}
@@ -92,9 +88,12 @@ class Served:
 
     @property
     def resting(self) -> Measurement | None:
-        """Measurement of the rig; None without an open port, and, where nobody watches, during a run."""
-        silent = CLOSED if self._watched else (*CLOSED, *IN_RUNS)
-        return None if self.state in silent else self._runner.session.measured
+        """Measurement of the rig outside of runs; None during one, and without an open port."""
+        return None if self.state in SILENT else self._runner.session.measured
+
+    def tell(self, told: Callable[[Measurement], None] | None) -> None:
+        """Give every Measurement of the rig to ``told``, from the thread that drives it; None: not any more."""
+        self._runner.session.drive.told = told or _nobody
 
     @property
     def scenario(self) -> Scenario:
@@ -237,6 +236,10 @@ class Served:
         if act == "check":
             return [words for row in runner.record.checks.values() for words in (*row.findings, *row.remarks)]
         return []
+
+
+def _nobody(_: Measurement) -> None:
+    """Nobody watches."""
 
 
 def _offsets(axis: str, row: AxisOffsets) -> str:

@@ -4,8 +4,8 @@
     service  ~/act             rths_nodes/srv/Act            an act that takes no time; the empty one only tells
     action   ~/act             rths_nodes/action/Act         any act; a cancel is the act stop, whoever asks for it
     topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
-    topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, by its own counter;
-                                                             where somebody watches in runs, too
+    topic    rig_state         rths_nodes/msg/Measurement    the rig, untared, by its own counter: outside of
+                                                             runs, and for a watcher in runs, too
     topic    live              rths_nodes/msg/Live           curves of the motions of the procedure, as of a run
     topic    live_curves       rths_nodes/msg/LiveCurves     their names, latched
     topic    emergency_stop    std_msgs/msg/Empty            heard: the act stop, whoever says so
@@ -17,9 +17,8 @@ do what is decided where the acts are.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 from uuid import uuid4
@@ -32,6 +31,7 @@ from rths_nodes.action import Act as LastingAct
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.core.wire.acts import PROGRAM_LEFT, Answer, Request, of_message
+from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, TestState
@@ -48,8 +48,8 @@ EMERGENCY = Request("stop", ("reason",), ("emergency stop",))
 CANCELLED = Request("stop", ("reason",), ("the action was cancelled",))
 LEFT = Request("stop", ("reason",), (PROGRAM_LEFT,))
 
-TICK_HZ = 10.0
-"""Rate at which the feedback of an action is published, and its clients are looked for."""
+RIG_STATE_HZ = 10.0
+"""Rate at which rig_state, where nobody watches, and the feedback of an action are published."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Time that another operator node is looked for before the first act, and between two looks."""
 LAST_ANSWER_S = 0.3
@@ -69,6 +69,9 @@ KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": 
 class Conducted(Protocol):
     """A procedure, which does acts for whoever asks. All of it may be called from any thread."""
 
+    told_hz: float
+    """Rate at which a watcher has to hear where the rig is, Hz; 0 where there is none."""
+
     constants: Mapping[str, Any]
     """Fields of TestState that do not change."""
 
@@ -80,12 +83,9 @@ class Conducted(Protocol):
         """Why the state was entered."""
         ...
 
-    told_hz: float
-    """Rate at which rig_state is published, Hz."""
-
     @property
     def resting(self) -> Measurement | None:
-        """The last Measurement, with a counter of its own; None where no port is open, and where a run tells."""
+        """The last Measurement, with a counter of its own; None where no port is open, and during a run."""
         ...
 
     @property
@@ -95,6 +95,10 @@ class Conducted(Protocol):
 
     @property
     def scenario(self) -> Scenario: ...
+
+    def tell(self, told: Callable[[Measurement], None] | None) -> None:
+        """Give every Measurement of the rig to ``told``, from the thread that drives it; None: not any more."""
+        ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
         """By motion its number, samples in a column, first sample and columns of what has come since."""
@@ -119,6 +123,11 @@ class OperatorNode(ThreadedNode):
         """Beginning of the marks of its motions, which are not those of another procedure."""
         self._motion = 0
         """Number of the last motion that was drawn."""
+        constants = conducted.constants
+        n_axes, n_auxiliary = len(constants["axis_names"]), len(constants["auxiliary_names"])
+        self._codec = Codec(0, n_axes, 0, n_auxiliary)
+        self._every = max(1, round(constants["servo_rate"] / conducted.told_hz)) if conducted.told_hz else 0
+        """Samples of the rig between two that a watcher hears of; 0 where there is none."""
         self._node.create_service(Act, "~/act", self._serve, callback_group=ReentrantCallbackGroup())
         self._goals: list[Any] = []
         self._cancelled: set[bytes] = set()
@@ -145,10 +154,7 @@ class OperatorNode(ThreadedNode):
             quality(TOPICS["emergency_stop"]),
             callback_group=ReentrantCallbackGroup(),
         )
-        self._node.create_timer(1.0 / TICK_HZ, self._tick, callback_group=MutuallyExclusiveCallbackGroup())
-        # not by a timer: a watcher counts on its rate, and the executor may serve an act
-        self._telling = threading.Thread(target=self._tell_again, name="rig state", daemon=True)
-        self._told_all = threading.Event()
+        self._node.create_timer(1.0 / RIG_STATE_HZ, self._tick, callback_group=MutuallyExclusiveCallbackGroup())
 
     @property
     def service(self) -> str:
@@ -169,7 +175,8 @@ class OperatorNode(ThreadedNode):
                 raise ConfigError(f"{self._node.get_fully_qualified_name()}: is there already: one test at a time")
             time.sleep(LOOK_S)
         self.tell_state(self._conducted.state, self._conducted.reason)
-        self._telling.start()
+        if self._every:
+            self._conducted.tell(self._tell_watcher)
         super().start()
 
     def close(self) -> None:
@@ -179,9 +186,7 @@ class OperatorNode(ThreadedNode):
             time.sleep(LOOK_S)
         if self._spinning.is_alive():
             time.sleep(LAST_ANSWER_S)
-        self._told_all.set()
-        if self._telling.is_alive():
-            self._telling.join()
+        self._conducted.tell(None)
         super().close()
 
     # -- topics -------------------------------------------------------------------------------------------
@@ -193,21 +198,26 @@ class OperatorNode(ThreadedNode):
         self._publishers["procedure_state"].publish(told)
         self._tell_goals()
 
-    def _tell_again(self) -> None:
-        """Publish where the rig is, again and again, until the node is closed."""
-        period = 1.0 / self._conducted.told_hz
-        due = time.monotonic()
-        while not self._told_all.wait(max(0.0, due - time.monotonic())):
-            self._tell_rig()
-            due = max(due + period, time.monotonic())
-
     def _tick(self) -> None:
+        self._tell_rig()
         self._draw()
         self._tell_goals()
         self._look_for_clients()
 
+    def _tell_watcher(self, measured: Measurement) -> None:
+        """Publish where the rig is, from the thread that drives it: where that stands still, nothing is said."""
+        if measured.sample % self._every:
+            return
+        try:
+            self._publishers["rig_state"].handle.publish_raw(
+                self._codec.pack_measurement(measured, time.time_ns())
+            )
+        except Exception as error:
+            self._conducted.tell(None)  # the rig is not stopped for it: the watcher ends its pulse
+            self._node.get_logger().error(f"a watcher hears no more: {type(error).__name__}: {error}")
+
     def _tell_rig(self) -> None:
-        measured = self._conducted.resting
+        measured = None if self._every else self._conducted.resting
         if measured is None:
             return
         told = MeasurementMessage(

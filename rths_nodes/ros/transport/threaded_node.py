@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import rclpy
-from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
+from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.node import Node
 
 from rths_nodes.ros.transport import middleware
@@ -31,7 +32,9 @@ class ThreadedNode:
                 enable_rosout=False,
                 **given,
             )
-        self._executor: Any = MultiThreadedExecutor(threads, context=self._context)
+        one = threads == 1  # that of several spins where it has one alone
+        made: Any = SingleThreadedExecutor if one else partial(MultiThreadedExecutor, threads)
+        self._executor: Any = made(context=self._context)
         self._executor.add_node(self._node)
         self._owned = ExitStack()
         """Parts that rclpy does not destroy with the node."""
