@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a pulse goes on when the test computer freezes, dies or is cut off: real processes, by the clock.
+"""Time for which a pulse goes on when the test computer freezes or dies: real processes, by the clock.
 
 An emulated rig, a watcher with sensors of its own, and a test that is led by its services run as processes of this
 machine. In the strong part of the last rung the process of the test gets SIGSTOP or SIGKILL; what the interlock

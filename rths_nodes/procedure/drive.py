@@ -59,11 +59,9 @@ class RigDrive:
         heard: Callable[[Measurement], None] = lambda measured: None,
     ) -> None:
         self.port, self.realtime = port, realtime
-        self._scenario, self._clock, self._heard, self._braking = scenario, clock, heard, braking
+        self._scenario, self._clock, self.heard, self._braking = scenario, clock, heard, braking
         self.mishap: DriveOutcome | None = None
         """The motion of the act under way that came to no end: nothing moves any more until :meth:`ready`."""
-        self.told: Callable[[Measurement], None] = _nobody
-        """Gets each Measurement of the rig, from the thread that drives it, for who watches."""
         self._dt = scenario.dt
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
@@ -246,15 +244,13 @@ class RigDrive:
             self.curves.add(self.measured, command)
         self.loss.hear(self.port, self.measured, command)
         self._judge(command)
-        self._heard(self.measured)
-        self.told(self.measured)
+        self.heard(self.measured)
 
     def hear(self, measured: Measurement, sent: Array) -> None:
         """Take in what a run, to which the port is lent, measured after the command ``sent`` ``(n_axes,)`` m."""
         self.measured = measured
         self.loss.hear(self.port, measured, sent)
-        self._heard(measured)
-        self.told(measured)
+        self.heard(measured)
 
     def _awaited(self) -> Measurement:
         port = self.port
@@ -393,10 +389,6 @@ def _tick(drive: RigDrive, each: Iterable[object] | None = None) -> None:
             drive.tick()
     except Exception as error:
         drive._fail(error)
-
-
-def _nobody(_: Measurement) -> None:
-    """Nobody watches."""
 
 
 def _nothing() -> None:

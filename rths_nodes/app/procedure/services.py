@@ -65,6 +65,9 @@ class Served:
         self.progress = (0, 0)
         """Sample of the rung that is under way, and its samples; zeros where none is."""
         runner.watch.progress = self._look
+        drive = runner.session.drive
+        self._heard, drive.heard = drive.heard, self._hear
+        self._told: Callable[[Measurement], None] = _nobody
         scenario, record = runner.ladder.scenario, runner.record
         self.constants: Mapping[str, Any] = {
             "scenario": record.scenario,
@@ -93,7 +96,11 @@ class Served:
 
     def tell(self, told: Callable[[Measurement], None] | None) -> None:
         """Give every Measurement of the rig to ``told``, from the thread that drives it; None: not any more."""
-        self._runner.session.drive.told = told or _nobody
+        self._told = told or _nobody
+
+    def _hear(self, measured: Measurement) -> None:
+        self._heard(measured)
+        self._told(measured)
 
     @property
     def scenario(self) -> Scenario:

@@ -20,7 +20,7 @@ LEAST_TOLD = 6.0
 
 @params
 class Tolerance:
-    """What the test says of an axis may differ so much from what the watcher sees."""
+    """Largest difference of what the test says of an axis from what the watcher sees."""
 
     displacement: float = number("of measured displacements", "m", more_than=0.0)
     force: float = number("of measured forces", "N", more_than=0.0)

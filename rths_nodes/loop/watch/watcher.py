@@ -46,7 +46,7 @@ class Sample(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """What the test says of the rig: when that was heard (s), the rig's counter, and by axis, untared,
+    """A statement of the test on the rig: when it was heard (s), the rig's counter, and by axis, untared,
     displacement (m), force (N) and command (m; nan for one that is driven by force).
     """
 
@@ -198,7 +198,7 @@ class Watch:
             self.end(f"the counter of the test runs late, by {behind:.3f} s in {said.at - counted[0][0]:.3f} s")
 
     def _moves(self, now: float) -> bool:
-        """Whether an axis has moved within ``SEEN_S``, by its own sensors, since the test says that it may."""
+        """Return whether an axis has moved within ``SEEN_S`` since the test says that it may."""
         spans = self._seen.spans(now)
         return any(span > rest for span, rest in zip(spans, self._rest, strict=True))
 
