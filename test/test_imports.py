@@ -78,6 +78,7 @@ LAYERS = {
     "loop": (
         ("clock_offset", "interrupts", "last_words", "options", "pacing", "realtime", "timing"),
         ("supervision",),
+        ("watch",),
         ("outcomes", "scenario"),
         ("provenance", "stages", "warm_up"),
         ("embedded",),
@@ -119,7 +120,7 @@ LAYERS = {
     "app": (
         ("streams", "compiling", "tool_layouts"),
         ("node", "hosts"),
-        ("doctor", "emulation", "page", "procedure", "studies"),
+        ("doctor", "emulation", "page", "procedure", "studies", "watching"),
         ("commands",),
         ("cli",),
     ),

@@ -27,6 +27,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "iterate": "run a test again and again, corrected from run to run, until it agrees",
         "commission": "accept a rig before any specimen: every stop and limit of it, measured",
         "page": "show a test that runs in the browser, with a stop always in reach",
+        "watch": "watch a test from another computer, by sensors of its own, and pulse to an interlock",
         "emulate": "be the rig at the other end of the port udp, where there is none",
     },
     "judge before a test": {

@@ -15,6 +15,8 @@ from typing import Any
 
 PRIORITY = 60
 """SCHED_FIFO priority of a process in the loop: above ordinary work, below the kernel's own threads."""
+ABOVE = PRIORITY + 10
+"""Priority of what watches the loop: it comes first where both are on one computer."""
 
 STARVING_S, KILLED_S = 1, 3
 """Time without rest under real-time scheduling after which the loop is broken off; the kernel ends the process."""
@@ -32,8 +34,8 @@ class Starving(RuntimeError):
 
 
 @contextmanager
-def real_time(wanted: bool) -> Iterator[list[str]]:
-    """Real-time scheduling of this process while inside; yields what was refused, in words.
+def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
+    """Real-time scheduling of this process at ``priority`` while inside; yields what was refused, in words.
 
     Every step is optional: the loop works without it, with a longer tail. All threads are moved, because
     those of the middleware do not inherit. Not for lockstep: full speed under SCHED_FIFO meets throttling.
@@ -56,7 +58,7 @@ def real_time(wanted: bool) -> Iterator[list[str]]:
         if problem := _keep_awake(stack):
             refused.append(f"{IDLE_LATENCY} refused ({problem}): a processor that rests takes longer to be woken")
         problem = _for_all_threads(
-            lambda thread: os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(PRIORITY))
+            lambda thread: os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(priority))
         )
         stack.callback(
             _for_all_threads,

@@ -59,7 +59,7 @@ class RigDrive:
         heard: Callable[[Measurement], None] = lambda measured: None,
     ) -> None:
         self.port, self.realtime = port, realtime
-        self._scenario, self._clock, self._heard, self._braking = scenario, clock, heard, braking
+        self._scenario, self._clock, self.heard, self._braking = scenario, clock, heard, braking
         self.mishap: DriveOutcome | None = None
         """The motion of the act under way that came to no end: nothing moves any more until :meth:`ready`."""
         self._dt = scenario.dt
@@ -244,13 +244,13 @@ class RigDrive:
             self.curves.add(self.measured, command)
         self.loss.hear(self.port, self.measured, command)
         self._judge(command)
-        self._heard(self.measured)
+        self.heard(self.measured)
 
     def hear(self, measured: Measurement, sent: Array) -> None:
         """Take in what a run, to which the port is lent, measured after the command ``sent`` ``(n_axes,)`` m."""
         self.measured = measured
         self.loss.hear(self.port, measured, sent)
-        self._heard(measured)
+        self.heard(measured)
 
     def _awaited(self) -> Measurement:
         port = self.port

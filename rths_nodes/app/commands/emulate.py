@@ -14,10 +14,12 @@ from typing import Any
 from rths_nodes.app.commands import arguments
 from rths_nodes.app.emulation import misbehaviour, planted
 from rths_nodes.app.emulation.emulator import Emulator, Session
+from rths_nodes.app.emulation.own_sensors import EmulatedSensors
 from rths_nodes.app.emulation.switches import Switches
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -41,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="nothing is mounted: the axes move freely, as rths commission wants",
     )
+    parser.add_argument(
+        "--sensors",
+        metavar="ADDRESS",
+        help="address of a watcher (rths watch) to which the sensors of its own show the rig; the rig file has to "
+        "have one",
+    )
     arguments.add_json(parser)
 
 
@@ -56,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
         scenario = free(scenario)
     plans = [misbehaviour.parse(words) for words in options.misbehave]
     emulator = Emulator(scenario, options.port, options.own_clock, plans, options.plant)
+    sensors = _sensors(options, emulator)
     address, port = emulator.address
     _say(
         options,
@@ -73,8 +82,20 @@ def run(options: argparse.Namespace) -> int:
                 if not options.again or interrupted():
                     break
     finally:
+        if sensors is not None:
+            sensors.close()
         emulator.close()
     return code
+
+
+def _sensors(options: argparse.Namespace, emulator: Emulator) -> EmulatedSensors | None:
+    """The sensors of a watcher; None where none is wanted. Raises ConfigError for a rig that has none."""
+    if not options.sensors:
+        return None
+    section = files.load_rig(options.rig).watch if options.rig else None
+    if section is None:
+        raise ConfigError("--sensors: --rig: must be a rig file with a section watch")
+    return EmulatedSensors(emulator, section, options.sensors)
 
 
 def _hear(switches: Switches) -> None:

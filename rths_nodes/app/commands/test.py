@@ -23,7 +23,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import NAMESPACE, PACES
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.scenario import rehearsal, titles
+from rths_nodes.loop.scenario import files, rehearsal, titles
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.records import ANSWERS, RUNGS, ProcedureRecord, SpecimenRecord
@@ -105,6 +105,10 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("--arm-from-page: belongs to --page, which is not given")
     if not options.services:
         _check_unattended(scenario, answers, options)
+        if _told(options):
+            terminal.tell(
+                ["watch: without --services a watcher hears nothing, and its pulse ends with the first motion"]
+            )
     return _test(options, scenario, answers, realtime, attended)
 
 
@@ -133,6 +137,12 @@ def _operators(options: argparse.Namespace, say: Callable[[str], None]) -> tuple
     return key_file.read(place), {os.getuid(), *map(_user, options.operator)}
 
 
+def _told(options: argparse.Namespace) -> float:
+    """Times in a second that a watcher of the rig has to hear where it is; 0 where the rig file has none."""
+    watch = files.load_rig(options.rig).watch
+    return 0.0 if watch is None else watch.told
+
+
 def _user(given: str) -> int:
     """The number of a user. Raises ConfigError."""
     try:
@@ -154,7 +164,7 @@ def _test(
     ladder.check()
     show_log()
     screen = terminal.console(sys.stderr if options.json else sys.stdout)
-    operators = _operators(options, lambda words: _say(screen, words)) if options.services else ()
+    operators = _operators(options, lambda words: _say(screen, words)) if options.services else (b"", set())
     dialogue = Dialogue(answers, typed if attended else None, lambda shown: _say(screen, shown))
     record = _record(scenario, answers, dialogue, ladder.planned)
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / record.test_id
@@ -175,7 +185,7 @@ def _test(
         if options.services:
             from rths_nodes.app.procedure.services import Attendant
 
-            code = Attendant(runner, options.services, dialogue.say, *operators).run()
+            code = Attendant(runner, options.services, dialogue.say, *operators, _told(options)).run()
         else:
             code = Console(runner, dialogue, terminal.progress, leads=not options.answers).run()
     try:

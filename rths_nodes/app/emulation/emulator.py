@@ -96,6 +96,10 @@ class Emulator:
         self.scenario, self._plans = scenario, plans
         self._faults, self.switches = planted, Switches()
         """Interlock, pressure and cable, for somebody at the rig."""
+        self.true: Measurement
+        """Where the rig is, SI, by the axes of the scenario."""
+        self.shown_to: Callable[[Measurement], None] = lambda true: None
+        """Sensors of others, which are shown where it is."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0
@@ -278,6 +282,8 @@ class Emulator:
 
     def _tell(self, measured: Measurement) -> None:
         sensors = self._receiver.sensors
+        self.true = self._rig.truth() or measured
+        self.shown_to(self.true)
         if self._edge is not None:
             measured = self._edge.shown(measured)
         n = len(measured.displacement)

@@ -50,10 +50,14 @@ _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 class Served:
     """A ``runner`` as services have it: arguments are texts, and whoever asks has to be known by the ``key``.
 
-    ``say`` gets what strangers have asked for, in words.
+    ``say`` gets what strangers have asked for, in words. For a watcher the rig reports ``told_hz`` times a second;
+    0 where there is none.
     """
 
-    def __init__(self, runner: ProcedureRunner, key: bytes, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, runner: ProcedureRunner, key: bytes, say: Callable[[str], None], told_hz: float = 0.0
+    ) -> None:
+        self.told_hz = told_hz
         self._runner, self._key, self._say = runner, key, say
         self._nonces = Nonces()
         self._hashes: dict[tuple[str, float | None, int | None], str] = {}
@@ -61,6 +65,9 @@ class Served:
         self.progress = (0, 0)
         """Sample of the rung that is under way, and its samples; zeros where none is."""
         runner.watch.progress = self._look
+        drive = runner.session.drive
+        self._heard, drive.heard = drive.heard, self._hear
+        self._told: Callable[[Measurement], None] = _nobody
         scenario, record = runner.ladder.scenario, runner.record
         self.constants: Mapping[str, Any] = {
             "scenario": record.scenario,
@@ -71,6 +78,7 @@ class Served:
             "samples": scenario.samples,
             "transport_samples": scenario.transport_samples,
             "axis_names": list(scenario.axes),
+            "auxiliary_names": list(runner.session.drive.port.auxiliary_names),
         }
 
     @property
@@ -85,6 +93,14 @@ class Served:
     def resting(self) -> Measurement | None:
         """Measurement of the rig outside of runs; None during one, and without an open port."""
         return None if self.state in SILENT else self._runner.session.measured
+
+    def tell(self, told: Callable[[Measurement], None] | None) -> None:
+        """Give every Measurement of the rig to ``told``, from the thread that drives it; None: not any more."""
+        self._told = told or _nobody
+
+    def _hear(self, measured: Measurement) -> None:
+        self._heard(measured)
+        self._told(measured)
 
     @property
     def scenario(self) -> Scenario:
@@ -229,6 +245,10 @@ class Served:
         return []
 
 
+def _nobody(_: Measurement) -> None:
+    """Nobody watches."""
+
+
 def _offsets(axis: str, row: AxisOffsets) -> str:
     return (
         f"{axis}: displacement {MM * row.displacement:.5g} mm (scatter {MM * row.displacement_scatter:.3g} mm), "
@@ -284,7 +304,8 @@ class Attendant:
     """Looks on while operators do a test by the services of ``namespace``; a signal stops the rig and ends it.
 
     Operators are the processes of the ``users`` (uid) on this machine, and whoever has the ``key``. ``say`` gets
-    what happens, in words. Raises ConfigError where there is an operator node already.
+    what happens, in words; ``told_hz`` is that of :class:`Served`. Raises ConfigError where there is an operator
+    node already.
     """
 
     def __init__(
@@ -294,12 +315,13 @@ class Attendant:
         say: Callable[[str], None],
         key: bytes,
         users: Collection[int],
+        told_hz: float = 0.0,
     ) -> None:
         environment.check()
         from rths_nodes.ros.nodes.operator import OperatorNode
 
         self._runner, self._say = runner, say
-        served = Served(runner, key, say)
+        served = Served(runner, key, say, told_hz)
         self._node = OperatorNode(served, namespace)
         try:
             self._socket = OperatorSocket(served.answer_process, served.stop_for, self._node.address, users)

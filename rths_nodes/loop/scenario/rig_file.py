@@ -33,6 +33,7 @@ from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.monitor import MonitorParams
 from rths_nodes.loop.supervision.own_levels import OF_AXES
+from rths_nodes.loop.watch.section import WatchSection
 
 UNATTENDED = (
     "a file of answers may arm the rungs that move this rig, with nobody at a terminal; false: a person arms each "
@@ -85,6 +86,9 @@ class RigFile:
     monitor: MonitorParams | None = section(
         MonitorParams, "limits on the indices; left out, as a whole or in part: as the scenario says", None
     )
+    watch: WatchSection | None = section(
+        WatchSection, "a watcher on another computer, for rths watch; left out: there is none", None
+    )
 
     def validate(self, path: str) -> None:
         """Refuses an axis of a scenario for which two would stand, and corrections that cannot be."""
@@ -97,6 +101,29 @@ class RigFile:
                     raise ConfigError(f"axes.{axis}.serves: {show(name)} is there more than once; name it once")
                 if owner.setdefault(name, axis) != axis:
                     raise ConfigError(f"axes: {show(name)} is both {owner[name]} and {axis}; name it once")
+        if self.watch is not None:
+            self._check_watch(self.watch)
+
+    def _check_watch(self, watch: WatchSection) -> None:
+        """Raises ConfigError for a watcher that does not see every axis, or does not know the rig's counter."""
+        if list(watch.axes) != list(self.axes):
+            raise ConfigError(
+                f"watch.axes: {', '.join(watch.axes)}: must be all axes of the rig, in their order: "
+                f"{', '.join(self.axes)}"
+            )
+        if self.servo_rate is None:
+            raise ConfigError("servo_rate: missing: a watcher holds the counter of the rig beside its clock")
+        for name, axis in watch.axes.items():
+            if axis.limits.displacement < self.axes[name].limits.stroke:
+                raise ConfigError(
+                    f"watch.axes.{name}.limits.displacement = {axis.limits.displacement:g} m: must be >= "
+                    f"{self.axes[name].limits.stroke:g} m, the stroke of the axis: the test has to stop first"
+                )
+            if axis.limits.force < self.axes[name].limits.force:
+                raise ConfigError(
+                    f"watch.axes.{name}.limits.force = {axis.limits.force:g} N: must be >= "
+                    f"{self.axes[name].limits.force:g} N, the limit of the axis: the test has to stop first"
+                )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
         """The axis of the rig for each of the ``names`` of a scenario. Raises ConfigError where one has none."""

@@ -4,7 +4,8 @@
     service  ~/act             rths_nodes/srv/Act            an act that takes no time; the empty one only tells
     action   ~/act             rths_nodes/action/Act         any act; a cancel is the act stop, whoever asks for it
     topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
-    topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, by its own counter
+    topic    rig_state         rths_nodes/msg/Measurement    the rig, untared, by its own counter: outside of
+                                                             runs, and for a watcher in runs, too
     topic    live              rths_nodes/msg/Live           curves of the motions of the procedure, as of a run
     topic    live_curves       rths_nodes/msg/LiveCurves     their names, latched
     topic    emergency_stop    std_msgs/msg/Empty            heard: the act stop, whoever says so
@@ -17,7 +18,7 @@ do what is decided where the acts are.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 from uuid import uuid4
@@ -30,6 +31,7 @@ from rths_nodes.action import Act as LastingAct
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.core.wire.acts import PROGRAM_LEFT, Answer, Request, of_message
+from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, TestState
@@ -47,7 +49,7 @@ CANCELLED = Request("stop", ("reason",), ("the action was cancelled",))
 LEFT = Request("stop", ("reason",), (PROGRAM_LEFT,))
 
 RIG_STATE_HZ = 10.0
-"""Rate at which rig_state and the feedback of an action are published."""
+"""Rate at which rig_state, where nobody watches, and the feedback of an action are published."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Time that another operator node is looked for before the first act, and between two looks."""
 LAST_ANSWER_S = 0.3
@@ -66,6 +68,9 @@ KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": 
 
 class Conducted(Protocol):
     """A procedure, which does acts for whoever asks. All of it may be called from any thread."""
+
+    told_hz: float
+    """Rate at which a watcher has to hear where the rig is, Hz; 0 where there is none."""
 
     constants: Mapping[str, Any]
     """Fields of TestState that do not change."""
@@ -91,6 +96,10 @@ class Conducted(Protocol):
     @property
     def scenario(self) -> Scenario: ...
 
+    def tell(self, told: Callable[[Measurement], None] | None) -> None:
+        """Give every Measurement of the rig to ``told``, from the thread that drives it; None: not any more."""
+        ...
+
     def curves(self) -> list[tuple[int, int, int, Array]]:
         """By motion its number, samples in a column, first sample and columns of what has come since."""
         ...
@@ -114,6 +123,11 @@ class OperatorNode(ThreadedNode):
         """Beginning of the marks of its motions, which are not those of another procedure."""
         self._motion = 0
         """Number of the last motion that was drawn."""
+        constants = conducted.constants
+        n_axes, n_auxiliary = len(constants["axis_names"]), len(constants["auxiliary_names"])
+        self._codec = Codec(0, n_axes, 0, n_auxiliary)
+        self._every = max(1, round(constants["servo_rate"] / conducted.told_hz)) if conducted.told_hz else 0
+        """Samples of the rig between two that a watcher hears of; 0 where there is none."""
         self._node.create_service(Act, "~/act", self._serve, callback_group=ReentrantCallbackGroup())
         self._goals: list[Any] = []
         self._cancelled: set[bytes] = set()
@@ -161,6 +175,8 @@ class OperatorNode(ThreadedNode):
                 raise ConfigError(f"{self._node.get_fully_qualified_name()}: is there already: one test at a time")
             time.sleep(LOOK_S)
         self.tell_state(self._conducted.state, self._conducted.reason)
+        if self._every:
+            self._conducted.tell(self._tell_watcher)
         super().start()
 
     def close(self) -> None:
@@ -170,6 +186,7 @@ class OperatorNode(ThreadedNode):
             time.sleep(LOOK_S)
         if self._spinning.is_alive():
             time.sleep(LAST_ANSWER_S)
+        self._conducted.tell(None)
         super().close()
 
     # -- topics -------------------------------------------------------------------------------------------
@@ -187,8 +204,20 @@ class OperatorNode(ThreadedNode):
         self._tell_goals()
         self._look_for_clients()
 
+    def _tell_watcher(self, measured: Measurement) -> None:
+        """Publish where the rig is, from the thread that drives it: where that stands still, nothing is said."""
+        if measured.sample % self._every:
+            return
+        try:
+            self._publishers["rig_state"].handle.publish_raw(
+                self._codec.pack_measurement(measured, time.time_ns())
+            )
+        except Exception as error:
+            self._conducted.tell(None)  # the rig is not stopped for it: the watcher ends its pulse
+            self._node.get_logger().error(f"a watcher hears no more: {type(error).__name__}: {error}")
+
     def _tell_rig(self) -> None:
-        measured = self._conducted.resting
+        measured = None if self._every else self._conducted.resting
         if measured is None:
             return
         told = MeasurementMessage(

@@ -31,7 +31,7 @@ class ThreadedNode:
                 enable_rosout=False,
                 **given,
             )
-        self._executor: Any = (
+        self._executor: Any = (  # that of several threads spins where it has one alone
             SingleThreadedExecutor(context=self._context)
             if threads == 1
             else MultiThreadedExecutor(threads, context=self._context)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sensors of a watcher: datagrams *state* of a data acquisition of its own, which are only heard.
+
+There is nothing here that could send: whatever moves the rig is out of a watcher's reach.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.laboratory.calibration import Channel
+from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.laboratory.ports.datagrams import Unreadable
+
+Shown = tuple[int, tuple[float, ...], tuple[float, ...]]
+"""Counter, displacements (m) and forces (N) by axis."""
+FOREIGN, GARBAGE = "foreign", "garbage"
+"""Kinds under which datagrams that are none of the sensors are counted."""
+
+
+class OwnSensors:
+    """The datagrams that come to ``port`` from ``address``, of the session that came first.
+
+    ``channels`` are, for each axis, those of displacement and force. Raises ConfigError for an address that is not
+    known, and a port that is taken.
+    """
+
+    def __init__(self, address: str, port: int, channels: Sequence[tuple[Channel, Channel]]) -> None:
+        self.counts: Counter[str] = Counter({FOREIGN: 0, GARBAGE: 0})
+        self._gains = [(one.gain, other.gain) for one, other in channels]
+        self._session = 0
+        try:
+            self._address = socket.gethostbyname(address)
+        except OSError as error:
+            raise ConfigError(f"watch.sensors.address = {address!r}: not known ({error.strerror})") from error
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        try:
+            self._socket.bind(("", port))
+        except OSError as error:
+            self._socket.close()
+            words = error.strerror or error
+            raise ConfigError(f"watch.sensors.port = {port}: cannot be listened to ({words})") from error
+
+    def fileno(self) -> int:
+        """Descriptor to wait for."""
+        return self._socket.fileno()
+
+    def received(self) -> Iterator[Shown]:
+        """All samples that are here, without waiting; what is of somebody else is counted."""
+        while True:
+            try:
+                data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)
+            except BlockingIOError:
+                return
+            if sender[0] != self._address:
+                self.counts[FOREIGN] += 1
+                continue
+            try:
+                head = datagrams.head_of(data)
+                if head.kind != datagrams.STATE or head.axes != len(self._gains) or not head.session:
+                    raise Unreadable("no state of these axes")
+                state = datagrams.state_of(data, head)
+            except Unreadable:
+                self.counts[GARBAGE] += 1
+                continue
+            self._session = self._session or head.session
+            if head.session != self._session:
+                self.counts[FOREIGN] += 1
+                continue
+            pairs = list(zip(self._gains, state.displacement.tolist(), state.force.tolist(), strict=True))
+            yield head.counter, tuple(g[0] * x for g, x, _ in pairs), tuple(g[1] * f for g, _, f in pairs)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def shown(session: int, counter: int, rows: Sequence[tuple[float, float]]) -> bytes:
+    """Return the datagram of a data acquisition: by axis displacement and force, as its channels count."""
+    head = datagrams.Head(datagrams.STATE, len(rows), session, counter, state=datagrams.RUNNING)
+    return datagrams.packed(head, b"".join(datagrams.STATE_ROW.pack(*row, 0.0, 0) for row in rows))

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section ``watch`` of a rig file: what a watcher on another computer sees, expects, and tells the interlock.
+
+Nothing that it judges by has a default. Times are bounded, so that the pulse ends within 50 ms.
+"""
+
+from __future__ import annotations
+
+from rths_nodes.core.errors import ConfigError, join
+from rths_nodes.core.parameters import integer, number, params, section, sections, text
+from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
+
+LONGEST_S = 0.04
+"""Largest ``late``, ``silence`` and ``delay`` (s): the pulse ends 50 ms after a cause at the latest."""
+TOLD_HZ = 200.0
+"""Statements of the test in a second, where the rig file does not say how many."""
+LEAST_TOLD = 6.0
+"""Statements that have to fit into ``late``: all but one of them may be lost on the way."""
+
+
+@params
+class Tolerance:
+    """Largest difference of what the test says of an axis from what the watcher sees."""
+
+    displacement: float = number("of measured displacements", "m", more_than=0.0)
+    force: float = number("of measured forces", "N", more_than=0.0)
+    command: float = number(
+        "of the command from the displacement that the watcher sees: what the axis is behind it in a good test, "
+        "and more",
+        "m",
+        more_than=0.0,
+    )
+
+
+@params
+class WatchLimits:
+    """Limits of what the watcher sees of an axis; they hold in every state, whoever moves it."""
+
+    displacement: float = number("largest magnitude", "m", more_than=0.0, at_most=100.0)
+    velocity: float = number("largest magnitude", "m/s", more_than=0.0, at_most=1e3)
+    velocity_over: float = number(
+        "time over which a velocity is taken from two displacements: noise is in it",
+        "s",
+        more_than=0.0,
+        at_most=LONGEST_S,
+    )
+    force: float = number("largest magnitude", "N", more_than=0.0, at_most=1e9)
+    persistence: int = integer("samples in a row beyond a limit that end the pulse", "samples", at_least=1)
+
+
+@params
+class WatchedAxis:
+    """The watcher's own sensors of one axis, and what it expects there."""
+
+    displacement: DisplacementChannel = section(DisplacementChannel, "its own displacement sensor")
+    force: ForceChannel = section(ForceChannel, "its own load cell")
+    tolerance: Tolerance = section(Tolerance, "how far the test may differ from it")
+    limits: WatchLimits = section(WatchLimits, "limits of its own")
+    rest: float = number(
+        "an axis that moves by more than that, by its own sensor, does not rest: above noise, relaxation, and "
+        "what an actuator is behind its command when that has come to rest",
+        "m",
+        more_than=0.0,
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses limits that a sensor cannot show, and bounds of rest within its resolution."""
+        for key, channel, unit in (("displacement", self.displacement, "m"), ("force", self.force, "N")):
+            limit, end = getattr(self.limits, key), channel.range_si
+            if limit >= end:
+                raise ConfigError(
+                    f"{join(path, 'limits')}.{key} = {limit:g} {unit}: must be < {end:g} {unit}, the range of its "
+                    "sensor"
+                )
+        if self.rest <= self.displacement.step_si:
+            raise ConfigError(
+                f"{path}.rest = {self.rest:g} m: must be > {self.displacement.step_si:g} m, the resolution of its "
+                "displacement sensor"
+            )
+
+
+@params
+class WatchSensors:
+    """The way of its own sensors to the watcher: datagrams *state* (doc/udp.md) that it only hears."""
+
+    address: str = text("from where they come: the address of the data acquisition")
+    port: int = integer("UDP port of the watcher to which they come", at_least=1, at_most=65535)
+    rate: float = number("samples in a second", "Hz", at_least=100.0, at_most=100e3)
+    delay: float = number(
+        "longest time from the moment that is measured until the sample is here", "s", at_least=0.0, at_most=0.02
+    )
+
+
+@params
+class WatchPulse:
+    """The pulse to the interlock."""
+
+    address: str = text("address of the interlock")
+    port: int = integer("its UDP port", at_least=1, at_most=65535)
+    period: float = number("time between two pulses", "s", 0.005, at_least=0.001, at_most=0.01)
+
+
+@params
+class WatchSection:
+    """A watcher with sensors of its own on another computer, and the pulse that it gives."""
+
+    sensors: WatchSensors = section(WatchSensors, "the way of its sensors to it")
+    pulse: WatchPulse = section(WatchPulse, "the pulse to the interlock")
+    axes: dict[str, WatchedAxis] = sections(WatchedAxis, "axes of the rig by name: each of them")
+    late: float = number(
+        "longest time from the moment that is measured until the watcher hears of it from the test",
+        "s",
+        more_than=0.0,
+        at_most=LONGEST_S,
+    )
+    silence: float = number(
+        "longest time without a sample of its own sensors", "s", more_than=0.0, at_most=LONGEST_S
+    )
+    told: float = number(
+        "times in a second that the test says where the rig is", "Hz", TOLD_HZ, at_least=50.0, at_most=1000.0
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses times into which too few samples fit."""
+        least = LEAST_TOLD / self.told
+        if self.late < least:
+            raise ConfigError(
+                f"{path}.late = {self.late:g} s: must be >= {least:g} s, {LEAST_TOLD:g} statements of the test at "
+                f"told = {self.told:g} Hz"
+            )
+        if self.silence < 2.0 / self.sensors.rate:
+            raise ConfigError(
+                f"{path}.silence = {self.silence:g} s: must be >= {2.0 / self.sensors.rate:g} s, two samples at "
+                f"sensors.rate = {self.sensors.rate:g} Hz"
+            )
+        for name, axis in self.axes.items():
+            if axis.limits.velocity_over < 1.0 / self.sensors.rate:
+                raise ConfigError(
+                    f"{path}.axes.{name}.limits.velocity_over = {axis.limits.velocity_over:g} s: must be >= "
+                    f"{1.0 / self.sensors.rate:g} s, one sample at sensors.rate = {self.sensors.rate:g} Hz"
+                )

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict of a watcher: does the rig, as sensors of its own see it, do what the test says?
+
+It is deterministic and knows no clock, no ROS and no socket: samples of its own, statements of the test and the
+time on its own clock go in, words come out at the first disagreement, and stay. Clocks of two computers differ, so
+nothing is compared by stamps. With T = ``late`` and d = ``delay``, a statement that is heard at t was measured
+between t - T and t, and a sample of its own sensors arrives up to d after its moment. So there must be one moment
+between t - T and t + d, the same one for all axes and quantities, at which its own samples are, within the
+tolerances, what the test says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rths_nodes.loop.supervision.limit_rows import NONE, Row, acting, table
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.watch.section import WatchSection
+
+MOVING = frozenset(
+    (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
+)
+"""States of a procedure in which the rig may move; in all others it has to rest."""
+BEGINS = frozenset((State.IDLE, State.CONNECTED, State.FINISHED))
+"""States in which the counter of a rig may begin anew: its port is opened."""
+SEEN_S = 0.25
+"""An axis moves where it has gone by more than ``rest`` in this time, s."""
+PIECES = 10
+"""Pieces in which that time is looked at."""
+COUNTED_S = 1.0
+"""The counter of the test is held beside the watcher's clock over this time, s."""
+QUANTITIES = (("displacement", "m"), ("force", "N"), ("command", "m"))
+Numbers = tuple[float, ...]
+
+
+class Sample(NamedTuple):
+    """One sample of the watcher's own sensors: when it came (s), its counter, displacements (m) and forces (N)."""
+
+    at: float
+    counter: int
+    displacement: Numbers
+    force: Numbers
+
+
+class Statement(NamedTuple):
+    """A statement of the test on the rig: when it was heard (s), the rig's counter, and by axis, untared,
+    displacement (m), force (N) and command (m; nan for one that is driven by force).
+    """
+
+    at: float
+    counter: int
+    displacement: Numbers
+    force: Numbers
+    command: Numbers
+
+
+class Watch:
+    """The watcher of a rig by its ``section``; ``servo_rate`` (Hz) is that of the rig's counter.
+
+    ``ended`` is why the pulse has ended, in words; empty while all agrees. It never becomes empty again.
+    ``used`` is the largest share of the tolerances that an agreement took.
+    """
+
+    def __init__(self, section: WatchSection, servo_rate: float) -> None:
+        axes = section.axes
+        self.ended = ""
+        self.used = 0.0
+        self.names = tuple(axes)
+        self._late, self._delay, self._silence = section.late, section.sensors.delay, section.silence
+        self._servo_rate, self._rate = servo_rate, section.sensors.rate
+        each = [axis.tolerance for axis in axes.values()]
+        self._tolerances = tuple((one.displacement, one.force, one.command) for one in each)
+        self._rest = [axis.rest for axis in axes.values()]
+        self._ends = [(axis.displacement.range_si, axis.force.range_si) for axis in axes.values()]
+        self._rows = _rows(section)
+        self._limits = table(self._rows)
+        self._over = [max(1, round(axis.limits.velocity_over * self._rate)) for axis in axes.values()]
+        self._own: deque[Sample] = deque()
+        """Samples that a statement may be about."""
+        self._before: deque[Sample] = deque(maxlen=1 + max(self._over))
+        self._begun_at = self._judged_at = math.nan
+        self._waiting: deque[Statement] = deque()
+        """Statements that samples of its own on their way may still belong to."""
+        self._heard: Statement | None = None
+        self._counted: deque[tuple[float, float]] = deque()
+        """When something was heard (s), and its counter on the watcher's clock, s."""
+        self._lead = -math.inf
+        """The largest of these."""
+        self._state: State | None = None
+        self._place: Numbers | None = None
+        """Where the rig stands, by its own sensors, when it has to rest."""
+        self._commanded: Numbers | None = None
+        """Command with which it rests."""
+        self._seen = Seen(len(axes))
+
+    # -- what comes in ------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """True once its own sensors have been seen long enough to compare."""
+        return not self.ended and self._span >= self._late + self._delay
+
+    @property
+    def _span(self) -> float:
+        return self._own[-1].at - self._begun_at if self._own else 0.0
+
+    def sense(self, sample: Sample) -> None:
+        """Take in one sample of its own sensors."""
+        if self._own and sample.counter <= self._own[-1].counter:
+            return  # it came twice, or late: where nothing newer comes, the sensors are silent
+        if not self._own:
+            self._begun_at = sample.at
+        self._own.append(sample)
+        self._before.append(sample)
+        oldest = sample.at - self._late - 2.0 * self._delay - self._silence
+        while len(self._own) > 2 and self._own[1].at < oldest:
+            self._own.popleft()
+        for axis, (x, force) in enumerate(zip(sample.displacement, sample.force, strict=True)):
+            end, most = self._ends[axis]
+            if not abs(x) < end or not abs(force) < most:
+                self.end(f"its own sensors of {self.names[axis]} are at their end: {x:g} m, {force:g} N")
+        if (found := acting(self._limits, self._judged(sample), sample.counter)) != NONE:
+            row = self._rows[found]
+            self.end(f"{row.axis}: {row.quantity} beyond its own limit, {row.high:g}")
+        self._seen.add(sample)
+
+    def _judged(self, sample: Sample) -> list[float]:
+        """By axis displacement (m), velocity (m/s) and force (N)."""
+        found: list[float] = []
+        for axis, over in enumerate(self._over):
+            before = self._before[max(0, len(self._before) - 1 - over)]
+            samples = sample.counter - before.counter
+            x, x_before = sample.displacement[axis], before.displacement[axis]
+            velocity = (x - x_before) * self._rate / samples if samples else 0.0
+            found.extend((x, velocity, sample.force[axis]))
+        return found
+
+    def told(self, number: int) -> None:
+        """Take in the state that the test says it is in."""
+        try:
+            state = State(number)
+        except ValueError:
+            self.end(f"the test says that it is in the state {number}, which there is not")
+            return
+        if (state in MOVING) != (self._state in MOVING) or self._state is None:
+            self._place = self._commanded = None
+            self._seen.forget()
+        if state in BEGINS:
+            self._heard = None
+            self._counted.clear()
+            self._lead = -math.inf
+            self._waiting.clear()
+        self._state = state
+
+    def hear(self, said: Statement) -> None:
+        """Take in what the test says of the rig."""
+        numbers = (*said.displacement, *said.force, *(each for each in said.command if not math.isnan(each)))
+        if not all(map(math.isfinite, numbers)):
+            self.end("the test says what is not a number")
+            return
+        last = self._heard
+        if last is not None and said.counter == last.counter:
+            if said[2:4] != last[2:4]:
+                self.end(f"the test says two things of its sample {said.counter}")
+            return  # nothing new
+        if last is not None and said.counter < last.counter:
+            self.end(f"the counter of the test goes back, from {last.counter} to {said.counter}")
+            return
+        if last is not None and said.at - last.at > self._late:
+            self._counted.clear()  # it was silent at rest, or the pulse has ended
+        self._heard = said
+        self._count(said)
+        self._waiting.append(said)
+        if self._state not in MOVING:
+            self._rests_by_command(said)
+
+    def _count(self, said: Statement) -> None:
+        """Hold the counter of the test beside the watcher's own clock, while the rig moves.
+
+        A test computer that is busy says later what it has measured, and catches up: it is ahead only of where it
+        ever was.
+        """
+        ahead = said.counter / self._servo_rate - said.at
+        lead, self._lead = self._lead, max(self._lead, ahead)
+        counted = self._counted
+        if self._state not in MOVING or not self._moves(said.at):
+            counted.clear()
+            return
+        if ahead - lead > self._late:
+            self.end(f"the counter of the test runs ahead, by {ahead - lead:.3f} s")
+        counted.append((said.at, ahead))
+        while said.at - counted[0][0] > COUNTED_S:
+            counted.popleft()
+        if (behind := counted[0][1] - ahead) > self._late:
+            self.end(f"the counter of the test runs late, by {behind:.3f} s in {said.at - counted[0][0]:.3f} s")
+
+    def _moves(self, now: float) -> bool:
+        """Return whether an axis has moved within ``SEEN_S`` since the test says that it may."""
+        spans = self._seen.spans(now)
+        return any(span > rest for span, rest in zip(spans, self._rest, strict=True))
+
+    def _rests_by_command(self, said: Statement) -> None:
+        if self._commanded is None:
+            self._commanded = said.command
+        for axis, (now, then) in enumerate(zip(said.command, self._commanded, strict=True)):
+            if abs(now - then) > self._tolerances[axis][2]:
+                self.end(
+                    f"the test says {self._words} and commands {self.names[axis]} from {then:g} m to {now:g} m"
+                )
+
+    @property
+    def _words(self) -> str:
+        return "nothing" if self._state is None else self._state.name
+
+    def end(self, reason: str) -> None:
+        """End the pulse; the first ``reason`` counts."""
+        self.ended = self.ended or reason
+
+    # -- the verdict --------------------------------------------------------------------------------------
+
+    def judge(self, now: float) -> str:
+        """Return why the pulse has ended by ``now`` (s); empty while all agrees."""
+        stood_still = now - self._judged_at
+        self._judged_at = now
+        if self.ended or not self._own:
+            return self.ended
+        if stood_still > self._silence:
+            self.end(f"the watcher itself stood still for {1e3 * stood_still:.0f} ms")
+        elif (silent := now - self._own[-1].at) > self._silence:
+            self.end(f"its own sensors are silent for {1e3 * silent:.0f} ms")
+        while self._waiting and self._waiting[0].at + self._delay <= now and not self.ended:
+            if self._waiting[0].at - self._late < self._begun_at:
+                self._waiting.popleft()  # of before the watcher saw anything
+                continue
+            self._compare(self._waiting.popleft())
+        self._rests(now)
+        return self.ended
+
+    def _compare(self, said: Statement) -> None:
+        """Find the moment that ``said`` may be of at which it is nearest to the watcher's own samples."""
+        begin, end = said.at - self._late, said.at + self._delay
+        best, worst = math.inf, ("", "", 0.0)
+        before: Sample | None = None
+        for sample in self._own:
+            if before is not None and sample.at >= begin and before.at <= end:
+                share, what = self._share(said, before, sample)
+                if share < best:
+                    best, worst = share, what
+            before = sample
+        if best <= 1.0:
+            self.used = max(self.used, best)
+            return
+        axis, quantity, off = worst
+        unit = dict(QUANTITIES).get(quantity, "")
+        self.end(f"{axis}: what the test says of its {quantity} is off by {off:.4g} {unit}, {best:.2g} tolerances")
+
+    def _share(self, said: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
+        """Return the largest share of a tolerance by which ``said`` is off between two samples, and of what."""
+        most, what = 0.0, ("", "", 0.0)
+        for axis, tolerances in enumerate(self._tolerances):
+            x = one.displacement[axis], other.displacement[axis]
+            pairs = (
+                (said.displacement[axis], *x),
+                (said.force[axis], one.force[axis], other.force[axis]),
+                (said.command[axis], *x),
+            )
+            for (value, a, b), tolerance, (quantity, _) in zip(pairs, tolerances, QUANTITIES, strict=True):
+                low, high = (a, b) if a < b else (b, a)
+                off = low - value if value < low else value - high if value > high else 0.0
+                if off > most * tolerance:
+                    most, what = off / tolerance, (self.names[axis], quantity, off)
+        return most, what
+
+    def _rests(self, now: float) -> None:
+        """End the pulse where the rig moves though nobody says that it does, or says nothing any more."""
+        newest = self._own[-1].displacement
+        moving = self._state in MOVING
+        silent = now - self._heard.at if self._heard is not None else math.inf
+        if moving and silent <= self._late:
+            self._place = None
+            return
+        if self._place is None:
+            self._place = newest
+        why = f"the test says {self._words}"
+        if moving:
+            why = "the test is silent" + (f" for {1e3 * silent:.0f} ms" if math.isfinite(silent) else "")
+        gone = [abs(x - place) for x, place in zip(newest, self._place, strict=True)]
+        if moving:
+            gone = [max(pair) for pair in zip(gone, self._seen.spans(now), strict=True)]
+        for name, way, rest in zip(self.names, gone, self._rest, strict=True):
+            if not way <= rest:
+                self.end(f"{why}, and {name} moves: {way:.4g} m")
+
+
+class Seen:
+    """Spans of displacements ``(n_axes,)`` m in the last ``SEEN_S``."""
+
+    def __init__(self, n_axes: int) -> None:
+        self._none = [0.0] * n_axes
+        self._pieces: deque[tuple[float, list[float], list[float]]] = deque()
+        """Beginning (s), lowest and highest."""
+
+    def forget(self) -> None:
+        self._pieces.clear()
+
+    def add(self, sample: Sample) -> None:
+        pieces, x = self._pieces, sample.displacement
+        if not pieces or sample.at - pieces[-1][0] >= SEEN_S / PIECES:
+            pieces.append((sample.at, list(x), list(x)))
+            while sample.at - pieces[0][0] > SEEN_S:
+                pieces.popleft()
+            return
+        _, low, high = pieces[-1]
+        for axis, value in enumerate(x):
+            low[axis] = value if value < low[axis] else low[axis]
+            high[axis] = value if value > high[axis] else high[axis]
+
+    def spans(self, now: float) -> Sequence[float]:
+        """Return the span of each axis, m."""
+        pieces = [piece for piece in self._pieces if now - piece[0] <= SEEN_S]
+        if not pieces:
+            return self._none
+        lows, highs = zip(*(piece[1] for piece in pieces), strict=True), zip(*(p[2] for p in pieces), strict=True)
+        return [max(high) - min(low) for low, high in zip(lows, highs, strict=True)]
+
+
+def _rows(section: WatchSection) -> list[Row]:
+    """Return the limits of all axes as rows, in the order of what is judged."""
+    found: list[Row] = []
+    for name, axis in section.axes.items():
+        limits: Mapping[str, float] = {
+            "displacement (m)": axis.limits.displacement,
+            "velocity (m/s)": axis.limits.velocity,
+            "force (N)": axis.limits.force,
+        }
+        for quantity, bound in limits.items():
+            found.append(Row(quantity, name, len(found), -bound, bound, axis.limits.persistence))
+    return found
