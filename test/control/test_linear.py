@@ -49,7 +49,7 @@ def test_the_controller_of_the_benchmark_is_that_law(make: Callable[..., Any], m
 def test_a_test_with_it_has_the_digits_of_the_published_law() -> None:
     """The benchmark's case 1 with its sample controller."""
     published, given = (
-        rths_nodes.run("rths_benchmark_2020", ["duration=4", f"compensator={law}"], case="pi_1")
+        rths_nodes.run("rths_benchmark_2020", ["duration=8", f"compensator={law}"], case="pi_1")
         for law in ({"type": "pi_lead"}, {"type": "linear", "law": KIT, **OF_KIT})
     )
     assert np.abs(published.displacement).max() > 1e-3
