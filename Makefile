@@ -7,6 +7,8 @@
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
 # Which tests of both kinds `make test` runs.
 LONG := not long
+# Which tests `make oldest` and `make newest` run.
+BOUNDED ?= test -m 'not nodes and not soak and not long'
 # Arguments of `make fault-soak`.
 FAULT_SOAK ?= --runs 200 --seed 1
 # Further arguments of pytest, e.g. make test PYTEST_ARGS="-x -k loop"
@@ -24,7 +26,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: help demo test test-long soak fault-soak hour lint doc colcon pip-check set-up clean
+.PHONY: help demo test test-long oldest newest soak fault-soak hour lint doc colcon pip-check set-up clean
 
 # Wheels or a sourced ROS 2?
 SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-%,$(AMENT_PREFIX_PATH))
@@ -70,11 +72,13 @@ package_state() {
 # requirements FOLDER GROUP...: those of the groups of pyproject.toml for DISTRO, one in a line.
 requirements() {
   "$$1/bin/python" -c '
-import sys, tomllib
+import re, sys, tomllib
 with open("pyproject.toml", "rb") as file: data = tomllib.load(file)
 groups = {"build": data["build-system"]["requires"]} | data["project"]["optional-dependencies"]
 distributions = data["dependency-groups"]
 groups["run"] = distributions["run"] + distributions["$(DISTRO)"]
+lowest = lambda name: re.sub(r">=([^,;]+)(,[^;]*)?", r"==\1", name) if "$(BOUND)" == "lowest" else name
+groups = {group: rows if group == "build" else [*map(lowest, rows)] for group, rows in groups.items()}
 pins = distributions.get("$(DISTRO)-build", [])
 groups["build"] = [name for name in groups["build"] if not (pins and name.startswith("ros-"))] + pins
 print(*sorted({name for group in sys.argv[1:] for name in groups[group]}), sep="\n")
@@ -162,6 +166,7 @@ help:
 	  'make demo       run $(DEMO)' \
 	  'make test       the tests, on the modules of this folder' \
 	  'make test-long  the tests that take seconds each, which make test leaves out' \
+	  'make oldest     tests with the lowest versions that pyproject.toml allows; make newest: with the newest' \
 	  'make soak       the long tests: many seeds, long runs, whole tables (many minutes)' \
 	  'make fault-soak random faults in the node hosts, judged by their recordings; FAULT_SOAK="--runs 50 --seed 2"' \
 	  'make hour       an hour in real time at 256 Hz: memory, and drift of the schedule' \
@@ -195,6 +200,19 @@ test:
 # Those that take seconds each.
 test-long: LONG := long
 test-long: test
+
+# With the lowest versions that pyproject.toml allows, and with the newest that there are, each in an environment of
+# its own. A bound that does not hold is raised there.
+oldest: VENV := .venv-oldest$(SUFFIX)
+oldest: BOUND := lowest
+newest: VENV := .venv-newest$(SUFFIX)
+oldest newest:
+	$(LIBRARY)
+	[ -z '$(SOURCED)' ] || fail "ROS 2 is sourced: its packages have the versions of the system"
+	$(if $(filter newest,$@),rm -rf $(VENV))
+	set_up test
+	$$python -m pip list > $(VENV)/.made/versions
+	exec $$python -m pytest $(BOUNDED) $(PYTEST_ARGS)
 
 soak:
 	$(LIBRARY)
@@ -277,6 +295,6 @@ pip-check:
 	echo 'pip install . into an empty environment: works, and leaves nothing behind'
 
 clean:
-	rm -rf .venv .venv-colcon build install log .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -rf $(foreach name,$(DISTROS),.venv-$(name) .venv-colcon-$(name) build-$(name) install-$(name) log-$(name))
+	rm -rf .venv .venv-colcon .venv-oldest .venv-newest build install log .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(foreach name,$(DISTROS),.venv-$(name) .venv-colcon-$(name) .venv-oldest-$(name) .venv-newest-$(name) build-$(name) install-$(name) log-$(name))
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -36,7 +36,7 @@ def read(path: Path, place: str = "") -> dict[str, Array]:
 
     try:
         found = loadmat(path, struct_as_record=False, squeeze_me=False)
-    except (MatReadError, ValueError, TypeError, NotImplementedError, OSError, EOFError) as error:
+    except (MatReadError, ValueError, TypeError, LookupError, NotImplementedError, OSError, EOFError) as error:
         raise ConfigError(f"{told} is not a file of MATLAB ({error})") from None
     return dict(_numbers({name: value for name, value in found.items() if not name.startswith("__")}))
 

@@ -55,6 +55,13 @@ def quotient(left: Matrix, right: Matrix) -> Any:
     return Quotient(left, right) if is_sparse(left) else np.linalg.solve(left, right)
 
 
+def diagonal(values: Array) -> Matrix:
+    """Return the sparse matrix with ``values`` ``(n,)`` on its diagonal, as ``diags_array`` of scipy 1.12."""
+    from scipy.sparse import dia_array
+
+    return dia_array((values[None], [0]), shape=(len(values), len(values))).tocsr()
+
+
 def is_definite(matrix: Matrix) -> bool:
     """True for a positive definite sparse matrix."""
     try:

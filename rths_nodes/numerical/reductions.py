@@ -238,7 +238,10 @@ def compliance(structure: Structure, at: Array, omega: Array) -> Array:
         if is_sparse(dynamic):
             from scipy.sparse.linalg import splu
 
-            moved = splu(dynamic.tocsc()).solve(at.astype(complex))
+            columns = dynamic.tocsc()
+            for name in ("indices", "indptr"):  # splu of scipy 1.11 takes no others
+                setattr(columns, name, getattr(columns, name).astype(np.intc))
+            moved = splu(columns).solve(at.astype(complex))
         else:
             moved = np.linalg.solve(dynamic, at)
         found.append(at.T @ moved)

@@ -11,6 +11,7 @@ import pytest
 from doubts import doubts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import trapezoid
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
@@ -194,7 +195,7 @@ def test_lost_motion_loses_its_width_at_each_reversal() -> None:
     falling = slice(256, 768)  # from the crest to the trough
     expected = np.minimum(amplitude - 0.5 * width, command[falling] + 0.5 * width)
     np.testing.assert_allclose(x[falling], expected, atol=1e-6)
-    area = abs(np.trapezoid(x, command) + 0.5 * (x[0] + x[-1]) * (command[0] - command[-1]))
+    area = abs(trapezoid(x, command) + 0.5 * (x[0] + x[-1]) * (command[0] - command[-1]))
     assert area == pytest.approx(2.0 * width * (amplitude - 0.5 * width), rel=1e-3)
     np.testing.assert_allclose(force, STIFFNESS * x)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy
 from scipy.io import mmwrite
-from scipy.sparse import csr_array, diags_array, save_npz
+from scipy.sparse import csr_array, diags, save_npz
 
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
@@ -20,7 +20,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
-from rths_nodes.mechanics.sparse import Inverse, NotDefinite, dense, is_sparse, lowest_modes, product
+from rths_nodes.mechanics.sparse import Inverse, NotDefinite, dense, diagonal, is_sparse, lowest_modes, product
 from rths_nodes.numerical.structures.matrices import Matrices
 
 LARGE = ("central_difference", "cr", "explicit_newmark", "hht_alpha", "kr_alpha", "newmark")
@@ -32,8 +32,8 @@ def chain(n: int, mass: float = 1000.0, stiffness: float = 1e6) -> tuple[csr_arr
     middle = np.full(n, 2.0 * stiffness)
     middle[-1] = stiffness
     sides = np.full(n - 1, -stiffness)
-    k = diags_array([sides, middle, sides], offsets=[-1, 0, 1]).tocsr()
-    return diags_array(np.full(n, mass)).tocsr(), k
+    k = csr_array(diags([sides, middle, sides], [-1, 0, 1]))
+    return diagonal(np.full(n, mass)), k
 
 
 def structure(storage: str, rows: tuple[Any, Any], **more: Any) -> Matrices:
@@ -55,7 +55,7 @@ def test_a_factor_in_a_band_solves_whatever_the_order() -> None:
     for vectors in (right, right[:, 0]):
         np.testing.assert_allclose(shuffled @ Inverse(shuffled).dot(vectors), vectors, atol=1e-8)
     with pytest.raises(NotDefinite):
-        Inverse(shuffled - 1e6 * diags_array(np.ones(200)).tocsr())
+        Inverse(shuffled - 1e6 * diagonal(np.ones(200)))
 
 
 def test_a_well_filled_band_is_multiplied_as_one() -> None:
@@ -102,7 +102,7 @@ def test_integrators_on_sparse_matrices_equal_those_on_dense_ones(name: str, con
 
 def test_rotations_without_mass_are_stepped_sparse_as_dense() -> None:
     mass, stiffness = frame_module().frame(3, 1)
-    mass = diags_array(np.where(np.arange(18) % 3 == 2, 0.0, mass.diagonal())).tocsr()
+    mass = diagonal(np.where(np.arange(18) % 3 == 2, 0.0, mass.diagonal()))
     tracks = []
     for storage in ("dense", "sparse"):
         model = structure(storage, (mass, stiffness))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
+from scipy.integrate import solve_ivp, trapezoid
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -67,7 +67,7 @@ def test_a_closed_loop_takes_energy(make: Callable[..., Any]) -> None:
     force = make("restoring_force", "bouc_wen", 1, **PAPER)
     x = 0.03 * np.sin(np.linspace(0.0, 6.0 * np.pi, 3000))
     r = follow(force, x)
-    loops = [np.trapezoid(r[a:b], x[a:b]) for a, b in ((1000, 2000), (2000, 3000))]
+    loops = [trapezoid(r[a:b], x[a:b]) for a, b in ((1000, 2000), (2000, 3000))]
     assert loops[0] > 0.0
     assert loops[1] == pytest.approx(loops[0], rel=1e-2)
 
@@ -130,7 +130,7 @@ def test_a_loop_of_ideal_plasticity_takes_the_energy_of_its_closed_form(make: Ca
     data = {"stiffness": 1.0, "yield_displacement": yields, "exponent": 100.0}
     x = amplitude * np.sin(np.linspace(0.0, 4.0 * np.pi, 4001))
     r = follow(make("restoring_force", "bouc_wen", 1, **data), x)
-    assert np.trapezoid(r[2000:], x[2000:]) == pytest.approx(4.0 * yields * (amplitude - yields), rel=2e-3)
+    assert trapezoid(r[2000:], x[2000:]) == pytest.approx(4.0 * yields * (amplitude - yields), rel=2e-3)
 
 
 def test_a_sharper_bend_than_any_is_refused() -> None:
@@ -205,7 +205,7 @@ def test_a_cycle_of_sharp_yielding_takes_the_energy_of_its_closed_form(
     corners = [0.0, largest, largest - 2.0 * YIELD, -largest, 2.0 * YIELD - largest, largest]
     path = np.concatenate([[0.0], *(np.linspace(a, b, parts + 1)[1:] for a, b in pairwise(corners))])
     loop = slice(parts, None)
-    found = np.trapezoid(follow(force, path)[loop], path[loop])
+    found = trapezoid(follow(force, path)[loop], path[loop])
     assert found == pytest.approx(4.0 * (1.0 - ratio) * FORCE * (largest - YIELD), rel=1e-12)
 
 
@@ -265,7 +265,7 @@ def test_strength_and_stiffness_fall_with_the_energy_that_it_has_taken(make: Cal
     data = PAPER | {"post_yield_ratio": 0.0, "beta": 0.5, "gamma": 0.5}
     force = make("restoring_force", "degrading_bouc_wen", 1, **data, **LOSSES)
     r = follow(force, LOOPS)
-    energy = np.trapezoid(r, LOOPS) / (STIFFNESS * YIELD**2)
+    energy = trapezoid(r, LOOPS) / (STIFFNESS * YIELD**2)
     assert force.state[2] == pytest.approx(energy, rel=1e-3)
     assert energy > 10.0
     nu, h = 1.0 + LOSSES["strength_degradation"] * energy, 1.0 + LOSSES["stiffness_degradation"] * energy

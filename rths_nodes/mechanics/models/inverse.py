@@ -49,7 +49,7 @@ class StateSpace(NamedTuple):
     def response(self, s: Frequencies) -> Complex:
         """C (s I - A)^-1 B at complex frequencies s ``(m,)``, rad/s: ``(m, n_axes, n_axes)``."""
         resolvent = np.asarray(s)[:, None, None] * np.eye(len(self.system)) - self.system
-        return np.asarray(self.outputs @ np.linalg.solve(resolvent, self.inputs.astype(np.complex128)))
+        return np.asarray(self.outputs @ np.linalg.solve(resolvent, self.inputs.astype(np.complex128)[None]))
 
 
 def inverse_response(coefficients: Array, s: Frequencies) -> Complex:

@@ -26,7 +26,7 @@ from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.massless import have_damping, massless
-from rths_nodes.mechanics.sparse import Inverse, Matrix, is_sparse, product, zero
+from rths_nodes.mechanics.sparse import Inverse, Matrix, diagonal, is_sparse, product, zero
 from rths_nodes.numerical.integrators.dynamics import Dynamics, start
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.state_space import in_floats
@@ -141,9 +141,7 @@ def large(k: Large, state: tuple[Array, Array, Array], measured: Array, external
 
 def _accelerated(mass: Matrix) -> Inverse:
     """Solves with a sparse mass that has one kilogram where there is none."""
-    from scipy.sparse import diags_array
-
-    return Inverse(mass + diags_array(massless(mass).astype(float), format="csr"))
+    return Inverse(mass + diagonal(massless(mass).astype(float)))
 
 
 class Newmark(Dynamics):

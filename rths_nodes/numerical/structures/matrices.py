@@ -20,7 +20,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import read_bytes, read_rows
 from rths_nodes.core.units import FORCES, LENGTHS
 from rths_nodes.core.validation import LARGEST
-from rths_nodes.mechanics.sparse import Matrix, dense, is_sparse, largest
+from rths_nodes.mechanics.sparse import Matrix, dense, diagonal, is_sparse, largest
 from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition
 
@@ -223,8 +223,6 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
 
 def _to_si(params: Any, n: int) -> Matrix:
     """A diagonal D: D A D is in SI, of a mass or a stiffness A in the file's units of force and length."""
-    from scipy.sparse import diags_array
-
     force, length = FORCES[params.force_unit], LENGTHS[params.length_unit]
     per_dof = np.full(n, 1.0 / length)
     if params.node:
@@ -238,7 +236,7 @@ def _to_si(params: Any, n: int) -> Matrix:
             )
         per_dof[numbers.astype(int) - 1] = 1.0
     # a force over a length, a force or a moment over a rotation: moments are force times length
-    return diags_array(np.sqrt(force * length) * per_dof, format="csr")
+    return diagonal(np.sqrt(force * length) * per_dof)
 
 
 def _read(given: Any, place: str, unit: str) -> Matrix:

@@ -13,7 +13,7 @@ from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.massless import massless
-from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse, largest, zero
+from rths_nodes.mechanics.sparse import Matrix, diagonal, is_definite, is_sparse, largest, zero
 from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
@@ -70,9 +70,7 @@ class Partition:
 
 def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, rounding: float) -> None:
     """As in ``_rest``, of sparse matrices, without their eigenvalues."""
-    from scipy.sparse import diags_array
-
-    one = diags_array(np.ones(rest.shape[0]), format="csr")
+    one = diagonal(np.ones(rest.shape[0]))
     if not zero(tested) and not is_definite(tested + 2.0 * rounding * one):
         raise ConfigError(f"structure: its {name} under test has an eigenvalue below zero: must be >= 0")
     if zero(rest) and not positive:
