@@ -96,6 +96,15 @@ def get(address: str) -> dict[str, Any]:
     return found
 
 
+def asked_until(address: str, holds: Callable[[dict[str, Any]], bool], patience: float = 60.0) -> dict[str, Any]:
+    """The situation, once something ``holds`` of it."""
+    end = time.monotonic() + patience
+    while not holds(told := get(address)):
+        assert time.monotonic() < end, told
+        time.sleep(0.05)
+    return told
+
+
 def post(address: str, data: bytes, headers: dict[str, str] = MARK) -> tuple[int, dict[str, Any]]:
     """Status and answer of a POST /stop."""
     request = urllib.request.Request(f"{address}stop", data, headers)
@@ -109,13 +118,11 @@ def post(address: str, data: bytes, headers: dict[str, str] = MARK) -> tuple[int
 
 def until(address: str, state: str, patience: float = 60.0) -> dict[str, Any]:
     """The situation, once the run is in ``state`` and its curves have come."""
-    end = time.monotonic() + patience
-    while True:
-        told = get(address)
-        if told.get("run", {}).get("state") == state and told.keys() >= {"curves", "port"}:
-            return told
-        assert time.monotonic() < end, told
-        time.sleep(0.05)
+    return asked_until(
+        address,
+        lambda told: told.get("run", {}).get("state") == state and told.keys() >= {"curves", "port"},
+        patience,
+    )
 
 
 class Browser:

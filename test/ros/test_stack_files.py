@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -29,6 +30,7 @@ from rths_nodes.ros import names, stack_files
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.descriptions import describe
 from rths_nodes.ros.hosting.onlooker import Onlooker
+from rths_nodes.ros.hosting.stopper import Stopper
 from rths_nodes.ros.nodes.operator import OperatorNode
 from rths_nodes.ros.transport.endpoints import message_class, quality
 
@@ -137,10 +139,15 @@ def test_a_policy_has_the_structure_of_its_schema() -> None:
 
 def test_the_operator_and_the_page_do_what_their_policy_allows() -> None:
     text = stack_files.sros2_policy(RIG)
-    operator, page = OperatorNode(None, RIG), Onlooker(RIG, "page")  # type: ignore[arg-type]
+    conducted: Any = SimpleNamespace(
+        constants={"axis_names": ["story_1"], "auxiliary_names": [], "servo_rate": 1024.0},
+        told_hz=0.0,
+        tell=lambda told: None,
+    )
+    operator, page, stopper = OperatorNode(conducted, RIG), Onlooker(RIG, "page"), Stopper(RIG, "page")
     try:
         page._join()
-        for made, name in ((operator, "operator"), (page, "page")):
+        for made, name in ((operator, "operator"), (page, "page"), (stopper, "page")):
             rules = allowed(text, f"/{RIG}/{name}", f"/{RIG}/{name}")
             for rule, done in done_by(made._node).items():
                 assert done <= rules.get(rule, set()), (name, rule)
@@ -150,6 +157,7 @@ def test_the_operator_and_the_page_do_what_their_policy_allows() -> None:
     finally:
         operator.close()
         page.close()
+        stopper.close()
 
 
 def test_diagnostics_are_sorted_by_what_the_nodes_call_themselves(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import urlparse
 
 import numpy as np
 import pytest
-from page_of_test import CHROMIUM, MARK, RTHS, Browser, get, page, post, test_beside, until
+from page_of_test import CHROMIUM, MARK, RTHS, Browser, asked_until, get, page, post, test_beside, until
 
 from rths_nodes.recording.reading import read_run
 
@@ -50,8 +50,7 @@ def test_a_watcher_sees_what_is_recorded_and_may_stop(tmp_path: Path) -> None:
         told = until(address, "RUNNING")
         assert told["port"] == "simulator"
         assert told["run"]["scenario"] == "chen_ricles_2010"
-        while not told["stop_reaches"]:  # once the middleware has found its service
-            told = get(address)
+        asked_until(address, lambda told: told["stop_reaches"])  # the middleware finds its service in a moment
         seen, found = asyncio.run(columns(address, 2.0))
         status, answer = post(address, STOP)
         assert (status, answer["confirmed"]) == (200, True)
@@ -73,11 +72,8 @@ def test_a_watcher_sees_what_is_recorded_and_may_stop(tmp_path: Path) -> None:
 
 def test_a_stop_that_nobody_can_do_is_not_confirmed() -> None:
     with page() as address:
-        told = get(address)
-        assert told["age"] is None
-        while "stop_reaches" not in told:
-            told = get(address)
-        assert not told["stop_reaches"]
+        assert get(address)["age"] is None
+        assert not asked_until(address, lambda told: "stop_reaches" in told)["stop_reaches"]
         status, answer = post(address, STOP)
         assert status == 503
         assert answer == {"confirmed": False, "why": "no node is there that could stop the rig"}
