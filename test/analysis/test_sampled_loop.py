@@ -39,7 +39,7 @@ INTEGRATORS: dict[str, dict[str, Any]] = {
     "hht_alpha": {"iterations": 1},
     "hht_alpha, 4 iterations": {"iterations": 4},
 }
-WITHOUT_A_LOOP = {"prescribed", "remote", "opensees", "fmu"}
+WITHOUT_A_LOOP = {"predefined", "prescribed", "remote", "opensees", "fmu"}
 
 
 def kind(name: str) -> str:
