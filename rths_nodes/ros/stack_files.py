@@ -184,7 +184,8 @@ def _rules(
         for doing, expressions in allowed.items():
             group = ElementTree.SubElement(profile, f"{kind}s", {doing: "ALLOW"})
             for expression in dict.fromkeys(expressions):
-                ElementTree.SubElement(group, kind).text = expression
+                named = ElementTree.SubElement(group, kind)
+                named.text = expression
     return profile
 
 
