@@ -19,10 +19,12 @@ from pathlib import Path
 from time import monotonic, sleep  # as they are where a test has replaced those of the module
 from typing import Any
 
-import forked as forked_programs
 import numpy as np
 import pytest
 from hypothesis import settings
+
+sys.path.append(str(Path(__file__).with_name("helpers")))  # where colcon runs the tests no pyproject.toml is read
+import forked as forked_programs
 
 from rths_nodes.core import registry
 from rths_nodes.core.samples import FLAG_SLIPPED

@@ -29,6 +29,7 @@ from rths_nodes.loop.options import HOSTS, run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override, replace
+from rths_nodes.mechanics.history import History
 from rths_nodes.recording import bag
 
 rclpy = pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
@@ -146,7 +147,8 @@ def one_after_another(names):
 
 
 HERE = [name for name in registry.names("compensator") if not registry.load("compensator", name).external]
-"""Compensators of this process; test_fmu_compensator.py has the others."""
+HERE.remove("predefined")
+"""Compensators of this process that take a soft start; test_fmu_compensator.py has those of others."""
 
 
 @pytest.mark.parametrize("name", HERE)
@@ -157,6 +159,18 @@ def test_every_compensator_gives_the_same_bits_over_topics(name, tmp_path, diffe
     assert reference.outcome == "finished", reference.reason
     report = hosts.run(loaded, host="composed", record=tmp_path / "run", keep=False)
     assert report.exit_code == 0, report.reason
+    assert different(reference.read(), rths_nodes.read(report.recording)) == []
+
+
+def test_commands_of_a_history_give_the_same_bits_over_topics(tmp_path, different):
+    plain = files.load("tadc_sweep", ["duration=0.6", "soft_start=null"])
+    wave = np.sin(0.02 * np.arange(plain.samples + 2.0))[:, None] * 1e-4
+    history = History(tuple(plain.axes), plain.servo_rate, "a wave", np.zeros((len(wave), 3, 1)), wave)
+    history.save(tmp_path / "history.npz")
+    loaded = replace(plain, [(["compensator"], {"type": "predefined", "history": str(tmp_path / "history.npz")})])
+    reference = hosts.run(loaded)
+    report = hosts.run(loaded, host="composed", record=tmp_path / "run", keep=False)
+    assert (reference.outcome, report.outcome) == ("finished", "finished"), report.reason
     assert different(reference.read(), rths_nodes.read(report.recording)) == []
 
 
