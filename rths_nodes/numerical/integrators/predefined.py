@@ -18,7 +18,7 @@ from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics import history
 from rths_nodes.numerical.integrators import prescribed
-from rths_nodes.numerical.integrators.stepped import Stepped
+from rths_nodes.numerical.integrators.stepped import Played
 
 
 def step(nothing: Any, s: tuple[()], measured: Any, history: Any, index: int) -> tuple[Any, Any]:
@@ -27,7 +27,7 @@ def step(nothing: Any, s: tuple[()], measured: Any, history: Any, index: int) ->
     return s, (now[0] + nothing, now[1] + nothing, now[2] + nothing, before[2] + nothing, nothing + 0.0)
 
 
-class Predefined(Stepped):
+class Predefined(Played):
     """Each axis follows its own history of displacement, velocity and acceleration out of a file."""
 
     @params
@@ -53,18 +53,9 @@ class Predefined(Stepped):
         single = n_dof == 1
         rows: Array = np.ascontiguousarray(found.target[: len(external_force), :, 0] if single else found.target)
         kernel = prescribed.Prescribed.kernel_of(params) if single else self.kernel_of(params)
-        nothing: Any = 0.0 if single else np.zeros(n_dof)
-        self._follow(kernel, nothing, rows, rows[0, 2] + np.zeros(n_dof), single)
+        self._play(kernel, rows, n_dof)
 
     @classmethod
     def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:
         """The kernel of several axes; its only constant is zero, for each of them."""
         return Kernel(lambda nothing: nothing, no_state, step)
-
-    def reset(self) -> None:
-        """To the start of the history."""
-        super().reset()
-        x, v, a = self.excitation[0]
-        zeros = np.zeros(len(self._first))
-        self.displacement, self.velocity = x + zeros, v + zeros
-        self.acceleration = self.exact_acceleration = a + zeros

@@ -14,7 +14,7 @@ from rths_nodes.core.parameters import component, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.windows import Formula
-from rths_nodes.numerical.integrators.stepped import Stepped
+from rths_nodes.numerical.integrators.stepped import Played
 
 
 def step(nothing: Any, s: tuple[()], measured: Any, history: Any, index: int) -> tuple[Any, Any]:
@@ -24,7 +24,7 @@ def step(nothing: Any, s: tuple[()], measured: Any, history: Any, index: int) ->
     return s, (*motion, float(before[2]) + nothing, nothing)
 
 
-class Prescribed(Stepped):
+class Prescribed(Played):
     """Every degree of freedom follows the same displacement history, with its exact derivatives."""
 
     @params
@@ -47,19 +47,9 @@ class Prescribed(Stepped):
             )
         times: Array = dt * np.arange(len(external_force), dtype=np.float64)
         history = np.column_stack([motion.sample(times), *motion.derivatives(times)])
-        n_dof = external_force.shape[1]
-        nothing: Any = np.zeros(n_dof) if n_dof > 1 else 0.0
-        self._follow(self.kernel_of(params), nothing, history, history[0, 2] + np.zeros(n_dof), n_dof == 1)
+        self._play(self.kernel_of(params), history, external_force.shape[1])
 
     @classmethod
     def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:
         """The kernel; its only constant is zero, for each degree of freedom."""
         return Kernel(lambda nothing: nothing, no_state, step)
-
-    def reset(self) -> None:
-        """To the start of the history."""
-        super().reset()
-        x, v, a = self.excitation[0]
-        zeros = np.zeros(len(self._first))
-        self.displacement, self.velocity = x + zeros, v + zeros
-        self.acceleration = self.exact_acceleration = a + zeros

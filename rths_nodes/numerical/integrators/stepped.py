@@ -57,3 +57,20 @@ class Stepped(Integrator):
             rows = np.array(shown)
             shown = rows[0:1], rows[1:2], rows[2:3], rows[3:4], rows[4:5]
         self.displacement, self.velocity, self.acceleration, self.exact_acceleration, self.restoring_force = shown
+
+
+class Played(Stepped):
+    """Motion by a history that is known before the test: there is no structure."""
+
+    def _play(self, kernel: Kernel, history: Array, n_dof: int) -> None:
+        """Follow the ``history`` of x, v, a ``(steps + 1, 3)``, or ``(steps + 1, 3, n_dof)``, from its start."""
+        nothing: Any = np.zeros(n_dof) if n_dof > 1 else 0.0
+        self._follow(kernel, nothing, history, history[0, 2] + np.zeros(n_dof), n_dof == 1)
+
+    def reset(self) -> None:
+        """To the start of the history."""
+        super().reset()
+        x, v, a = self.excitation[0]
+        zeros = np.zeros(len(self._first))
+        self.displacement, self.velocity = x + zeros, v + zeros
+        self.acceleration = self.exact_acceleration = a + zeros
