@@ -34,6 +34,9 @@ LOOP = (INTEGRATOR, COMPENSATOR, ACTUATOR)
 OBSERVERS = options.OBSERVERS
 NAMESPACE = options.NAMESPACE
 
+STOPS = ("stop", "emergency_stop")
+"""Services of the actuator node that end a test: held, or tripped."""
+
 
 @dataclass(frozen=True)
 class Topic:

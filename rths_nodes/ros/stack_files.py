@@ -26,6 +26,7 @@ from rths_nodes.ros.names import (
     OBSERVERS,
     OPERATOR,
     OPERATOR_TOPICS,
+    STOPS,
     TEST_STATE,
     TOPICS,
     Topic,
@@ -44,8 +45,6 @@ TYPES = "get_type_description"
 LIFECYCLE = (
     *("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph"),
 )
-STOPS = ("stop", "emergency_stop")
-"""Services of the actuator node that end a test."""
 ACT = "act"
 """Service and action of the operator node."""
 PAGE = "page"

@@ -14,7 +14,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.msg import Live, LiveCurves, SyncStatus
 from rths_nodes.ros.hosting import onlooker as module
 from rths_nodes.ros.hosting.onlooker import AT_ONCE, MOST_COLUMNS, Onlooker
-from rths_nodes.ros.hosting.stopper import STOP, Stopper
+from rths_nodes.ros.hosting.stopper import Stopper
 
 pytestmark = pytest.mark.nodes
 
@@ -98,6 +98,6 @@ def test_a_stop_that_nobody_hears_is_an_error() -> None:
     stopper.start()
     try:
         with pytest.raises(ConfigError, match="no node is there that could stop the rig"):
-            stopper.stop(STOP, "page at 127.0.0.1")
+            stopper.stop("stop", "page at 127.0.0.1")
     finally:
         stopper.close()

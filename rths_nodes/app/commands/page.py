@@ -111,7 +111,7 @@ async def _serve_front(
         behind.reaches(reaches())
         if (code := behind.ended()) is not None:
             _say(f"the page has ended (exit code {code}) and starts again; its stop works meanwhile")
-            behind.start()
+            behind.restart()
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving

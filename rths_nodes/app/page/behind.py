@@ -33,15 +33,15 @@ class Behind:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
-        self._reaches: bool | None = None
-        self._end: socket.socket | None = None
-        self.start()
+        self._start()
 
-    def start(self) -> None:
-        """Start it; anew where it has ended."""
-        if self._end is not None:
-            self._end.close()
-        self._reaches = None
+    def restart(self) -> None:
+        """Start it anew where it has ended."""
+        self._end.close()
+        self._start()
+
+    def _start(self) -> None:
+        self._reaches: bool | None = None
         self._end, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._end.setblocking(False)
         with its:
@@ -54,14 +54,12 @@ class Behind:
 
     async def serves(self) -> bool:
         """Wait until it serves; False where it has ended before, and has said why."""
-        assert self._end is not None
         with suppress(OSError):
             return await asyncio.get_running_loop().sock_recv(self._end, len(READY)) == READY
         return False
 
     def hand_on(self, connection: socket.socket) -> None:
         """Give it a connection, which is closed here; it is lost where the process takes no more."""
-        assert self._end is not None
         with connection, suppress(OSError):
             socket.send_fds(self._end, [b"connection"], [connection.fileno()])
 
@@ -86,7 +84,6 @@ class Behind:
         return stop_and_tell
 
     def _tell(self, what: dict[str, Any]) -> None:
-        assert self._end is not None
         with suppress(OSError):
             self._end.send(json.dumps(what).encode())
 
@@ -96,7 +93,6 @@ class Behind:
 
     def close(self) -> int:
         """End it, and return its exit code."""
-        assert self._end is not None
         self._end.close()
         try:
             return self._process.wait(PATIENCE_S)

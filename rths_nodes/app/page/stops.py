@@ -11,9 +11,9 @@ from aiohttp import web
 from rths_nodes.app.page import guard
 from rths_nodes.app.page.answers import fields
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.ros.names import STOPS
 
 PATH = "/stop"
-KINDS = ("stop", "emergency_stop")
 
 Stop = Callable[[str, str], str]
 """Stops, by a kind and for a reason, and returns the answer; raises ConfigError where nobody has confirmed it."""
@@ -31,8 +31,8 @@ def add_stop(application: web.Application, stop: Stop, address: str, open_to_oth
         given = await fields(request, "kind")
         if given is None:
             return _unconfirmed(400, "no JSON with a kind")
-        if (kind := given["kind"]) not in KINDS:
-            return _unconfirmed(400, f"kind: one of {', '.join(KINDS)}")
+        if (kind := given["kind"]) not in STOPS:
+            return _unconfirmed(400, f"kind: one of {', '.join(STOPS)}")
         try:
             words = await asyncio.get_running_loop().run_in_executor(None, stop, kind, f"page at {request.remote}")
         except ConfigError as error:

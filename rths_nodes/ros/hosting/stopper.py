@@ -12,7 +12,7 @@ from std_srvs.srv import Trigger
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Request
-from rths_nodes.ros.names import ACTUATOR, OPERATOR
+from rths_nodes.ros.names import ACTUATOR, OPERATOR, STOPS
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 from rths_nodes.srv import Act
 
@@ -21,8 +21,6 @@ STOP_S = 2.0
 LOOK_S = 5e-3
 """Between two looks for services that are not there yet."""
 THREADS = 2
-STOP, TRIP = "stop", "emergency_stop"
-"""Services of the actuator node."""
 
 
 class Stopper(ThreadedNode):
@@ -35,8 +33,7 @@ class Stopper(ThreadedNode):
         super().__init__(name, namespace.strip("/"), THREADS, start_parameter_services=False)
         group = ReentrantCallbackGroup()
         self._stops = {
-            kind: self._node.create_client(Trigger, f"{ACTUATOR}/{kind}", callback_group=group)
-            for kind in (STOP, TRIP)
+            kind: self._node.create_client(Trigger, f"{ACTUATOR}/{kind}", callback_group=group) for kind in STOPS
         }
         self._acts = self._node.create_client(Act, f"{OPERATOR}/act", callback_group=group)
 
@@ -45,7 +42,7 @@ class Stopper(ThreadedNode):
         return any(each.service_is_ready() for each in (self._acts, *self._stops.values()))
 
     def stop(self, kind: str, reason: str) -> str:
-        """Stop a run (``kind`` of ``STOP``, ``TRIP``), and what a procedure moves; the first answer, in words.
+        """Stop a run (``kind`` of ``STOPS``), and what a procedure moves; the first answer, in words.
 
         May be called from any thread. Raises ConfigError where nobody has confirmed it within ``STOP_S``: the rig
         may move on.
