@@ -174,6 +174,7 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
 
 @pytest.mark.long
 @pytest.mark.nodes
+@pytest.mark.anew
 @pytest.mark.parametrize(
     ("pace", "words", "outcomes"),
     [
