@@ -46,7 +46,7 @@ DELAYS = (0, 30, 100)
 def done(scenario: Scenario, settings: Settings, engine: str) -> Iteration:
     """An iteration that is not recorded."""
     with tempfile.TemporaryDirectory() as folder:
-        return iterate(scenario, settings, Path(folder), False, Where(engine=engine).eager)
+        return iterate(scenario, settings, Path(folder), False, Where(engine=engine).engine_of)
 
 
 def plants(count: int, engine: str) -> None:

@@ -4,12 +4,12 @@
 Lockstep speed of `chen_ricles_2010` in samples per second (and times real time), as the median of a few runs,
 and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a socket.
 
-Then what a sample of the embedded loop, the engine of every study, costs in steps of that plain loop, without any
-histories: the time of the processor over a run, the least of a few, with the step measured around each of them;
-and the 99th percentile of a sample over the median. For that each sample, which computes the same in every run,
-counts with its least time: what disturbs a run comes at other samples each time. And what the command stage costs
-a sample: what a compensator node computes between its messages. Kernels by themselves are in
-`benchmarks/kernels.py`.
+Then what a sample costs on the host embedded in steps of that plain loop, without any histories, over kernels
+and stage by stage: the time of the processor over a run, the least of a few, with the step measured around each
+of them; and, stage by stage, the 99th percentile of a sample over the median. For that each sample, which
+computes the same in every run, counts with its least time: what disturbs a run comes at other samples each
+time. And what the command stage costs a sample: what a compensator node computes between its messages. Kernels
+by themselves are in `benchmarks/kernels.py`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ import numpy as np
 from processor_time import least
 
 from rths_nodes.app import hosts
+from rths_nodes.app.compiling.loops import loop_over_kernels
 from rths_nodes.app.doctor import floor
 from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.loop.compiled.running import KernelLoop
 from rths_nodes.loop.embedded import Loop, Sink
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.command import CommandStage
 
 RATE = 1024.0
@@ -66,15 +69,23 @@ class Timed(Loop):
         self.ends.append(perf_counter_ns())
 
 
-def steps_a_sample(name: str, case: str, duration: float, runs: int) -> tuple[float, float, float]:
-    """Mean time of a sample (s), in steps of a plain Python loop, and the 99th percentile over the median."""
+def over_kernels(scenario: Scenario) -> KernelLoop:
+    """The loop over kernels, in plain Python."""
+    found = loop_over_kernels(Loop(Assembly(scenario)), compiled=False)
+    assert isinstance(found, KernelLoop), found
+    return found
+
+
+def steps_a_sample(name: str, case: str, duration: float, runs: int) -> tuple[float, float, float, float]:
+    """Mean time of a sample (s), that in steps of a plain Python loop, and stage by stage; p99 over the median."""
     scenario = files.load(name, [f"duration={duration}"], case)
-    _, mean, steps = least(lambda: Loop(Assembly(scenario)).run, scenario.samples, runs)
+    _, mean, steps = least(lambda: over_kernels(scenario).run, scenario.samples, runs)
+    _, _, by_stages = least(lambda: Loop(Assembly(scenario)).run, scenario.samples, runs)
     loops = [Timed(Assembly(scenario)) for _ in range(max(runs, UNDISTURBED))]
     for loop in loops:
         loop.run()
     undisturbed = np.min([np.diff(loop.ends) for loop in loops], axis=0)
-    return mean, steps, float(np.percentile(undisturbed, 99.0) / np.median(undisturbed))
+    return mean, steps, by_stages, float(np.percentile(undisturbed, 99.0) / np.median(undisturbed))
 
 
 class Heard:
@@ -147,16 +158,18 @@ def main() -> None:
         result[name] = rate
         mark = "" if rate >= target else "  below"
         print(f"{name:24} {rate:10.0f} {rate / RATE:12.1f} {target:8.0f}{mark}")
-    words = f"{'us a sample':>12} {'plain steps':>12} {'wanted':>8} {'p99/median':>11} {'command stage':>14}"
-    print(f"{'embedded loop alone':32} {words}")
+    words = f"{'us a sample':>12} {'plain steps':>12} {'wanted':>8}"
+    print(f"{'embedded, over kernels':32} {words} {'by stages':>12} {'p99/median':>11} {'command stage':>14}")
     for name, (scenario, case, duration, wanted) in LOOPS.items():
-        seconds, steps, ratio = steps_a_sample(scenario, case, duration, options.runs)
+        seconds, steps, by_stages, ratio = steps_a_sample(scenario, case, duration, options.runs)
         stage = steps_of_stage(scenario, case, duration, options.runs)
         result[f"{name}, plain steps a sample"] = steps
+        result[f"{name}, plain steps a sample by stages"] = by_stages
         result[f"{name}, 99th percentile over median"] = ratio
         result[f"{name}, plain steps of the command stage"] = stage
         mark = "" if steps <= wanted else "  above"
-        print(f"{name:32} {1e6 * seconds:12.1f} {steps:12.0f} {wanted:8d} {ratio:11.2f} {stage:14.0f}{mark}")
+        told = f"{1e6 * seconds:12.1f} {steps:12.0f} {wanted:8d} {by_stages:12.0f} {ratio:11.2f} {stage:14.0f}"
+        print(f"{name:32} {told}{mark}")
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=2))
 

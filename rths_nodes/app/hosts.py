@@ -30,11 +30,13 @@ from rths_nodes.loop.options import (
     AUTO,
     COMPILED,
     EMBEDDED,
-    IN_PYTHON,
+    KERNELS,
     LOCKSTEP,
     ONE_NODE,
+    OVER_KERNELS,
     PROCESSES,
     REALTIME,
+    STAGES,
     RunOptions,
     checked_namespace,
     run_options,
@@ -131,7 +133,7 @@ def run(
     interrupted: Callable[[], bool] | None = None,
     starting: Callable[[str], None] | None = None,
     port: Port | None = None,
-    eager: bool = False,
+    preferred: str = AUTO,
     **options: Any,
 ) -> RunResult:
     """Run ``scenario`` (a Scenario, a path or the name of a shipped one).
@@ -140,13 +142,13 @@ def run(
     keeps the histories of an embedded run in memory. ``progress`` gets sample and samples; ``interrupted`` tells
     that the operator wants to stop; where it is left out, signals do, and have their usual effect once the test
     has come to its end. ``starting`` gets in words what the nodes wait for before the test. ``port`` is handed in
-    by a procedure, which keeps it open (``procedure``). ``eager``: with the loop over kernels where there is
-    one, unless the engine is python. Raises ConfigError for anything that must not run.
+    by a procedure, which keeps it open (``procedure``). ``preferred`` is the engine where ``options`` name none:
+    what has no loop over kernels is run stage by stage then. Raises ConfigError for anything that must not run.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
             looking_on: dict[str, Any] = {"progress": progress, "interrupted": asked, "starting": starting}
-            return run(scenario, overrides, keep=keep, port=port, eager=eager, **looking_on, **options)
+            return run(scenario, overrides, keep=keep, port=port, preferred=preferred, **looking_on, **options)
     name = scenario.name if isinstance(scenario, Scenario) else scenario
     chosen = run_options({"scenario": name, "overrides": overrides} | options)
     loaded = files.load(scenario, chosen.overrides, chosen.case, chosen.rig)
@@ -161,7 +163,7 @@ def run(
         bag.check_free(Path(chosen.record))
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
-    loop = _engine(embedded, chosen, eager)
+    loop = embedded if port is not None else _engine(embedded, chosen, preferred)
     started = time.monotonic()
     result = (
         _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)
@@ -201,14 +203,19 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
     return checked_loop(scenario, port=port)
 
 
-def _engine(loop: Loop, options: RunOptions, eager: bool) -> Loop | KernelLoop:
-    """The loop as it is run. Raises ConfigError where one over kernels is asked for, and there is none."""
-    required = options.engine == COMPILED
-    if not (required or (eager and options.engine == AUTO and options.host == EMBEDDED and not options.faults)):
+def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop:
+    """The loop as it is run. Raises ConfigError where one over kernels is asked for, and there is none.
+
+    By themselves recorded tests run stage by stage: their recordings grow with them, and outlive the process.
+    """
+    engine = preferred if options.engine == AUTO else options.engine
+    if engine == AUTO:
+        engine = STAGES if options.record else KERNELS
+    if engine == STAGES or options.host != EMBEDDED or options.faults:
         return loop
-    found = loop_over_kernels(loop)
-    if isinstance(found, str) and required:
-        raise ConfigError(f"engine = 'compiled': {found}: use python")
+    found = loop_over_kernels(loop, engine == COMPILED)
+    if isinstance(found, str) and options.engine in OVER_KERNELS:
+        raise ConfigError(f"engine = {engine!r}: {found}: use python")
     return loop if isinstance(found, str) else found
 
 
@@ -220,7 +227,7 @@ def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
 
 
 def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
-    scenario, engine = loop.scenario, COMPILED if isinstance(loop, KernelLoop) else IN_PYTHON
+    scenario, engine = loop.scenario, loop.engine if isinstance(loop, KernelLoop) else STAGES
     how = scenario, options.run_id, options.host, options.pace, options.faults
     about = information(*how, engine=engine, recorded=bool(options.record))
     collector = Collector(scenario, loop.assembly.names) if keep else None
@@ -238,7 +245,7 @@ def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: W
         raise
     code = outcomes.ExitCode.FAILED if outcome.failed else outcomes.of_state(outcome.state)
     if isinstance(loop, KernelLoop) and not loop.by_kernels:
-        engine = IN_PYTHON
+        engine = STAGES
         about |= {"engine": engine}
     if recording is not None:
         recording.close(outcome)
@@ -256,7 +263,7 @@ def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: W
         run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
         notes=list(loop.notes) if isinstance(loop, KernelLoop) else [],
         engine=engine,
-        assembly=loop.assembly.twin() if engine == COMPILED else None,
+        assembly=loop.assembly.twin() if engine != STAGES else None,
     )
 
 

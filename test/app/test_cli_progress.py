@@ -101,12 +101,12 @@ def test_work_in_another_process_tells_how_far_it_is(tmp_path: Path, monkeypatch
 
 def test_a_comparison_tells_how_far_it_is_within_a_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remaining, "EVERY_S", 0.0)  # at every word of a variant
-    chosen = comparison.variants(files.load(PAPER, ["duration=0.2"]), ["", "compensator.type=none"])
+    chosen = comparison.variants(files.load(PAPER), ["", "compensator.type=none"])
     told: list[tuple[float, float]] = []
     comparison.compare(chosen, workers=1, progress=lambda done, of: told.append((done, of)))
     done = [share for share, _ in told]
     assert done == sorted(done)
-    assert len(set(done)) > 20
+    assert len(set(done)) > 10
     assert told[-1][0] == told[-1][1]
 
 

@@ -197,7 +197,21 @@ def test_scenarios_of_a_kind_share_their_text() -> None:
 
 
 def test_who_interrupts_finds_the_test_held() -> None:
-    loop = over_kernels(Loop(Assembly(files.load("chen_ricles_2010", ["duration=20"]))))
-    outcome = loop.run((), None, lambda: True)
-    assert outcome.state is State.HELD
-    assert outcome.reason.endswith(": interrupted")
+    """What came before is there, as in the test that went on; sinks with messages hear it, too."""
+    scenario = files.load("chen_ricles_2010", ["duration=20"])
+    _, whole, _ = of_loop(scenario)
+    loop, asked = over_kernels(Loop(Assembly(scenario))), iter([False, True])
+    collector, heard = Collector(scenario, loop.assembly.names), Heard()
+    outcome = loop.run([collector, heard], None, lambda: next(asked))
+    run, last = collector.run(metrics=outcome.metrics), outcome.samples
+    assert (outcome.state, outcome.reason) == (State.HELD, f"sample {last}: interrupted")
+    assert 0 < last < scenario.samples
+    assert len(run.time) == last + 1
+    assert len(run.step_time) == -(-last // scenario.samples_per_step) + 1
+    for name in ("target", "command", "displacement", "force", "true_displacement"):
+        assert np.array_equal(getattr(run, name), getattr(whole, name)[: last + 1], equal_nan=True)
+    steps = len(run.step_time)
+    assert np.array_equal(run.dof_displacement, whole.dof_displacement[:steps])
+    assert np.isnan(run.compensator[-1]).all()
+    assert [name for name, *_ in heard.told].count("measurement") == last + 1
+    assert [name for name, *_ in heard.told].count("state") == last

@@ -19,6 +19,7 @@ from rths_nodes.analysis.stability.judgement import continuous_delay, judge_loop
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app import hosts
 from rths_nodes.app.studies.ensembles import plant, plants
+from rths_nodes.loop.options import AUTO, COMPILED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -35,7 +36,7 @@ LONG = 100_000
 
 
 def indices_of(scenario: Scenario) -> tuple[dict[str, float], dict[str, float]]:
-    result = hosts.run(scenario, eager=scenario.samples > LONG)
+    result = hosts.run(scenario, preferred=COMPILED if scenario.samples > LONG else AUTO)
     assert result.outcome == "finished", result.reason
     return published_indices(Evaluation(result.read()))
 

@@ -106,8 +106,8 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add the option that chooses the engine of many runs."""
     words = (
-        "how: python, stage by stage; compiled, by a loop over kernels where a run has one (extra fast), with the "
-        "same bits; auto: compiled where the runs are many or long"
+        "how: python, stage by stage; kernels, by a loop over kernels where a run has one; compiled, by that loop "
+        "compiled (extra fast); with the same bits; auto: compiled where runs are many or long, else kernels"
     )
     parser.add_argument("--engine", choices=ENGINES, default=AUTO, help=words)
 

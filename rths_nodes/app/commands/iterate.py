@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     with _folder(options, scenario) as folder, orderly_stop() as interrupted:
         with terminal.progress(scenario.name) as progress:
             found = iteration.iterate(
-                scenario, settings, folder, not options.no_record, where.eager, progress, _tell, interrupted
+                scenario, settings, folder, not options.no_record, where.engine_of, progress, _tell, interrupted
             )
         data = _data(scenario, settings, found)
         if not options.no_record:

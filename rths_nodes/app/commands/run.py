@@ -21,7 +21,7 @@ from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.loop.interrupts import orderly_stop
-from rths_nodes.loop.options import COMMAND, COMPILED, COMPOSED, EMBEDDED, REALTIME
+from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, OVER_KERNELS, REALTIME
 from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import corridor_notes
@@ -161,7 +161,7 @@ def _print(done: hosts.RunResult) -> None:
     colour = "green" if done.ending == "finished" else "red"
     seconds = done.samples * done.scenario.dt
     rig = f" on {done.scenario.rig_file.name}" if done.scenario.rig_file else ""
-    how = f"{done.host}, {COMPILED}" if done.engine == COMPILED else done.host
+    how = f"{done.host}, {done.engine}" if done.engine in OVER_KERNELS else done.host
     console.print(
         f"{done.scenario.name}{rig}: [bold {colour}]{done.ending}[/] after {done.samples} samples "
         f"({seconds:.3f} s of test) in {done.wall_s:.1f} s, {how}, {done.pace}"
@@ -174,7 +174,7 @@ def _print(done: hosts.RunResult) -> None:
     if done.metrics:
         _print_indices(console, done.metrics, done.samples)
     loop = done.timing.get("loop")
-    if done.engine == COMPILED and loop:
+    if done.engine in OVER_KERNELS and loop:
         console.print(f"loop {duration(loop['mean_s'])} a sample on the mean")
     elif loop and done.samples:
         median, rare = (duration(loop[key]) for key in ("median_s", "p999_s"))

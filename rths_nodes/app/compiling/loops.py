@@ -32,10 +32,12 @@ _ways: dict[Any, Way] = {}
 _told: set[str] = set()
 
 
-def loop_over_kernels(loop: Loop) -> KernelLoop | str:
+def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
     """The loop of a scenario over its kernels, or in words why there is none; ``loop`` is the embedded one."""
     parts = parts_of(loop.assembly)
-    return parts if isinstance(parts, str) else KernelLoop(loop, parts, way_of(parts))
+    if isinstance(parts, str):
+        return parts
+    return KernelLoop(loop, parts, way_of(parts) if compiled else plain(parts))
 
 
 def remarks(scenario: Scenario) -> list[str]:

@@ -18,11 +18,11 @@ import numpy as np
 from rths_nodes.app.studies import run_time
 from rths_nodes.app.studies.tasks import Job, Progress, Tell
 from rths_nodes.loop.interrupts import raised_at_once
-from rths_nodes.loop.options import AUTO, COMPILED, IN_PYTHON
+from rths_nodes.loop.options import AUTO, COMPILED, KERNELS
 from rths_nodes.loop.scenario.schema import Scenario
 
-WORTH_S = 40.0
-"""Time of all runs from which on a loop over kernels is worth the time to compile it."""
+WORTH_S = 15.0
+"""Time of all runs in Python from which on a loop over kernels is worth the time to compile it."""
 
 
 @dataclass(frozen=True)
@@ -30,25 +30,22 @@ class Where:
     """Where the work is done: by dask at the address ``scheduler``, else by so many ``processes`` here.
 
     One process is this one. A scheduler's address looks like ``tcp://host:8786``. ``engine`` is the one of
-    ``loop/options.py``: compiled means the loop over kernels for each run that has one.
+    ``loop/options.py``; what has no loop over kernels is run stage by stage.
     """
 
     processes: int = 1
     scheduler: str = ""
     engine: str = AUTO
 
-    def eager(self, scenario: Scenario, samples: float) -> bool:
-        """Return whether ``samples`` of runs like ``scenario`` use the loop over kernels.
-
-        By themselves only those do that are worth the time to compile one.
-        """
+    def engine_of(self, scenario: Scenario, samples: float) -> str:
+        """The engine of ``samples`` of runs like ``scenario``; auto is compiled where that is worth the time."""
         if self.engine != AUTO:
-            return self.engine == COMPILED
-        return (run_time.of_samples(scenario, samples) or 0.0) >= WORTH_S
+            return self.engine
+        return COMPILED if (run_time.of_samples(scenario, samples) or 0.0) >= WORTH_S else KERNELS
 
     def decided(self, scenario: Scenario, samples: float) -> Where:
         """The same with the engine that ``samples`` of runs like ``scenario`` get: a trial is made once."""
-        return replace(self, engine=COMPILED if self.eager(scenario, samples) else IN_PYTHON)
+        return replace(self, engine=self.engine_of(scenario, samples))
 
 
 def as_completed(

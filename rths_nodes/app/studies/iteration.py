@@ -30,6 +30,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Array, Motion
+from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override, replace
@@ -109,26 +110,26 @@ def iterate(
     settings: Settings,
     folder: Path,
     record: bool = True,
-    engine: Callable[[Scenario, float], bool] = lambda scenario, samples: False,
+    engine: Callable[[Scenario, float], str] = lambda scenario, samples: AUTO,
     progress: Callable[[float, float], None] = lambda done, of: None,
     tell: Callable[[Row], None] = lambda row: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iteration:
     """Run ``scenario`` again and again until its rule ends it; histories and recordings go to ``folder``.
 
-    ``engine`` says whether so many samples of a scenario are worth a loop over kernels; ``tell`` gets the row of
+    ``engine`` says which one so many samples of a scenario are worth; ``tell`` gets the row of
     each run. Raises ConfigError for what cannot be iterated.
     """
     check(scenario)
     work = _Work(scenario, settings, folder)
-    eager, rows = engine(work.base, settings.rule.runs * work.base.samples), work.rows
+    preferred, rows = engine(work.base, settings.rule.runs * work.base.samples), work.rows
     for number in range(1, settings.rule.runs + 1):
         planned = work.planned(number)
         result = hosts.run(
             planned,
             record=str(folder / f"run_{number}") if record else "",
             keep=True,
-            eager=eager,
+            preferred=preferred,
             progress=partial(_share, progress, number - 1, settings.rule.runs),
             interrupted=interrupted,
         )

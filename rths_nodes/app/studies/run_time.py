@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from rths_nodes.app.compiling.loops import loop_over_kernels
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.options import REALTIME
@@ -38,9 +39,11 @@ def of_samples(scenario: Scenario, samples: float) -> float | None:
     if samples < WORTH:
         return None
     try:
-        loop = Loop(Assembly(scenario).twin())
+        stages = Loop(Assembly(scenario).twin())
     except ConfigError:
         return None
+    found = loop_over_kernels(stages, compiled=False)
+    loop = stages if isinstance(found, str) else found
     end = time.perf_counter() + TRIED_S
     outcome = loop.run(interrupted=lambda: time.perf_counter() > end)
     return float(samples * outcome.timing["loop"]["mean_s"])

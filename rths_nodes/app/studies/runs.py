@@ -22,6 +22,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.tasks import Lost, Progress, Tell
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -148,17 +149,17 @@ def findings(
     keep: bool = False,
     response: bool = False,
     interrupted: Callable[[], bool] | None = None,
-    eager: bool = False,
+    preferred: str = AUTO,
 ) -> Findings:
     """Run ``scenario`` embedded. ``keep`` keeps the histories; ``response`` adds the errors of the response.
 
-    ``eager`` as of :func:`hosts.run`: the same numbers sooner. Raises ConfigError for what must not run.
+    ``preferred`` is the engine, as of :func:`hosts.run`. Raises ConfigError for what must not run.
     """
     report = hosts.run(
         scenario,
         progress=lambda sample, samples: tell(min(1.0, sample / samples)),
         interrupted=interrupted,
-        eager=eager,
+        preferred=preferred,
     )
     run = report.read()
     evaluation = Evaluation(run, report.metrics["axes"], report.assembly)
@@ -186,14 +187,14 @@ def to_json(data: Mapping[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":"))
 
 
-def run_remote(given: str | Scenario, keep: bool, response: bool, eager: bool, tell: Tell) -> dict[str, Any]:
+def run_remote(given: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell) -> dict[str, Any]:
     """A run in another process, from the text of its scenario: what of its Findings can travel.
 
     Text travels, not objects: classes of components are looked up again on the other side. Where nothing travels,
     or it was read on the other side already, the Scenario itself is given.
     """
     scenario = given if isinstance(given, Scenario) else files.from_data(json.loads(given), "variant")
-    found = findings(scenario, tell, keep, response, lambda: False, eager)
+    found = findings(scenario, tell, keep, response, lambda: False, preferred)
     plain = {name: value for name, value in vars(found).items() if name != "run"}
     if found.run is not None:
         plain["run"] = {name: value for name, value in vars(found.run).items() if name != "scenario"}
@@ -206,10 +207,10 @@ def from_plain(plain: dict[str, Any], scenario: Scenario) -> Findings:
     return Findings(run=None if run is None else Run(scenario=scenario, **run), **plain)
 
 
-def run_safely(given: str | Scenario, response: bool, eager: bool, tell: Tell) -> dict[str, Any]:
+def run_safely(given: str | Scenario, response: bool, preferred: str, tell: Tell) -> dict[str, Any]:
     """As :func:`run_remote` without histories; what cannot run is an outcome with its reason, and no exception."""
     try:
-        return run_remote(given, False, response, eager, tell)
+        return run_remote(given, False, response, preferred, tell)
     except ConfigError as error:
         return no_findings(REFUSED, "; ".join(error.problems))
     except Exception as error:  # one run of a thousand must not end the others
@@ -238,7 +239,7 @@ def all_of(
 ) -> Iterator[tuple[int, Findings]]:
     """Run each of ``chosen``; their Findings by number, as they are ready. Raises what a run raises."""
     travels = where.scheduler or where.processes > 1
-    given = keep, response, bool(chosen) and where.eager(chosen[0], sum(each.samples for each in chosen))
+    given = keep, response, where.engine_of(chosen[0], sum(each.samples for each in chosen)) if chosen else AUTO
     jobs = ((n, (to_json(each.data()) if travels else each, *given)) for n, each in enumerate(chosen))
     for number, plain in engine.as_completed(run_remote, jobs, len(chosen), where, progress):
         if isinstance(plain, Lost):

@@ -62,8 +62,8 @@ def run(
     """
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
-    eager = where.eager(design.base, len(rows) * design.base.samples)
-    jobs = ((number, (row.scenario, response, eager)) for number, row in enumerate(rows))
+    chosen = where.engine_of(design.base, len(rows) * design.base.samples)
+    jobs = ((number, (row.scenario, response, chosen)) for number, row in enumerate(rows))
     for number, plain in engine.as_completed(runs.run_safely, jobs, len(rows), where, progress):
         if isinstance(plain, Lost):
             lost[rows[number].key] = runs.no_findings(runs.LOST, plain.reason)

@@ -23,6 +23,7 @@ from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import Spec, declared, is_params
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
@@ -187,7 +188,7 @@ class Search:
             raise unknown("--index", "index", index, known)
         for share in (0.0, 1.0):  # the limits of the ranges are allowed, so that what lies between is, too
             self._with(scenarios[0], {each.key: each.value(share) for each in chosen})
-        self.evaluations, self._eager = 0, False
+        self.evaluations, self._engine = 0, AUTO
         self.unjudged = ""
         self._decided = np.zeros(len(scenarios))
         """Number of times that each scenario was the worst one of a candidate for which all were run."""
@@ -203,7 +204,7 @@ class Search:
         from scipy.stats import qmc
 
         samples = sum(each.samples for each in self._scenarios)
-        self._eager = self._where.eager(self._scenarios[0], budget * samples)
+        self._engine = self._where.engine_of(self._scenarios[0], budget * samples)
         if progress:
             self._told = lambda done: progress(done, budget)
         n = len(self._chosen)
@@ -271,7 +272,7 @@ class Search:
             return runs.to_json(self._with(self._scenarios[place], candidates[number]).data())
 
         def run(pairs: Sequence[tuple[int, int]], told: Progress | None = None) -> None:
-            jobs = [(text(*pair), self._index, self._eager) for pair in pairs]
+            jobs = [(text(*pair), self._index, self._engine) for pair in pairs]
             for job, found in engine.as_completed(ran, enumerate(jobs), len(jobs), self._where, told):
                 worst[pairs[job]] = BROKEN if isinstance(found, Lost) else found
 
@@ -302,10 +303,10 @@ class Search:
         return replace(scenario, [(key.split("."), value) for key, value in values.items()])
 
 
-def ran(text: str, index: str, eager: bool, tell: Tell) -> float:
+def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
     """The magnitude of ``index`` of a run; of one that ends before its time the more, the earlier that is."""
     scenario = files.from_text(text, "candidate")
-    found = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), eager, tell))
+    found = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
     if found.outcome != "finished":
         return BROKEN * (2.0 - found.samples / scenario.samples)
     value = abs(found.values.get(index, math.nan))

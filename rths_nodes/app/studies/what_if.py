@@ -134,9 +134,9 @@ def predict(run: Run, assignments: Sequence[str], engine: str = AUTO) -> Predict
     if wanted[CHANGED].dt != base.dt:
         raise ConfigError("servo_rate: the rig was identified at that of the recording, and cannot be changed")
     runs, outcomes = {MEASURED: run}, {MEASURED: (run.outcome, run.information.get("reason", ""))}
-    eager = Where(engine=engine).eager(base, len(wanted) * base.samples)
+    preferred = Where(engine=engine).engine_of(base, len(wanted) * base.samples)
     for name, scenario in wanted.items():
-        result = hosts.run(scenario, eager=eager)
+        result = hosts.run(scenario, preferred=preferred)
         runs[name], outcomes[name] = result.read(), (result.outcome, result.reason)
     indices = {name: Evaluation(each).indices() for name, each in runs.items()}
     return Prediction(models, runs, indices, outcomes)

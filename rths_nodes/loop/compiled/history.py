@@ -78,7 +78,7 @@ class Histories:
         self._targets = _tables(self._of_steps, of_target | {"inputs": p.target.auxiliary}, steps)
         self._marks = np.zeros((samples, 2))
         self._marks[0] = math.nan, now.flags
-        self._shown = np.zeros((samples, self.out[1].shape[1]))
+        self._shown = np.full((samples, self.out[1].shape[1]), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, Any]) -> bool:
         """A chunk behind Measurement ``begin``, up to ``end``; False where a limit of the monitor is broken."""
@@ -132,9 +132,11 @@ class Histories:
 
     # -- what others get ----------------------------------------------------------------------------------
 
-    def rows(self) -> Rows:
-        """All histories."""
-        p, columns, marks = self._parts, self._of_samples, self._marks
+    def rows(self, last: int) -> Rows:
+        """All histories up to Measurement ``last``."""
+        behind = slice(last + 1)
+        columns = {name: values[behind] for name, values in self._of_samples.items()}
+        p, marks = self._parts, self._marks[behind]
         true = "true_" if any(p.kind.sensors) else ""
         sent = columns["command"]
         if not p.kind.converts:  # what was applied is what was sent; Measurement 0 tells it, and no Command 0 came
@@ -146,24 +148,25 @@ class Histories:
             "measurement": {**measured, "command": applied, "flags": marks[:, 1:]},
             "command": {"target": columns["target"], "command": sent, "flags": marks[:, :1]},
             "true_state": {name: columns[true + name] for name in measured},
-            "compensator_state": {"values": self._shown},
+            "compensator_state": {"values": self._shown[behind]},
             "target": self._of_targets(),
         }
 
     def _of_targets(self) -> dict[str, Array]:
         """Return the histories of the Targets, by step, with the external force, which was known beforehand."""
-        found, count = (
-            {name: each for name, each in self._targets.items() if name != "inputs"},
-            self._scenario.steps,
-        )
-        external = np.asarray(self._external)[: count - self._before]
-        found["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])
-        found["energies"] = np.full((count + 1, 4), np.nan)
+        count = self._steps + 1
+        found = {name: each[:count] for name, each in self._targets.items() if name != "inputs"}
+        external = np.asarray(self._external)
+        found["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])[:count]
+        found["energies"] = np.full((count, 4), np.nan)
         return found
 
-    def told(self) -> Iterator[tuple[str, Any]]:
-        """All messages in the order in which a sink hears them: the name of its method, and what it is given."""
-        p, scenario, rows = self._parts, self._scenario, self.rows()
+    def told(self, last: int) -> Iterator[tuple[str, Any]]:
+        """All messages in the order in which a sink hears them, up to Measurement ``last``.
+
+        They are the name of the sink's method, and what it is given.
+        """
+        p, rows = self._parts, self.rows(last)
         target, command, measured, true = (
             rows[name] for name in ("target", "command", "measurement", "true_state")
         )
@@ -174,14 +177,15 @@ class Histories:
         yield "target", p.target
         yield "measurement", p.measured
         yield "truth", p.true
-        for sample in range(scenario.samples + 1):
-            if sample % self._substeps == 0 and sample < scenario.samples:
+        for sample in range(last + 1):
+            if sample % self._substeps == 0 and sample < last:
                 targets += 1
                 given = {name: values[targets] for name, values in target.items() if name != "energies"}
                 flags = int(command["flags"][sample + 1, 0]) & ~FLAG_AT_BOUND
                 yield "target", Target(targets, auxiliary=inputs[targets], flags=flags, **given)
-            yield "state", (sample, shown[sample].tolist())
-            if sample == scenario.samples:
+            if sample < last or last == self._scenario.samples:  # nothing answers where a test is interrupted
+                yield "state", (sample, shown[sample].tolist())
+            if sample == last:
                 return
             k = sample + 1
             flags, marked = int(command["flags"][k, 0]), int(measured["flags"][k, 0])

@@ -141,7 +141,7 @@ class _Gathered:
             raise Resists("monitor.tracking_indicator_rate: is judged sample by sample")
         names = a.port.auxiliary_names
         whole = s.levels.given(True, s.servo_rate)
-        if LevelWatch.of(s.limits, s.dt, names, None, whole) is not None:
+        if LevelWatch.of(s.limits, s.dt, names, None, whole, s.levels.quantities) is not None:
             raise Resists("limits.levels: are watched sample by sample")
         if shown_forces(names, list(s.axes)):
             raise Resists("port: a second channel shows the force")

@@ -16,6 +16,7 @@ import numpy as np
 from rths_nodes.loop.compiled.history import Histories, given
 from rths_nodes.loop.compiled.parts import Parts
 from rths_nodes.loop.embedded import Loop, Outcome, Sink
+from rths_nodes.loop.options import COMPILED, KERNELS
 from rths_nodes.loop.supervision.delay import CHUNK
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing
@@ -53,7 +54,7 @@ def in_arrays(value: Any) -> Any:
 class KernelLoop:
     """The loop of a scenario over its kernels; ``loop`` is the embedded one, as built, ``way`` how to call them.
 
-    ``by_kernels`` is true once a run has come to its end without the embedded loop.
+    ``by_kernels`` is true once a run has come to its end, or was interrupted, without the embedded loop.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
@@ -61,6 +62,11 @@ class KernelLoop:
         self.by_kernels = False
         self.notes = way.notes
         self._loop, self._parts, self._way = loop, parts, way
+
+    @property
+    def engine(self) -> str:
+        """The one that runs it."""
+        return COMPILED if self._way.compiled else KERNELS
 
     def run(
         self,
@@ -71,18 +77,19 @@ class KernelLoop:
         """As :meth:`Loop.run`, once. A sink that has ``whole`` gets all histories in one call of it."""
         found = self._by_kernels(bool(sinks), progress, interrupted)
         if found is None:
-            self.notes = (*self.notes, "run again stage by stage, for what the loop over kernels does not tell")
+            again = "run again stage by stage, for what the loop over kernels does not tell"
+            self.notes = (*self.notes, *([again] if self._way.compiled else []))
             return self._loop.run(sinks, progress, interrupted)
         self.by_kernels = True
         outcome, histories = found
-        rows = histories.rows() if sinks else {}
+        rows = histories.rows(outcome.samples) if sinks else {}
         others = []
         for sink in sinks:
             if whole := getattr(sink, "whole", None):
                 whole(rows)
             else:
                 others.append(sink)
-        for name, values in histories.told() if others else ():
+        for name, values in histories.told(outcome.samples) if others else ():
             for sink in others:
                 getattr(sink, name)(*(values if name == "state" else (values,)))
         return outcome
@@ -97,11 +104,11 @@ class KernelLoop:
         excitation, names, begin = parts.excitation, list(parts.states), 0
         if compiled:
             constants, states, excitation = in_arrays((constants, states, excitation))
-        started = time.perf_counter()
+        taken: list[float] = []
         if parts.monitor.monitor.breach or parts.monitor.monitor.in_order:
             return None
         while begin <= samples:
-            end = min(begin + CHUNK, samples + 1)
+            end, started = min(begin + CHUNK, samples + 1), time.perf_counter()
             with np.errstate(all="ignore"):
                 try:
                     known = given(parts, CHUNK, excitation)
@@ -110,21 +117,24 @@ class KernelLoop:
                     return None
                 if stopped >= 0 or not histories.take(begin, end, steps, dict(zip(names, states, strict=True))):
                     return None
-            begin = end
+            count, begin = min(end, samples) - begin, end
+            taken += [(time.perf_counter() - started) / max(count, 1)] * count
             if progress:
                 progress(min(end, samples))
-            if interrupted and interrupted():
-                return None
-        taken = time.perf_counter() - started
-        return self._outcome(dict(zip(names, states, strict=True)), taken), histories
+            if begin <= samples and interrupted and interrupted():
+                break
+        return self._outcome(dict(zip(names, states, strict=True)), min(begin, samples), taken), histories
 
-    def _outcome(self, states: dict[str, Any], taken: float) -> Outcome:
-        """Return the outcome of a test that has come to its end."""
-        rig, samples = self._loop.rig, self.scenario.samples
-        monitor = self._parts.monitor
-        metrics = monitor.metrics()
-        times = timing(taken, np.full(1, taken / samples), np.zeros(0), 0, 0) | rig.pause_counts
-        return Outcome(State.FINISHED, "", samples, metrics, self._shown(states), times)
+    def _outcome(self, states: dict[str, Any], samples: int, taken: list[float]) -> Outcome:
+        """Return the outcome of a test that has come to its end, or was interrupted after so many samples.
+
+        ``taken`` (s): of each sample the mean of its chunk.
+        """
+        ended = samples == self.scenario.samples
+        state, reason = (State.FINISHED, "") if ended else (State.HELD, f"sample {samples}: interrupted")
+        metrics = self._parts.monitor.metrics()
+        times = timing(sum(taken), np.array(taken), np.zeros(0), 0, 0) | self._loop.rig.pause_counts
+        return Outcome(state, reason, samples, metrics, self._shown(states), times)
 
     def _shown(self, states: dict[str, Any]) -> dict[str, float]:
         """The compensator's inner numbers at the end."""

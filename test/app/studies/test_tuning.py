@@ -64,9 +64,9 @@ def test_what_decides_nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
     """Settings that one case rules out are not run in another; what is told of the best is the worst of all."""
     done: Counter[str] = Counter()
 
-    def run(text: str, index: str, eager: bool, tell: Any) -> float:
+    def run(text: str, index: str, preferred: str, tell: Any) -> float:
         done["runs"] += 1
-        return ran(text, index, eager, tell)
+        return ran(text, index, preferred, tell)
 
     def judge(texts: list[str], tell: Any) -> tuple[None, str]:
         done["judgements"] += 1
@@ -92,7 +92,7 @@ def test_the_best_one_is_judged_stable(keys: list[str], monkeypatch: pytest.Monk
     def alpha(text: str) -> float:
         return float(from_text(text, "candidate").compensator.alpha)
 
-    monkeypatch.setattr(tuning, "ran", lambda text, index, eager, tell: 1.0 + (alpha(text) - 30.0) ** 2)
+    monkeypatch.setattr(tuning, "ran", lambda text, index, preferred, tell: 1.0 + (alpha(text) - 30.0) ** 2)
     monkeypatch.setattr(tuning, "judged", lambda texts, tell: (0 if alpha(texts[0]) < 40.0 else None, ""))
     scenario = paper(*INVERSE)
     found = Search([scenario], parameters(scenario, keys), "J2", Where()).tune(200, 1)
@@ -106,7 +106,7 @@ def test_the_best_one_is_judged_stable(keys: list[str], monkeypatch: pytest.Monk
 def test_a_search_ends_where_nothing_is_left_to_be_gained(
     keys: list[str], at_most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(text: str, index: str, eager: bool, tell: Any) -> float:
+    def run(text: str, index: str, preferred: str, tell: Any) -> float:
         law = from_text(text, "candidate").compensator
         return float(1.0 + (law.alpha - 30.0) ** 2 + (100.0 * law.lead) ** 2)
 
