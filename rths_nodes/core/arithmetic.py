@@ -106,10 +106,9 @@ def power(x: float, exponent: float) -> float:
 
 def rounded(x: float) -> float:
     """The nearest whole number, a half to the even one, as a float; nan and inf stay."""
-    if not abs(x) < WHOLE:
-        return x
-    near = (abs(x) + WHOLE) - WHOLE  # the sum has no room for what is behind the point
-    return math.copysign(near, x)
+    if 0.0 < x < WHOLE:
+        return (x + WHOLE) - WHOLE  # the sum has no room for what is behind the point
+    return -((WHOLE - x) - WHOLE) if -WHOLE < x < 0.0 else x
 
 
 def ceiling(x: float) -> float:

@@ -28,6 +28,7 @@ _made: dict[Any, Any] = {}
 def numba() -> Any:
     """The module numba. Raises ConfigError where it is not installed."""
     os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # other bits than those of the C library
+    os.environ.setdefault("NUMBA_SLP_VECTORIZE", "1")  # sums side by side: the same bits
     try:
         import numba as found
     except ImportError as error:

@@ -173,9 +173,9 @@ class _Gathered:
         }
         if (lead := force_lead_of(scenario, solver)) is not None:
             self._kernels["dot"] = dot
-            self._constants["slope"] = np.array(lead.slope)
+            self._constants["slope"] = tuple(map(float, lead.slope))
             for place in range(len(scenario.axes)):
-                self._states[f"window_{place}"] = np.zeros(len(lead.slope))
+                self._states[f"window_{place}"] = [0.0] * len(lead.slope)
 
     def _soft_start(self, stage: NumericalStage, first: Target) -> None:
         """The prescribed Targets, in arrays."""
