@@ -96,6 +96,14 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """A fifth of the time of collecting would go into looking through thousands of tests, all of which stay."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test that is marked ``briefly`` make test runs some cases, and make test-long the others."""

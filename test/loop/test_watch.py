@@ -47,7 +47,7 @@ MOMENTS = fast_moments(6)
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 @pytest.mark.parametrize(
-    "moment", MOMENTS[:2] + [pytest.param(each, marks=pytest.mark.long) for each in MOMENTS[2:]]
+    "moment", MOMENTS[:1] + [pytest.param(each, marks=pytest.mark.long) for each in MOMENTS[1:]]
 )
 def test_pulse_ends_in_50_ms(attack: Attack, moment: float) -> None:
     begins = 4.3 if attack.at_rest else moment
@@ -64,7 +64,7 @@ def test_there_are_a_hundred_ways() -> None:
     assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 100
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_no_false_end(seed: int) -> None:
     no_false_end(seed, 40.0)
 
