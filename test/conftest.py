@@ -39,7 +39,8 @@ from rths_nodes.ros.transport.greeting import address
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("repeatable")
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+TESTS = Path(__file__).resolve().parent
+SHARED = TESTS.parents[1] / "shared" / "data"
 
 
 @pytest.fixture(scope="session")
@@ -102,6 +103,16 @@ def pytest_collection() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files whose tests all are without nodes, or all with them, where these are not asked for."""
+    asked, with_nodes = config.option.markexpr, TESTS / "ros" in collection_path.parents
+    if collection_path.suffix != ".py" or not asked.startswith(("nodes and ", "not nodes and ")):
+        return None
+    if asked.startswith("not "):
+        return with_nodes or None
+    return None if with_nodes or "mark.nodes" in collection_path.read_text() else True
 
 
 @pytest.hookimpl(tryfirst=True)
