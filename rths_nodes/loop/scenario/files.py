@@ -15,7 +15,15 @@ from rths_nodes.core.resources import resource
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario import judgement
-from rths_nodes.loop.scenario.overrides import Stage, built, in_case, setting, staged, with_absolute_cases
+from rths_nodes.loop.scenario.overrides import (
+    Stage,
+    built,
+    in_case,
+    parts_of,
+    setting,
+    staged,
+    with_absolute_cases,
+)
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig, refuse_wider
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -61,7 +69,7 @@ def load(
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
-        data, stages = validation.opened(scenario), _on(on)
+        data, stages = parts_of(scenario), _on(on)
     else:
         path = locate(scenario)
         data = _of_scenario(_text(path, SCENARIO), str(path), path.parent)

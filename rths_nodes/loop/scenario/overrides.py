@@ -53,7 +53,18 @@ def with_case(scenario: Scenario, name: str) -> Scenario:
 
 def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
     """The scenario with the ``stages`` of a change, built once; itself where there is none. Raises ConfigError."""
-    return built(opened(scenario), stages) if stages else scenario
+    return built(parts_of(scenario), stages) if stages else scenario
+
+
+def parts_of(scenario: Scenario) -> Data:
+    """Return the built parts of the scenario as its data; plain data where one, as recorded, cannot be built here.
+
+    So a change of that scenario is refused with what is not installed.
+    """
+    parts = opened(scenario)
+    axes = (part for axis in scenario.axes.values() for part in (axis.actuator, axis.specimen))
+    recorded = any(hasattr(part, "cannot_be_built") for part in (*parts.values(), *axes))
+    return scenario.data() if recorded else parts
 
 
 def built(data: Data, stages: Sequence[Stage]) -> Scenario:
