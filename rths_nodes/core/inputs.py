@@ -132,7 +132,7 @@ def replace_files(cls: type, data: Any, change: Callable[[Named], str], place: s
         if spec.kind in ("path", "matrix") and isinstance(value, str):
             data[name] = change(Named(here, value, bool(spec.opens), _listed(data.get(spec.opens))))
         for path, entry in _entries(spec, value, here):
-            if isinstance(entry, dict) and (inner := _class_of(spec, entry)) is not None:
+            if isinstance(entry, dict) and (inner := class_of(spec, entry)) is not None:
                 replace_files(inner, entry, change, path)
 
 
@@ -149,7 +149,7 @@ def _entries(spec: Spec, value: Any, place: str) -> list[tuple[str, Any]]:
     return []
 
 
-def _class_of(spec: Spec, entry: Mapping[str, Any]) -> type | None:
+def class_of(spec: Spec, entry: Mapping[str, Any]) -> type | None:
     """Whose parameters a section has; None of an unknown type, which is refused when it is built."""
     if spec.cls is not None:
         return spec.cls

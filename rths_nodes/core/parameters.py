@@ -179,16 +179,30 @@ def declared(cls: type) -> dict[str, Spec]:
     return {field.name: spec_of(field) for field in attrs.fields(cls)}
 
 
+def left_out(cls: type, name: str) -> Any:
+    """Return the default of the parameter ``name`` of ``cls``, as data or built; None where it has none."""
+    field = attrs.fields_dict(cls)[name]
+    default: Any = field.default
+    if hasattr(default, "factory"):
+        return default.factory()
+    return spec_of(field).default_data if default in (None, attrs.NOTHING) else default
+
+
 def required_names(cls: type) -> list[str]:
     """Names of the fields of ``cls`` without a default."""
     return [field.name for field in attrs.fields(cls) if field.default is attrs.NOTHING]
+
+
+def evolved(built: T, **values: Any) -> T:
+    """``built`` with other ``values``, which are not checked."""
+    return attrs.evolve(built, **values)  # type: ignore[misc]
 
 
 def completed(built: T, name: str, value: Any) -> T:
     """``built``, with ``value`` for the parameter ``name`` where it has one that was left out (None)."""
     if getattr(built, name, value) is not None:
         return built
-    return attrs.evolve(built, **{name: value})  # type: ignore[misc]
+    return evolved(built, **{name: value})
 
 
 def recorded(kind: str, values: Mapping[str, Any], reason: str, declared: type = object) -> Any:

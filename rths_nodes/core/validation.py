@@ -216,14 +216,27 @@ def _checked(spec: Spec, value: Any, path: str) -> Any:
     return None if absent else _CHECKS[spec.kind](spec, value, path)
 
 
+def is_section(there: Any) -> bool:
+    """True for what :func:`opened` opens: a section as data, or built, or left out (None)."""
+    return there is None or isinstance(there, Mapping) or attrs.has(type(there))
+
+
+def opened(built: Any) -> dict[str, Any]:
+    """One level of a section: its keys with what stands there, built or as data; none for one left out (None).
+
+    :func:`from_data` takes what is built already as it is.
+    """
+    if not attrs.has(type(built)):
+        return dict(built or {})
+    kind = getattr(type(built), "type_name", None)
+    head = {"type": kind} if kind else {}
+    return head | {field.name: getattr(built, field.name) for field in attrs.fields(type(built))}
+
+
 def to_data(built: Any) -> Any:
-    """The inverse of :func:`build`: plain mappings, lists and numbers, complete with defaults and types."""
-    if attrs.has(type(built)):
-        kind = getattr(type(built), "type_name", None)
-        head = {"type": kind} if kind else {}
-        return head | {field.name: to_data(getattr(built, field.name)) for field in attrs.fields(type(built))}
-    if isinstance(built, Mapping):
-        return {name: to_data(entry) for name, entry in built.items()}
+    """The inverse of :func:`from_data`: plain mappings, lists and numbers, complete with defaults and types."""
+    if isinstance(built, Mapping) or attrs.has(type(built)):
+        return {name: to_data(entry) for name, entry in opened(built).items()}
     if isinstance(built, tuple):
         return [to_data(entry) for entry in built]
     return built

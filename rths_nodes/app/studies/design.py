@@ -32,7 +32,7 @@ from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import replace, with_case
+from rths_nodes.loop.scenario.overrides import changed, pairs_of, replace, replacing, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
 MOST_RUNS = 100_000
@@ -218,11 +218,7 @@ def _scenario(name: str, folder: Path) -> Scenario:
 
 
 def _changed(scenario: Scenario, changes: Mapping[str, Any], place: str) -> Scenario:
-    pairs = [(key.split("."), value) for key, value in changes.items()]
-    try:
-        return replace(scenario, pairs) if pairs else scenario
-    except ConfigError as error:
-        raise error.within(place) from None
+    return changed(scenario, replacing(pairs_of(changes), place))
 
 
 def _levels(name: str, data: Any, base: Scenario) -> tuple[Level, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from rths_nodes.core.distributions import distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.overrides import pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 NOMINAL = 0
@@ -37,7 +37,7 @@ class Plant:
 
         That of the nominal plant is the scenario itself, but for the scatter.
         """
-        pairs: list[tuple[list[str], Any]] = [(key.split("."), value) for key, value in self.values.items()]
+        pairs: list[tuple[list[str], Any]] = pairs_of(self.values)
         pairs.append((["scatter"], {}))
         if self.number != NOMINAL:
             drawn = {"plant": self.number, "seed": self.seed, "values": dict(self.values)}

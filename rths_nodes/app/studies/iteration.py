@@ -33,7 +33,8 @@ from rths_nodes.core.samples import Array, Motion
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import override, replace
+from rths_nodes.loop.scenario.overrides import changed as changed_by
+from rths_nodes.loop.scenario.overrides import replacing, setting
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.history import History
 from rths_nodes.recording.run import Run
@@ -201,7 +202,7 @@ class _Work:
             pairs += [(["compensator"], {"type": "predefined", "history": str(file)})]
         since = (first for first in sorted(self.settings.changes) if number >= first)
         changed = [words for first in since for words in self.settings.changes[first]]
-        return override(replace(self.base, pairs), changed)
+        return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, result: hosts.RunResult, run: Run) -> None:
         """Take in a run: its row, and in the first one the inverse."""

@@ -31,7 +31,7 @@ from rths_nodes.app.studies.journal import Journal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import to_data
-from rths_nodes.loop.scenario.overrides import replace, with_case
+from rths_nodes.loop.scenario.overrides import pairs_of, replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
 LAW, BLOCK, SEED, RECORD = "law", "block", "seed", "ground_motion.record"
@@ -119,8 +119,7 @@ def tuned(
 
 
 def _with(scenario: Scenario, law: Candidate, values: Mapping[str, Any]) -> Candidate:
-    pairs: list[tuple[list[str], Any]] = [(["compensator"], dict(law.settings))]
-    best = replace(replace(scenario, pairs), [(key.split("."), value) for key, value in values.items()])
+    best = replace(scenario, pairs_of({"compensator": dict(law.settings)} | dict(values)))
     return Candidate(law.name, to_data(best.compensator))
 
 

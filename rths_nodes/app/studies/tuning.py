@@ -25,7 +25,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.overrides import pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 AROUND = 3.0
@@ -300,7 +300,7 @@ class Search:
         return largest
 
     def _with(self, scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
-        return replace(scenario, [(key.split("."), value) for key, value in values.items()])
+        return replace(scenario, pairs_of(values))
 
 
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:

@@ -15,7 +15,15 @@ from rths_nodes.core.resources import resource
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario import judgement
-from rths_nodes.loop.scenario.overrides import override, with_absolute_cases, with_case
+from rths_nodes.loop.scenario.overrides import (
+    Stage,
+    built,
+    in_case,
+    parts_of,
+    setting,
+    staged,
+    with_absolute_cases,
+)
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig, refuse_wider
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -60,18 +68,20 @@ def load(
     key, value, unit, bound and known names.
     """
     on = load_rig(rig) if rig else None
-    if not isinstance(scenario, Scenario):
-        scenario = _read(locate(scenario), on)
-    elif on is not None:
-        scenario = _on(scenario, on)
+    if isinstance(scenario, Scenario):
+        data, stages = parts_of(scenario), _on(on)
+    else:
+        path = locate(scenario)
+        data = _of_scenario(_text(path, SCENARIO), str(path), path.parent)
+        stages = _on(on, str(path)) or [(str(path), dict)]
     if case:
-        scenario = with_case(scenario, case)
-        scenario = scenario if on is None else _on(scenario, on)
-    changed = override(scenario, overrides)
-    if scenario.rig_file is not None:
-        refuse_wider(scenario.rig_file.name, scenario.limits, changed.limits)
-    judgement.refuse(changed)
-    return changed
+        stages += [*in_case(case), *_on(on)]
+    changes = setting(overrides)
+    loaded = built(data, stages + changes) if stages or changes or not isinstance(scenario, Scenario) else scenario
+    if changes:
+        refuse_wider(staged(data, stages), loaded.limits)
+    judgement.refuse(loaded)
+    return loaded
 
 
 def load_rig(rig: str | os.PathLike[str]) -> RigFile:
@@ -100,8 +110,8 @@ def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _on(scenario: Scenario, rig: RigFile) -> Scenario:
-    return validation.from_data(Scenario, on_rig(scenario.data(), rig))
+def _on(rig: RigFile | None, place: str = "") -> list[Stage]:
+    return [] if rig is None else [(place, lambda data: on_rig(data, rig))]
 
 
 def _text(path: Path, kind: str) -> str:
@@ -111,27 +121,21 @@ def _text(path: Path, kind: str) -> str:
         raise ConfigError(f"{kind} {str(path)!r}: cannot be read ({error})") from None
 
 
-def _read(path: Path, rig: RigFile | None = None) -> Scenario:
-    return from_text(_text(path, SCENARIO), str(path), path.parent, rig)
-
-
-def from_text(source: str, origin: str, folder: Path | None = None, rig: RigFile | None = None) -> Scenario:
-    """A scenario from YAML text, on a ``rig`` or not; files in it are relative to ``folder``.
+def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
+    """A scenario from YAML text; files in it are relative to ``folder``.
 
     Without a folder they are relative to the working one. Raises ConfigError with ``origin``.
     """
-    return from_data(_data(source, origin, folder, Scenario), origin, folder, rig)
+    return built(_of_scenario(source, origin, folder), [(origin, dict)])
 
 
-def from_data(
-    data: dict[str, Any], origin: str, folder: Path | None = None, rig: RigFile | None = None
-) -> Scenario:
+def from_data(data: dict[str, Any], origin: str) -> Scenario:
     """As :func:`from_text` of plain data, as a Scenario gives it."""
-    try:
-        scenario = validation.from_data(Scenario, data if rig is None else on_rig(data, rig))
-    except ConfigError as error:
-        raise error.within(origin) from None
-    return with_absolute_cases(scenario, folder or Path())
+    return built(with_absolute_cases(data, Path()), [(origin, dict)])
+
+
+def _of_scenario(source: str, origin: str, folder: Path | None) -> dict[str, Any]:
+    return with_absolute_cases(_data(source, origin, folder, Scenario), folder or Path())
 
 
 def _data(source: str, origin: str, folder: Path | None, cls: type) -> dict[str, Any]:

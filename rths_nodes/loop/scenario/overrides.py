@@ -1,20 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overrides of a scenario: those of ``--set``, and its named cases."""
+"""Changes of a scenario before it is built: the overrides of ``--set``, and its named cases.
+
+They work on its data, in which parts that are built already may stand: only what a change reaches into is opened,
+and what is not changed is not checked again.
+"""
 
 from __future__ import annotations
 
 import copy
 import functools
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rths_nodes.core import inputs
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
-from rths_nodes.core.validation import from_data
+from rths_nodes.core.parameters import Spec, declared, left_out
+from rths_nodes.core.validation import from_data, is_section, opened, to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.schema import Case, Scenario
+
+Data: TypeAlias = dict[str, Any]
+"""A scenario that is not built yet: its sections as YAML gives them, or built."""
+Pairs: TypeAlias = Iterable[tuple[list[str], Any]]
+"""Keys and values: ``(["structure", "mass"], 5e5)``."""
+Stage: TypeAlias = tuple[str, Callable[[Data], Data]]
+"""A change of data, and the place that is named before what it breaks."""
+
+FILE = ["ground_motion", "file"]
 
 
 def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
@@ -24,68 +38,118 @@ def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
     drops the record and what belonged to it, and resets the scale to 1. Files are relative to the working folder.
     Raises ConfigError.
     """
-    pairs, problems = [], Problems()
-    for assignment in overrides:
-        with problems.gathered():
-            pairs.append(_split(assignment))
-    problems.refuse()
-    return replace(scenario, pairs)
+    return changed(scenario, setting(overrides))
 
 
-def replace(scenario: Scenario, pairs: Sequence[tuple[list[str], Any]]) -> Scenario:
-    """As :func:`override`, from keys and values: ``(["structure", "mass"], 5e5)``."""
-    return from_data(Scenario, _changed(scenario, pairs, Path())) if pairs else scenario
-
-
-def _changed(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]], folder: Path) -> dict[str, Any]:
-    """The data with the ``pairs`` applied, whose files are relative to ``folder``."""
-    data, problems = scenario.data(), Problems()
-    for keys, value in sorted(pairs, key=_precedence):
-        with problems.gathered():
-            _apply(data, keys, value)
-    problems.refuse()
-    inputs.make_absolute(Scenario, data, folder)
-    return data
+def replace(scenario: Scenario, pairs: Pairs) -> Scenario:
+    """As :func:`override`, from keys and values."""
+    return changed(scenario, replacing(pairs))
 
 
 def with_case(scenario: Scenario, name: str) -> Scenario:
     """The variant ``name``, itself without cases. Raises ConfigError that lists the known names."""
-    if name not in scenario.cases:
-        raise unknown("case", "case", name, scenario.cases)
-    pairs = _pairs(scenario.cases[name].set)
-    changes: list[tuple[list[str], Any]] = [(["cases"], {}), (["name"], f"{scenario.name}.{name}")]
+    return changed(scenario, in_case(name))
+
+
+def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
+    """The scenario with the ``stages`` of a change, built once; itself where there is none. Raises ConfigError."""
+    return built(parts_of(scenario), stages) if stages else scenario
+
+
+def parts_of(scenario: Scenario) -> Data:
+    """Return the built parts of the scenario as its data; plain data where one, as recorded, cannot be built here.
+
+    So a change of that scenario is refused with what is not installed.
+    """
+    parts = opened(scenario)
+    axes = (part for axis in scenario.axes.values() for part in (axis.actuator, axis.specimen))
+    recorded = any(hasattr(part, "cannot_be_built") for part in (*parts.values(), *axes))
+    return scenario.data() if recorded else parts
+
+
+def built(data: Data, stages: Sequence[Stage]) -> Scenario:
+    """The scenario of ``data``, changed by the ``stages`` one after the other, and built once.
+
+    Raises the ConfigError of the first stage behind which there is none, at its place.
+    """
     try:
-        return replace(scenario, pairs + changes)
+        return from_data(Scenario, staged(data, stages))
     except ConfigError as error:
-        raise error.within(f"cases.{name}") from None
+        if len(stages) > 1:
+            built(data, stages[:-1])
+        place = stages[-1][0]
+        raise (error.within(place) if place else error) from None
 
 
-def with_absolute_cases(scenario: Scenario, folder: Path) -> Scenario:
-    """The same, with the files that its cases name relative to ``folder`` made absolute."""
-    sets = {name: _absolute(scenario, case, folder) for name, case in scenario.cases.items()}
-    if all(case.set == sets[name] for name, case in scenario.cases.items()):
-        return scenario
-    data = scenario.data()
-    for name, changes in sets.items():
-        data["cases"][name]["set"] = changes
-    return from_data(Scenario, data)
+def staged(data: Data, stages: Sequence[Stage]) -> Data:
+    """``data`` behind the ``stages``. Raises ConfigError."""
+    return functools.reduce(lambda before, stage: stage[1](before), stages, data)
 
 
-def _absolute(scenario: Scenario, case: Case, folder: Path) -> dict[str, Any]:
-    if not any(isinstance(value, (str, Mapping)) for value in case.set.values()):
-        return case.set
+def setting(overrides: Iterable[str]) -> list[Stage]:
+    """The stage of overrides ``section.key=value``; none where there are none."""
+    given = list(overrides)
+    return [("", lambda data: _with(data, _split(given), Path()))] if given else []
+
+
+def replacing(pairs: Pairs, place: str = "") -> list[Stage]:
+    """The stage of keys and values; none where there are none."""
+    given = list(pairs)
+    return [(place, lambda data: _with(data, given, Path()))] if given else []
+
+
+def in_case(name: str) -> list[Stage]:
+    """The stages of the case ``name``: it is known, and it is applied."""
+
+    def known(data: Data) -> Data:
+        if name not in (cases := _section(data.get("cases"))):
+            raise unknown("case", "case", name, cases)
+        return data
+
+    def applied(data: Data) -> Data:
+        case = data["cases"][name]
+        case = case if isinstance(case, Case) else from_data(Case, case)
+        own = {"name": f"{data['name']}.{name}"} if isinstance(data.get("name"), str) else {}
+        return _with(data, pairs_of(case.set | {"cases": {}} | own), Path())
+
+    return [("", known), (f"cases.{name}", applied)]
+
+
+def with_absolute_cases(data: Data, folder: Path) -> Data:
+    """``data`` of a scenario, with the files that its cases name relative to ``folder`` made absolute."""
+    cases = _section(data.get("cases"))
+    for name, case in cases.items():
+        if isinstance(case, dict) and isinstance(case.get("set"), dict):
+            cases[name] = case | {"set": _absolute(data, case["set"], folder)}
+    return data | {"cases": cases} if cases else data
+
+
+def _absolute(data: Data, changes: Data, folder: Path) -> Data:
+    if not any(isinstance(value, (str, Mapping)) for value in changes.values()):
+        return changes
     try:
-        data = _changed(scenario, copy.deepcopy(_pairs(case.set)), folder)
-        return {key: functools.reduce(operator.getitem, key.split("."), data) for key in case.set}
+        there = _with(data, pairs_of(copy.deepcopy(changes)), folder)
+        return {key: functools.reduce(operator.getitem, key.split("."), there) for key in changes}
     except (ConfigError, KeyError):  # is refused, with its place, when the case is asked for
-        return case.set
+        return changes
 
 
-def _pairs(changes: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
+def pairs_of(changes: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
+    """Keys and values of ``{"structure.mass": 5e5}``."""
     return [(key.split("."), value) for key, value in changes.items()]
 
 
-FILE = ["ground_motion", "file"]
+def _split(overrides: Iterable[str]) -> list[tuple[list[str], Any]]:
+    pairs, problems = [], Problems()
+    for assignment in overrides:
+        with problems.gathered():
+            key, sign, value = assignment.partition("=")
+            keys = key.strip().split(".")
+            if not sign or not all(keys):
+                raise ConfigError(f"--set {assignment}: must be section.key=value")
+            pairs.append((keys, value if keys == FILE else parse(value, f"--set {key.strip()}")))
+    problems.refuse()
+    return pairs
 
 
 def _precedence(pair: tuple[list[str], Any]) -> tuple[int, int]:
@@ -96,27 +160,21 @@ def _precedence(pair: tuple[list[str], Any]) -> tuple[int, int]:
     return (1, 0) if keys == FILE else (2, 0)
 
 
-def _split(assignment: str) -> tuple[list[str], Any]:
-    key, sign, value = assignment.partition("=")
-    keys = key.strip().split(".")
-    if not sign or not all(keys):
-        raise ConfigError(f"--set {assignment}: must be section.key=value")
-    return keys, value if keys == FILE else parse(value, f"--set {key.strip()}")
+def _with(data: Data, pairs: Pairs, folder: Path) -> Data:
+    """``data`` with the ``pairs``, whose files are relative to ``folder``; what was given stays as it is."""
+    data, problems = dict(data), Problems()
+    for keys, value in sorted(pairs, key=_precedence):
+        with problems.gathered():
+            _apply(data, keys, value)
+    problems.refuse()
+    inputs.make_absolute(Scenario, data, folder)
+    return data
 
 
-def _apply(data: dict[str, Any], keys: list[str], value: Any) -> None:
-    place: Any = data
+def _apply(data: Data, keys: list[str], value: Any) -> None:
+    place, spec = data, Spec("section", "", cls=Scenario)
     for depth, key in enumerate(keys[:-1]):
-        path = ".".join(keys[: depth + 1])
-        if key not in place and "type" in place:
-            place[key] = {}  # emptied by a new type; whether that type knows it is checked when it is built
-        if key not in place:
-            raise unknown(path, "section", key, place)
-        if place[key] is None:
-            place[key] = {}
-        place = place[key]
-        if not isinstance(place, dict):
-            raise ConfigError(f"{path} = {show(place)}: is a value, not a section; cannot set {'.'.join(keys)}")
+        place, spec = _inside(place, spec, key, ".".join(keys[: depth + 1]), ".".join(keys))
     last = keys[-1]
     if last == "type":
         if place.get("type") != value:
@@ -127,3 +185,25 @@ def _apply(data: dict[str, Any], keys: list[str], value: Any) -> None:
         place |= {"type": "record", "file": value}
     else:
         place[last] = value
+
+
+def _inside(place: Data, spec: Spec, key: str, path: str, whole: str) -> tuple[Data, Spec]:
+    """The section ``key`` of a ``place`` that ``spec`` declares, opened there, and what is declared of it."""
+    if spec.kind in ("sections", "components"):
+        cls, known = None, dict.fromkeys(place, Spec("section", "", family=spec.family, cls=spec.cls))
+    else:
+        cls = inputs.class_of(spec, place)
+        known = declared(cls) if cls else {}
+    if key not in place:
+        if key not in known and "type" not in place:
+            raise unknown(path, "section", key, known or place)
+        # what a type does not know is refused when it is built
+        place[key] = left_out(cls, key) if cls and key in known else {}
+    if not is_section(there := place[key]):
+        raise ConfigError(f"{path} = {show(to_data(there))}: is a value, not a section; cannot set {whole}")
+    place[key] = opened(there)
+    return place[key], known.get(key, Spec("mapping", ""))
+
+
+def _section(there: Any) -> Data:
+    return opened(there) if isinstance(there, Mapping) else {}

@@ -17,6 +17,7 @@ from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import (
     component,
     declared,
+    evolved,
     flag,
     integer,
     number,
@@ -26,7 +27,7 @@ from rths_nodes.core.parameters import (
     text,
     texts,
 )
-from rths_nodes.core.validation import to_data
+from rths_nodes.core.validation import from_data, is_section, opened
 from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_corrections
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
@@ -179,50 +180,54 @@ def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
         )
     chosen, places = rig.axis_of(axes), list(rig.axes)
     merged = dict(data) | {
-        "port": to_data(rig.port),
-        "rig_file": {
-            "name": rig.name,
-            "description": rig.description,
-            "unattended": rig.unattended,
-            "servo_rate": rig.servo_rate,
-            "auxiliary": to_data(rig.auxiliary),
-        },
+        "port": rig.port,
+        "rig_file": RigHead(**{key: getattr(rig, key) for key in declared(RigHead)}),
         "axes": {
             name: _on_axis(entry, rig.axes[chosen[name]], chosen[name], places.index(chosen[name]))
             for name, entry in axes.items()
         },
     }
     if rig.bridge is not None:
-        merged["bridge"] = to_data(rig.bridge)
+        merged["bridge"] = rig.bridge
     if rig.levels is not None:
         merged["levels"] = _levels(rig, rig.levels, chosen)
-    if rig.monitor is not None and isinstance(before := merged.get("monitor") or {}, Mapping):
-        merged["monitor"] = dict(before) | _given(rig.monitor)
+    if rig.monitor is not None:
+        merged["monitor"] = _beside(merged.get("monitor"), _given(rig.monitor))
     return merged
 
 
-def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> dict[str, Any]:
-    """The data of ``levels`` of ``rig``, whose expressions name the axes as the scenario does, not as the rig."""
-    data: dict[str, Any] = to_data(levels)
+def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> WholeLevels:
+    """Return ``levels`` of ``rig``, whose expressions name the axes as the scenario does, not as the rig."""
     names = {name: mine for mine, axis in chosen.items() for name in (axis, *rig.axes[axis].serves)}
-    for level in data["expressions"].values():
-        level["of"] = renamed(level["of"], names, OF_AXES)
-    for quantity in data["quantities"].values():
-        quantity["of"] = [renamed(each, names, OF_AXES) for each in quantity["of"]]
-    return data
+    return evolved(
+        levels,
+        expressions={
+            name: evolved(level, of=renamed(level.of, names, OF_AXES))
+            for name, level in levels.expressions.items()
+        },
+        quantities={
+            name: evolved(each, of=tuple(renamed(part, names, OF_AXES) for part in each.of))
+            for name, each in levels.quantities.items()
+        },
+    )
 
 
 NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", "force_rate", "force_error")
 """Limits of a rig that nobody raises, or leaves out, for a test."""
 
 
-def refuse_wider(rig: str, given: Mapping[str, Limits], changed: Mapping[str, Limits]) -> None:
-    """Raises ConfigError for limits ``changed`` beyond those that the file of ``rig`` has ``given``, by axis."""
+def refuse_wider(data: Mapping[str, Any], changed: Mapping[str, Limits]) -> None:
+    """Raises ConfigError for limits ``changed``, by axis, beyond those of the rig file in the ``data``, if any."""
+    if data.get("rig_file") is None:
+        return
+    rig = opened(data["rig_file"])["name"]
     problems, specs = Problems(), declared(Limits)
     for name, limits in changed.items():
+        given = opened(data["axes"][name])["limits"]
+        given = given if isinstance(given, Limits) else from_data(Limits, given, f"axes.{name}.limits")
         for key in NEVER_WIDER:
             unit = specs[key].unit
-            before, now = getattr(given[name], key), getattr(limits, key)
+            before, now = getattr(given, key), getattr(limits, key)
             if before is not None and (now is None or now > before):
                 asked = "left out" if now is None else show(now, unit)
                 problems.append(
@@ -234,26 +239,30 @@ def refuse_wider(rig: str, given: Mapping[str, Limits], changed: Mapping[str, Li
 
 def _given(built: Any) -> dict[str, Any]:
     """Return the values of a section that differ from its defaults."""
-    usual = to_data(type(built)())
-    return {key: value for key, value in to_data(built).items() if value != usual[key]}
+    usual = type(built)()
+    return {key: value for key, value in opened(built).items() if value != getattr(usual, key)}
+
+
+def _beside(before: Any, values: Mapping[str, Any]) -> Any:
+    """The section ``before`` with the ``values`` of the rig; as it is where it is no section."""
+    return opened(before) | dict(values) if is_section(before) else before
 
 
 def _on_axis(entry: Any, axis: RigFileAxis, name: str, place: int) -> Any:
     """The data of one axis of a scenario, on ``axis`` of the rig."""
-    if not isinstance(entry, Mapping) and entry is not None:
+    if not is_section(entry):
         return entry
-    merged = dict(entry or {})
-    merged["limits"] = to_data(axis.limits)
+    merged = opened(entry)
+    merged["limits"] = axis.limits
     if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # an axis that can do both is moved
-        merged["limits"] |= dict.fromkeys(OF_FORCE)
+        merged["limits"] = evolved(axis.limits, **dict.fromkeys(OF_FORCE))
     else:
-        merged["force_control"] = None if axis.force_control is None else to_data(axis.force_control)
-    merged["rig_axis"] = to_data(axis.axis(name, place))
+        merged["force_control"] = axis.force_control
+    merged["rig_axis"] = axis.axis(name, place)
     if axis.actuator is not None:
-        merged["actuator"] = to_data(axis.actuator)
-    for key, values in (("sensors", _sensors(axis)), ("output", _converter(axis.command))):
-        if isinstance(before := merged.get(key) or {}, Mapping):
-            merged[key] = dict(before) | values
+        merged["actuator"] = axis.actuator
+    merged["sensors"] = _beside(merged.get("sensors"), _sensors(axis))
+    merged["output"] = _beside(merged.get("output"), _converter(axis.command))
     return merged
 
 
