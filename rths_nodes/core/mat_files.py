@@ -47,7 +47,7 @@ def hdf5(what: str, otherwise: str = "") -> Any:
         import h5py
     except ImportError:
         raise ConfigError(
-            f"{what} needs h5py: install it (pip install 'rths_nodes[hdf5]', Debian python3-h5py){otherwise}"
+            f"{what} needs h5py: install it (pip install h5py, Debian python3-h5py){otherwise}"
         ) from None
     return h5py
 

@@ -63,9 +63,7 @@ class Finding:
 def check_page() -> None:
     """Raises ConfigError where there can be no page: it needs aiohttp."""
     if importlib.util.find_spec("aiohttp") is None:
-        raise ConfigError(
-            "page: aiohttp is not installed: apt install python3-aiohttp, or pip install 'rths_nodes[page]'"
-        )
+        raise ConfigError("page: aiohttp is not installed: apt install python3-aiohttp, or pip install aiohttp")
 
 
 MODULES = {

@@ -146,7 +146,7 @@ class NoNumba:
 
 
 def missing() -> Any:
-    raise ConfigError("numba: is not installed: pip install 'rths_nodes[fast]'")
+    raise ConfigError("numba: is not installed: pip install numba")
 
 
 def broken(parts: Parts) -> Any:
@@ -160,7 +160,7 @@ def broken(parts: Parts) -> Any:
             kernels,
             "numba",
             missing,
-            "numba: is not installed: pip install 'rths_nodes[fast]'; the loop runs in plain",
+            "numba: is not installed: pip install numba; the loop runs in plain",
         ),
         (kernels, "numba", NoNumba, "numba: is 0.60.1: must be >= 0.61; the loop runs in plain Python"),
         (

@@ -52,7 +52,7 @@ int model_step(double *v, double t, double h)
 
 def skip_without_fmi() -> None:
     """A test that builds an FMU needs fmpy, which brings the headers of the standard, and a compiler."""
-    pytest.importorskip("fmpy", reason="fmpy is not installed here: pip install 'rths_nodes[fmi]'")
+    pytest.importorskip("fmpy", reason="fmpy is not installed here: pip install fmpy")
     if shutil.which("cc") is None:
         pytest.skip("no C compiler here (cc)")
 

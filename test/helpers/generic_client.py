@@ -32,7 +32,7 @@ def skip_without_opensees() -> None:
     done = subprocess.run([sys.executable, "-c", "import openseespy.opensees"], capture_output=True, text=True)
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["no words"])[-1]
-        pytest.skip(f"openseespy is not to be had here ({why}): pip install 'rths_nodes[opensees]'")
+        pytest.skip(f"openseespy is not to be had here ({why}): pip install openseespy")
 
 
 def models_left(program: Path = PROGRAM) -> list[str]:

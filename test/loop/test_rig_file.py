@@ -137,6 +137,9 @@ def test_a_case_does_not_move_the_limits_of_a_rig_but_an_operator_may_narrow_the
         files.load(name, [f"{key}=1.3"], rig="bench_simulated")
     with pytest.raises(ConfigError, match=re.escape(wider)):
         files.load(on, [f"{key}=1.3"])
+    renamed = "{north: {limits: {stroke: 1.0, velocity: 1.0, force: 1e6, deceleration: 5}}}"
+    with pytest.raises(ConfigError, match="unknown axis on the rig bench_udp 'north'; known: story_1"):
+        files.load(name, ["rig_file=null", f"axes={renamed}"], rig="bench_udp")
 
 
 def test_nobody_leaves_a_limit_of_a_rig_out(rig: Rig) -> None:

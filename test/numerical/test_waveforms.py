@@ -51,7 +51,7 @@ def knet(duration: float = N / RATE, peak: float | None = None, points: int = N)
 
 def waveform(kind: str, values: np.ndarray = VALUES, **stats: Any) -> bytes:
     """A file that obspy itself writes."""
-    obspy = pytest.importorskip("obspy", reason="needs obspy: pip install 'rths_nodes[obspy]'")
+    obspy = pytest.importorskip("obspy", reason="needs obspy: pip install obspy")
     header = {"network": "XX", "station": "ABC", "channel": "HNE", "sampling_rate": RATE, **stats}
     written = BytesIO()
     obspy.Stream([obspy.Trace(np.array(values), header)]).write(written, format=kind)
@@ -60,7 +60,7 @@ def waveform(kind: str, values: np.ndarray = VALUES, **stats: Any) -> bytes:
 
 def several(*traces: tuple[np.ndarray, float]) -> bytes:
     """miniSEED of parts of one channel, each with its time of beginning (s)."""
-    obspy = pytest.importorskip("obspy", reason="needs obspy: pip install 'rths_nodes[obspy]'")
+    obspy = pytest.importorskip("obspy", reason="needs obspy: pip install obspy")
     header = {"network": "XX", "station": "ABC", "channel": "HNE", "sampling_rate": RATE}
     written = BytesIO()
     obspy.Stream(
@@ -79,7 +79,7 @@ def samples(kind: str, unit: str) -> bytes:
 
 
 def needs_obspy() -> None:
-    pytest.importorskip("obspy", reason="needs obspy: pip install 'rths_nodes[obspy]'")
+    pytest.importorskip("obspy", reason="needs obspy: pip install obspy")
 
 
 def test_without_obspy_the_format_and_the_way_to_read_it_are_named(
@@ -92,7 +92,7 @@ def test_without_obspy_the_format_and_the_way_to_read_it_are_named(
     cases = {"K-NET or KiK-net": knet(), "miniSEED": mseed, "SAC": bytes(sac)}
     for name, content in cases.items():
         message = refusal(tmp_path, content)
-        assert f"is {name}, which obspy reads; it is not installed: pip install 'rths_nodes[obspy]'" in message
+        assert f"is {name}, which obspy reads; it is not installed: pip install obspy" in message
 
 
 def test_knet_is_read_by_its_scale_factor_about_its_mean(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def numba() -> Any:
     try:
         import numba as found
     except ImportError as error:
-        raise ConfigError("numba: is not installed: pip install 'rths_nodes[fast]'") from error
+        raise ConfigError("numba: is not installed: pip install numba") from error
     return found
 
 

@@ -122,7 +122,7 @@ def parquet_missing() -> str:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
-        return "without pyarrow there is no Parquet file (pip install 'rths_nodes[parquet]'), only the CSV"
+        return "without pyarrow there is no Parquet file (pip install pyarrow), only the CSV"
     return ""
 
 

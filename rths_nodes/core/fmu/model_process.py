@@ -31,7 +31,7 @@ def main(task: Mapping[str, Any]) -> None:
         import fmpy.fmi2
         import fmpy.fmi3
     except ImportError as error:
-        raise SystemExit(f"fmpy cannot be imported ({error}): pip install 'rths_nodes[fmi]'") from error
+        raise SystemExit(f"fmpy cannot be imported ({error}): pip install fmpy") from error
     os.chdir(task["folder"])
     resource.setrlimit(resource.RLIMIT_FSIZE, (task["largest_file"],) * 2)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python lets a file that is full pass

@@ -7,7 +7,7 @@ from typing import Any
 
 from rths_nodes.core.errors import ConfigError
 
-INSTALL = "pip install 'rths_nodes[fmi]'"
+INSTALL = "pip install fmpy"
 
 
 def fmpy() -> Any:

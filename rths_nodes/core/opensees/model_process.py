@@ -31,7 +31,7 @@ def main(task: Mapping[str, Any]) -> None:
         import openseespy.opensees as ops
     except ImportError as error:
         raise SystemExit(
-            f"OpenSees cannot be imported ({error}): pip install 'rths_nodes[opensees]', and of the system "
+            f"OpenSees cannot be imported ({error}): pip install openseespy, and of the system "
             "libblas3 liblapack3 libgfortran5 libgomp1"
         ) from error
     module_of(Path(task["work"])).work(ops, task, Model(ops, Path(task["model"])))

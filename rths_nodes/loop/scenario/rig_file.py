@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rths_nodes.core.errors import ConfigError, Problems, show
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.expressions import renamed
 from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import (
@@ -223,6 +223,8 @@ def refuse_wider(data: Mapping[str, Any], changed: Mapping[str, Limits]) -> None
     rig = opened(data["rig_file"])["name"]
     problems, specs = Problems(), declared(Limits)
     for name, limits in changed.items():
+        if name not in data["axes"]:
+            raise unknown("axes", f"axis on the rig {rig}", name, data["axes"])
         given = opened(data["axes"][name])["limits"]
         given = given if isinstance(given, Limits) else from_data(Limits, given, f"axes.{name}.limits")
         for key in NEVER_WIDER:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats of seismology, read by obspy where it is installed (``pip install 'rths_nodes[obspy]'``).
+"""Formats of seismology, read by obspy where it is installed (``pip install obspy``).
 
 The reader is named: asked to guess, obspy would unpickle a file that looks like its own. What it gives are counts
 unless they are calibrated: K-NET and KiK-net state a scale factor, SLIST and TSPAIR a unit; of SAC and miniSEED
@@ -50,9 +50,7 @@ def _trace(data: bytes, known: Format) -> Any:
     try:
         import obspy
     except ImportError:
-        raise FormatError(
-            f"is {known.name}, which obspy reads; it is not installed: pip install 'rths_nodes[obspy]'"
-        ) from None
+        raise FormatError(f"is {known.name}, which obspy reads; it is not installed: pip install obspy") from None
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
