@@ -146,9 +146,9 @@ def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
     array[:] = matvec(matrix, vector)
 
 
-def groups(like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array) -> Any:
-    """Product of ``matvec``, cut into vectors of as many numbers as those of ``like``; in compiled code tuples."""
-    return tuple(matvec(matrix, vector).reshape(len(like), -1))
+def groups(like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers) -> Any:
+    """Product of ``matvec``, cut into lists of as many numbers as those of ``like``; in compiled code tuples."""
+    return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 
 def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:

@@ -58,7 +58,10 @@ def test_a_yielding_frame_is_stepped_plain_as_compiled(make: Make, name: str) ->
 
 @pytest.mark.parametrize("name", long(BY_MATRICES))
 def test_a_linear_frame_is_stepped_plain_as_compiled(make: Make, name: str) -> None:
-    agree(*of_frame(make, name))
+    kernel, constants, rows = of_frame(make, name)
+    if name != "newmark":  # the others take few degrees of freedom in numbers
+        rows = [(tuple(measured.tolist()), *others) for measured, *others in rows]
+    agree(kernel, constants, rows)
 
 
 @pytest.mark.parametrize("name", [*YIELDING, *BY_MATRICES])

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from types import CellType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from rths_nodes.core import arithmetic
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.pure import identity, is_kernel, named
@@ -22,6 +24,8 @@ IN_LINE = {"forceinline": True}
 """Options of the kernels of a loop: constants and states are then not handed over number by number."""
 BARE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Options of a function that only compiled ones call, which takes half of the time to compile."""
+WRITTEN_OUT = 300
+"""Products of a matrix and a tuple up to which each has a line of its own: half of the time, longer to compile."""
 _made: dict[Any, Any] = {}
 
 
@@ -91,7 +95,6 @@ def _form(value: Any, options: dict[str, bool]) -> Any:
 def _own_forms() -> dict[Any, Any]:
     """Compiled forms of what is not compiled from its plain text."""
     found = numba()
-    import numpy as np
 
     @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
     def matvec_into(array: Any, matrix: Any, vector: Any) -> None:
@@ -158,9 +161,19 @@ def _replaced(rows: Any, values: Any) -> list[str]:
 
 def _summed(like: Any, matrix: Any, vector: Any) -> list[str]:
     """The sums of ``groups``, from its types: all side by side, from the first column to the last."""
-    places = range(sum(map(len, like)))
-    begin = [f"s{row} = matrix[{row}, 0] * vector[0]" for row in places]
-    onward = [f"    s{row} += matrix[{row}, column] * vector[column]" for row in places]
+    places, count = range(sum(map(len, like))), getattr(vector, "count", 0)  # of a tuple; 0: an array
+    copied = count * len(places) > WRITTEN_OUT  # a loop over a tuple asks at each place which number stands there
+    term = "matrix[{0}, {1}] * " + ("known" if copied else "vector") + "[{1}]"
+    begin = [f"s{row} = {term.format(row, 0)}" for row in places]
+    if count and not copied:
+        return begin + [f"s{row} += {term.format(row, column)}" for column in range(1, count) for row in places]
+    if copied:
+        begin = [
+            f"known = np.empty({count})",
+            *(f"known[{each}] = vector[{each}]" for each in range(count)),
+            *begin,
+        ]
+    onward = [f"    s{row} += {term.format(row, 'column')}" for row in places]
     return [*begin, "for column in range(1, matrix.shape[1]):", *onward]
 
 
@@ -196,7 +209,7 @@ def _written_out(
 
     def text_of(*types: Any) -> Any:
         written = terms(*types)
-        space: dict[str, Any] = {"nan": float("nan"), "__name__": __name__}
+        space: dict[str, Any] = {"nan": float("nan"), "np": np, "__name__": __name__}
         body = ", ".join(written) + ("," if written else "")
         lines = "".join(f"    {line}\n" for line in before(*types))
         exec(f"def of({arguments}):\n{lines}    return ({body})", space)

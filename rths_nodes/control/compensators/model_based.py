@@ -25,7 +25,7 @@ from rths_nodes.control.compensators import lqg
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions
-from rths_nodes.core.arithmetic import Numbers, along, first, groups, interleaved, numbers, put, slopes
+from rths_nodes.core.arithmetic import Numbers, along, first, groups, interleaved, put, slopes
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -106,7 +106,7 @@ def law(feedback: Callable[..., Numbers]) -> Callable[..., Any]:
         # the target of the sample before belongs to this measurement
         u_fb = feedback(of_feedback, observer, along(m, -1.0, x_before), u_fb)
         put(derivatives, 0, x + v + a + slopes(a, a_before, dt))
-        u_ff = first(x, numbers(groups((x,), matrix, derivatives)[0]))
+        u_ff = first(x, groups((x,), matrix, derivatives)[0])
         return (derivatives, x, a, u_ff, u_fb, observer), along(u_ff, 1.0, u_fb)
 
     return step

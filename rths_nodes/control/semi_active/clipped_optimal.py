@@ -94,7 +94,7 @@ def step(
         known[states + count + index] = shown[channels[index]] + ground_acceleration * ground[index]
     (estimate,) = groups(gain, onward, known)
     put(known, 0, estimate)
-    desired = -times(gain, numbers(estimate))[0]
+    desired = -times(gain, estimate)[0]
     force = float(known[len(known) - 1])
     return (known, desired), (voltage if (desired - force) * force > 0.0 else 0.0,)
 

@@ -208,6 +208,8 @@ def _shared_out(kind: Kind) -> list[str]:
     for name in QUANTITIES:
         if kind.in_floats:
             lines.append(f"{name}_0 = {name}")
+        elif kind.in_tuples:
+            lines.append(f"{_numbered(name, kind)} = {name}")
         else:
             lines += [f"of_{name} = numbers({name})", f"{_numbered(name, kind)} = {each(f'of_{name}[#]', d)}"]
     if kind.ratio:

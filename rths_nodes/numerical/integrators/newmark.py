@@ -29,7 +29,6 @@ from rths_nodes.mechanics.massless import have_damping, massless
 from rths_nodes.mechanics.sparse import Inverse, Matrix, diagonal, is_sparse, product, zero
 from rths_nodes.numerical.integrators.dynamics import Dynamics, start
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
-from rths_nodes.numerical.integrators.state_space import in_floats
 from rths_nodes.numerical.reductions import CraigBampton, reduced
 from rths_nodes.numerical.structures.linear_force import refuse_yielding
 from rths_nodes.numerical.vectors import ONE, vectors_of
@@ -109,6 +108,16 @@ def newmark(at: Callable[[Any, int], Any]) -> Callable[..., Any]:
         return state, (x, velocity, acceleration, found[1], found[2])
 
     return step
+
+
+def in_floats(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``step`` that gives arrays, for one degree of freedom."""
+
+    def of_one(k: Any, s: Any, measured: float, external: Any, index: int) -> tuple[Any, Any]:
+        s, (x, v, a, exact, r) = step(k, s, measured, external, index)
+        return s, (float(x[0]), float(v[0]), float(a[0]), float(exact[0]), float(r[0]))
+
+    return of_one
 
 
 class Large(NamedTuple):

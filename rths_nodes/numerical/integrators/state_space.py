@@ -7,19 +7,18 @@ to p', as :func:`rths_nodes.mechanics.discretisation.transition` gives them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import groups, matvec, put
+from rths_nodes.core.arithmetic import Numbers, first, groups, matvec, numbers, put
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.integrators.dynamics import Dynamics, start
 from rths_nodes.numerical.structures.linear_force import is_linear
-from rths_nodes.numerical.vectors import ONE, vectors_of
 
 Matrices = tuple[Array, Array, Array]
 
@@ -53,67 +52,63 @@ class Constants(NamedTuple):
     start: tuple[Array]
 
 
+class Known(NamedTuple):
+    """State of few degrees of freedom, each field a tuple of them."""
+
+    x: Numbers
+    v: Numbers
+    before: Numbers  # measured at the step before
+    load: Numbers  # external, where the step begins
+
+
 FEW = 6
-"""Degrees of freedom up to which a compiler keeps all that a step gives beside its processor."""
+"""Degrees of freedom up to which all that a step takes and gives is in numbers."""
 
 
-def put_one(array: Array, place: int, value: float) -> None:
-    """Put a number to its ``place``."""
-    array[place] = value
+ONE_OF_EACH = ((0.0,),) * 5
 
 
-def in_turn(matrix: Array, known: Array, n: int) -> Any:
-    """The product, cut into vectors of ``n`` numbers."""
-    found = matvec(matrix, known)
-    two, three, four = 2 * n, 3 * n, 4 * n
-    return found[:n], found[n:two], found[two:three], found[three:four], found[four:]
-
-
-def written_out(n: int) -> Callable[..., Any]:
-    """The same for ``n`` degrees of freedom, by tuples where it is compiled."""
+def by_numbers(n: int) -> Callable[..., Any]:
+    """The step of ``n`` degrees of freedom, which are few; see ``stepped.py`` for what it is given."""
     like = ((0,) * n,) * 5
 
-    def product(matrix: Array, known: Array, _: int) -> Any:
-        return groups(like, matrix, known)
-
-    return product
-
-
-def by_matrix(
-    at: Callable[[Any, int], Any], product: Callable[..., Any] = in_turn, fill: Callable[..., None] = put
-) -> Callable[..., Any]:
-    """The step of a linear structure by one matrix; see ``stepped.py`` for what it is given.
-
-    ``product`` gives x', v', a', exact acceleration and restoring force; ``fill`` puts a vector, or a float of one
-    degree of freedom, to its place.
-    """
-
-    def step(k: Constants, s: tuple[Array], measured: Any, external: Any, index: int) -> tuple[Any, Any]:
-        matrix, n, _ = k
-        (known,) = s
-        two, three, four, five = 2 * n, 3 * n, 4 * n, 5 * n
+    def step(k: Constants, s: Known, measured: Numbers, external: Array, index: int) -> tuple[Any, Any]:
+        matrix, _, _ = k
+        x, v, before, load = s
         if index == 0:  # nothing is known of the time before: as if it had always been so
-            fill(known, two, measured)
-        fill(known, three, measured)
-        fill(known, four, at(external, index))
-        fill(known, five, at(external, index + 1))
-        x, v, a, exact, r = product(matrix, known, n)
-        put(known, 0, x)
-        put(known, n, v)
-        fill(known, two, measured)
-        return s, (x, v, a, exact, r)
+            before, load = measured, first(load, numbers(external[0]))
+        after = first(load, numbers(external[index + 1]))
+        x, v, a, exact, r = groups(like, matrix, (*x, *v, *before, *measured, *load, *after))
+        return (x, v, measured, after), (x, v, a, exact, r)
 
     return step
 
 
-def in_floats(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``step`` that gives arrays, for one degree of freedom."""
+def by_floats(k: Constants, s: Known, measured: float, external: Sequence[float], index: int) -> tuple[Any, Any]:
+    """The step of one degree of freedom."""
+    matrix, _, _ = k
+    (x,), (v,), (before,), (load,) = s
+    if index == 0:
+        before, load = measured, external[0]
+    after = external[index + 1]
+    (x,), (v,), (a,), (exact,), (r,) = groups(ONE_OF_EACH, matrix, (x, v, before, measured, load, after))
+    return ((x,), (v,), (measured,), (after,)), (x, v, a, exact, r)
 
-    def of_one(k: Any, s: Any, measured: float, external: Any, index: int) -> tuple[Any, Any]:
-        s, (x, v, a, exact, r) = step(k, s, measured, external, index)
-        return s, (float(x[0]), float(v[0]), float(a[0]), float(exact[0]), float(r[0]))
 
-    return of_one
+def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, index: int) -> tuple[Any, Any]:
+    """The step of many degrees of freedom: what is known stands in one array."""
+    matrix, n, _ = k
+    (known,) = s
+    two, three, four, five = 2 * n, 3 * n, 4 * n, 5 * n
+    if index == 0:
+        put(known, two, measured)
+    put(known, three, measured)
+    put(known, four, external[index])
+    put(known, five, external[index + 1])
+    found = matvec(matrix, known)
+    put(known, 0, found[:two])
+    put(known, two, measured)
+    return s, (found[:n], found[n:two], found[two:three], found[three:four], found[four:])
 
 
 def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: bool) -> Constants:
@@ -130,6 +125,12 @@ def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: 
     exact = load - np.hstack([rest, *(4 * [nothing])])
     matrix = np.vstack([moved, next_load - rest @ moved, exact, restoring])
     return Constants(np.asfortranarray(matrix), n, (np.zeros(6 * n),))
+
+
+def in_numbers(k: Constants) -> Known:
+    """The state of few degrees of freedom at step 0."""
+    (known,) = k.start
+    return Known(*map(tuple, known.reshape(6, -1)[:4].tolist()))
 
 
 class ByMatrix(Dynamics):
@@ -150,11 +151,10 @@ class ByMatrix(Dynamics):
         """The kernel by one matrix; that of the method for a structure that yields."""
         if not is_linear(structure):
             return super().kernel_of(params, structure)
-        vectors = vectors_of(structure.mass)
-        if vectors is ONE:
-            return Kernel(cls.constants_of, start, in_floats(by_matrix(vectors.at, written_out(1), put_one)))
         n = len(structure.mass)
-        return Kernel(cls.constants_of, start, by_matrix(vectors.at, written_out(n) if n <= FEW else in_turn))
+        if n > FEW:
+            return Kernel(cls.constants_of, start, by_arrays)
+        return Kernel(cls.constants_of, in_numbers, by_floats if n == 1 else by_numbers(n))
 
     @classmethod
     def constants_of(cls, params: Any, structure: Structure, external_force: Array, dt: float) -> Any:
@@ -174,11 +174,13 @@ class ByMatrix(Dynamics):
         return load
 
     def recalled(self, memory: Array) -> Any:
-        return (np.concatenate([memory, memory]),)
+        if len(self._first) > FEW:
+            return (np.concatenate([memory, memory]),)
+        return Known(*map(tuple, [*memory.reshape(3, -1).tolist(), self._external[0].tolist()]))
 
     def remembered(self, state: Any) -> Array:
-        known: Array = state[0]
-        return known[: len(known) // 2].copy()
+        known: Array = state[0] if len(self._first) > FEW else np.concatenate(state)
+        return known[: 3 * len(self._first)].copy()
 
 
 def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool) -> float:

@@ -31,7 +31,7 @@ class Stepped(Integrator):
     in_floats: bool
     """The kernel takes and gives floats, for one degree of freedom."""
     in_tuples = False
-    """The kernel takes a tuple in place of an array, and compiled gives tuples."""
+    """The kernel takes and gives tuples in place of arrays, or lists."""
 
     def _follow(self, kernel: Kernel, constants: Any, excitation: Any, first: Array, in_floats: bool) -> None:
         """At rest at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2; the kernel may be in floats."""
@@ -51,11 +51,16 @@ class Stepped(Integrator):
         """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
         index = self._index
         self._index = index + 1
-        measured = experimental_force.item() if self.in_floats else experimental_force.copy()
+        if self.in_tuples:
+            measured: Any = tuple(experimental_force.tolist())
+        else:
+            measured = experimental_force.item() if self.in_floats else experimental_force.copy()
         self.state, shown = self._step(self.constants, self.state, measured, self.excitation, index)
         if self.in_floats:
             rows = np.array(shown)
             shown = rows[0:1], rows[1:2], rows[2:3], rows[3:4], rows[4:5]
+        elif self.in_tuples:
+            shown = np.array(shown)
         self.displacement, self.velocity, self.acceleration, self.exact_acceleration, self.restoring_force = shown
 
 
