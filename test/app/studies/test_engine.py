@@ -122,7 +122,7 @@ def test_a_scheduler_that_is_not_there_is_refused(work: Work, monkeypatch: pytes
 
 def test_without_dask_the_way_to_it_is_told(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ConfigError, match=r"needs dask.distributed \(pip install 'rths_nodes\[cluster\]'\)"):
+    with pytest.raises(ConfigError, match=r"needs dask.distributed \(pip install distributed\)"):
         list(as_completed(work("square"), iter(JOBS), COUNT, Where(scheduler="tcp://127.0.0.1:9")))
 
 
