@@ -163,7 +163,7 @@ def run(
         bag.check_free(Path(chosen.record))
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
-    loop = embedded if port is not None else _engine(embedded, chosen, preferred)
+    loop = _engine(embedded, chosen, preferred if port is None else STAGES)
     started = time.monotonic()
     result = (
         _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)
