@@ -161,7 +161,7 @@ def _replaced(rows: Any, values: Any) -> list[str]:
 
 def _summed(like: Any, matrix: Any, vector: Any) -> list[str]:
     """The sums of ``groups``, from its types: all side by side, from the first column to the last."""
-    places, count = range(sum(map(len, like))), getattr(vector, "count", 0)  # of a tuple; 0: an array
+    places, count = range(sum(map(len, like))), len(vector) if isinstance(vector, numba().types.BaseTuple) else 0
     copied = count * len(places) > WRITTEN_OUT  # a loop over a tuple asks at each place which number stands there
     term = "matrix[{0}, {1}] * " + ("known" if copied else "vector") + "[{1}]"
     begin = [f"s{row} = {term.format(row, 0)}" for row in places]
