@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add, mul
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ WHOLE = 4503599627370496.0
 MANY = 64
 """Products from which on a sum over whole rows of them is quicker than one that keeps its parts."""
 
+_PACK: Any = tuple(Struct(f"{count}d").pack_into for count in range(MANY))
 _multiply: Any = np.multiply
 _accumulate: Any = np.add.accumulate
 _reduce: Any = np.add.reduce
@@ -183,6 +185,13 @@ def numbers(vector: Array) -> list[float]:
 def put(array: Array, first: int, values: Sequence[float] | Array) -> None:
     """``values`` into ``array``, from the place ``first`` on: what a compiler takes long for as a slice."""
     array[first : first + len(values)] = values
+
+
+def record(table: Array, first: int, values: Sequence[float]) -> None:
+    """``values`` into a ``table`` ``(n,)`` from the place ``first`` on: half of the time of one by one."""
+    count = len(values)
+    pack: Any = _PACK[count] if count < MANY else Struct(f"{count}d").pack_into
+    pack(table, 8 * first, *values)
 
 
 def mapped(function: Callable[..., Any], items: Sequence[Any], given: Any) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import NAN
+from rths_nodes.core.arithmetic import NAN, Numbers
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.samples import Array
@@ -84,22 +84,31 @@ def sensors(
     return s, (shown, push, abs(shown) >= one[6] or abs(push) >= other[6])
 
 
-def late(sense: Callable[..., Any]) -> Callable[..., Any]:
-    """The step of sensors whose force is late; state: the last forces (N), a ring, and the place of its oldest."""
+SHORT = 8
+"""Delay (samples) up to which the forces on their way are numbers: compiled, a ring takes 10 ns a sample more."""
+
+
+def late(sense: Callable[..., Any], passed: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of sensors whose force is late; the state is that of ``passed``, one of both below."""
 
     def step(
         k: Pair, s: Any, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[Any, tuple[float, float, bool]]:
-        ring, oldest = s
         _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
-        (ring, oldest), force = passed(ring, oldest, force)
-        return (ring, oldest), (displacement, force, end)
+        s, force = passed(s, force)
+        return s, (displacement, force, end)
 
     return step
 
 
-def passed(ring: Array, oldest: int, value: float) -> tuple[tuple[Array, int], float]:
-    """The ring with ``value`` in place of its oldest number, and that one."""
+def queued(waiting: Numbers, value: float) -> tuple[Numbers, float]:
+    """The numbers that wait, with ``value`` behind them and without the first, and that one."""
+    return waiting[1:] + (value,), waiting[0]
+
+
+def in_ring(s: tuple[Array, int], value: float) -> tuple[tuple[Array, int], float]:
+    """A ring with ``value`` in place of its oldest number, whose place is there too, and that one."""
+    ring, oldest = s
     before = float(ring[oldest])
     ring[oldest] = value
     oldest += 1
@@ -167,9 +176,12 @@ class SensorPair:
     @classmethod
     def kernel_of(cls, params: Sensors) -> Kernel:
         """The kernel of sensors with these parameters."""
-        if not params.force_delay:
+        count = params.force_delay
+        if not count:
             return Kernel(constants, no_state, sensors)
-        return Kernel(constants, lambda k: (np.zeros(params.force_delay), 0), late(sensors))
+        if count <= SHORT:
+            return Kernel(constants, lambda k: (0.0,) * count, late(sensors, queued))
+        return Kernel(constants, lambda k: (np.zeros(count), 0), late(sensors, in_ring))
 
     def reset(self) -> None:
         """The noise stream from its beginning, no force before, and nothing has gone wrong."""
@@ -217,8 +229,7 @@ class SensorPair:
             self.saturated = self.saturated or abs(shown[-1]) >= k.limit
         displacement, force = shown
         if self._late:
-            ring, oldest = self._state
-            self._state, force = passed(ring, oldest, force)
+            self._state, force = (queued if self._late <= SHORT else in_ring)(self._state, force)
         return displacement, force
 
 

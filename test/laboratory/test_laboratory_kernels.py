@@ -170,6 +170,7 @@ def test_couplers(points: dict[str, Any], kinematics: str, extreme: bool) -> Non
 
 SENSORS = {
     "perfect": {},
+    "very late": {"force_delay": 12},
     "late": {"force_delay": 3, "displacement_noise_rms": 1e-5, "displacement_resolution": 1e-5},
     "wrong": {
         "displacement_scale": -1.1,

@@ -76,6 +76,7 @@ CHANGED = {
     "forces led": "chen_ricles_2010 force_lead=0.002",
     "tracking error limited": "chen_ricles_2010 axes.story_1.limits.tracking_error=0.1",
     "coarse converters": "chen_ricles_2010 axes.story_1.output.resolution=1e-4 axes.story_1.output.range=0.2",
+    "late forces": "chen_ricles_2010 axes.story_1.sensors.force_delay=12",
     "wrong sensors": "chen_ricles_2010 axes.story_1.sensors.force_scale=1.01 axes.story_1.sensors.force_delay=3",
     "transport": "phillips_spencer_2012 port.transport_samples=3",
     "hops": "chen_ricles_2010 hops.depth=5 ramp.type=hermite",

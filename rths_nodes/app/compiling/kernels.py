@@ -129,6 +129,7 @@ def _own_forms() -> dict[Any, Any]:
 
     return {
         identity(arithmetic.put): put,
+        identity(arithmetic.record): _written_out(found, _nothing, "table, first, values", _stored),
         identity(arithmetic.dot): dot,
         identity(arithmetic.numbers): numbers,
         identity(arithmetic.replaced): _written_out(found, _replaced, "rows, values"),
@@ -192,6 +193,13 @@ def _products(rows: Any, vector: Any) -> list[str]:
 def _calls(function: Any, items: Any, given: Any) -> list[str]:
     """The terms of ``mapped``, from its types."""
     return [f"function(items[{i}], given)" for i in range(len(items))]
+
+
+def _stored(table: Any, first: Any, values: Any) -> list[str]:
+    """The lines of ``record``, from its types."""
+    if not isinstance(values, numba().types.BaseTuple):
+        return ["for index in range(len(values)):", "    table[first + index] = values[index]"]
+    return [f"table[first + {index}] = values[{index}]" for index in range(len(values))]
 
 
 def _nothing(*types: Any) -> list[str]:

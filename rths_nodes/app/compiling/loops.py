@@ -151,7 +151,7 @@ def _arguments(parts: Parts) -> tuple[Any, ...]:
     """Return arguments of ``run``, for whose types it is compiled."""
     constants, states = (in_arrays(tuple(each.values())) for each in (parts.constants, parts.states))
     quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)
-    known = given(quiet, 1, in_arrays(parts.excitation))
+    known = given(quiet, 1, in_arrays(parts.excitation), False)
     if parts.channel_noise is not None:
         known = (*known, np.zeros((1, parts.kind.channels)))
     return 0, 1, constants, states, known, room(parts, 1, 1)

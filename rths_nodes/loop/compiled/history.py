@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_SOFT_START, Array, Command, Measurement, Target
+from rths_nodes.loop.compiled.kind import laws, sample_columns, step_columns, told, width
 from rths_nodes.loop.compiled.parts import Parts
-from rths_nodes.loop.compiled.text import sample_columns, step_columns, told, width
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
 from rths_nodes.loop.supervision.delay import CHUNK
@@ -24,26 +24,34 @@ Rows = dict[str, dict[str, Array]]
 """By stream and field; a row for each sample or step, from 0 on. What never came is nan."""
 
 
-def given(parts: Parts, samples: int, excitation: Any) -> tuple[Any, ...]:
-    """Return the known inputs of the next ``samples`` of a run, in the order in which the text takes them."""
+def given(parts: Parts, samples: int, excitation: Any, in_lists: bool) -> tuple[Any, ...]:
+    """Return the known inputs of the next ``samples`` of a run, in the order in which the text takes them.
+
+    Noise comes ``in_lists``, which plain Python reads in half of the time, or in arrays for compiled code.
+    """
     noise = np.zeros((samples, 2 * len(parts.noise)))
     for axis, stream in enumerate(parts.noise):
         if stream is not None:
             noise[:, 2 * axis : 2 * axis + 2] = stream.ahead(samples)
     control = (parts.ground, parts.chance) if parts.kind.control else ()
     beside = () if parts.channel_noise is None else (parts.channel_noise.ahead(samples),)
-    return excitation, *control, noise, *beside
+    flat = noise.reshape(-1)
+    return excitation, *control, flat.tolist() if in_lists else flat, *beside
 
 
 def room(parts: Parts, rows: int, steps: int) -> tuple[Array, Array, Any, Array]:
-    """Arrays for so many samples and steps: their numbers, those of the compensator, flags, numbers of steps."""
+    """Arrays for so many samples and steps: their numbers, those of the compensator, marks, numbers of steps.
+
+    Numbers stand one after the other. Marks are the flags of Command and Measurement; and behind them, of a
+    compensator that tells its numbers where they change, the row in which it has, for each law.
+    """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
     return (
-        np.zeros((rows, width(sample_columns(kind)))),
-        np.zeros((rows, numbers)),
-        np.zeros((rows, 2), np.int64),
-        np.zeros((steps, width(step_columns(kind)))),
+        np.zeros(rows * width(sample_columns(kind))),
+        np.zeros(rows * numbers),
+        np.zeros((rows, 2 + laws(kind) * kind.renewed), np.int64),
+        np.zeros(steps * width(step_columns(kind))),
     )
 
 
@@ -57,7 +65,10 @@ class Histories:
         self._before, self._substeps = scenario.soft_start_steps, scenario.samples_per_step
         self._columns, self._of_steps = sample_columns(kind), step_columns(kind)
         self._bounds = bounds_of(assembly.compensator)
-        self.out = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
+        self.out = rows, shown, marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
+        of_rows, of_steps = width(self._columns), width(self._of_steps)
+        shown = shown.reshape(len(marks), -1) if shown.size else shown.reshape(len(marks), 0)
+        self._tables = rows.reshape(-1, of_rows), shown, marks, steps.reshape(-1, of_steps)
         if kept:
             self._begin()
         self._steps = 0
@@ -78,12 +89,14 @@ class Histories:
         self._targets = _tables(self._of_steps, of_target | {"inputs": p.target.auxiliary}, steps)
         self._marks = np.zeros((samples, 2))
         self._marks[0] = math.nan, now.flags
-        self._shown = np.full((samples, self.out[1].shape[1]), math.nan)
+        self._shown = np.full((samples, self._tables[1].shape[1]), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, Any]) -> bool:
         """A chunk behind Measurement ``begin``, up to ``end``; False where a limit of the monitor is broken."""
         count = min(end, self._scenario.samples) - begin
-        rows, shown, marks, of_steps = self.out
+        rows, shown, marks, of_steps = self._tables
+        if self._bounds or self._kept:
+            self._repeat_shown(end - begin)
         if self._bounds:
             self._mark_bounds(shown[:count], marks[:count])
         if not self._indices(begin, count, of_steps[:steps], states):
@@ -94,10 +107,20 @@ class Histories:
                 table[behind] = rows[:count, self._columns[name]]
             for name, table in self._targets.items():
                 table[reached : reached + steps] = of_steps[:steps, self._of_steps[name]]
-            self._marks[behind] = marks[:count]
+            self._marks[behind] = marks[:count, :2]
             self._shown[begin:end] = shown[: end - begin]
         self._steps += steps
+        marks[:] = 0
         return True
+
+    def _repeat_shown(self, count: int) -> None:
+        """Repeat what the compensator has told until it tells it anew."""
+        kind, first = self._parts.kind, 0
+        _, shown, marks, _ = self._tables
+        for _, law, numbers in told(kind) if kind.renewed else ():
+            since, columns = np.maximum.accumulate(marks[:count, 2 + law]), slice(first, first + numbers)
+            shown[:count, columns] = shown[since, columns]
+            first += numbers
 
     def _mark_bounds(self, shown: Array, marks: Any) -> None:
         """Commands of which an adaptive parameter stands at one of its bounds."""
@@ -108,7 +131,7 @@ class Histories:
     def _indices(self, begin: int, count: int, of_steps: Array, states: Mapping[str, Any]) -> bool:
         """The monitor's, of a chunk; whether it goes on."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
-        rows, _, marks, _ = self.out
+        rows, _, marks, _ = self._tables
         prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START))
         displacement, first = of_steps[:, self._of_steps["displacement"]], self._steps + 1
         soft = min(max(0, self._before + 1 - first), len(of_steps))

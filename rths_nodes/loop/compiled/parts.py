@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.control.ramps import OfKernel
-from rths_nodes.core.arithmetic import all_finite, dot, finite, numbers, put
+from rths_nodes.core.arithmetic import all_finite, dot, numbers, put, record
 from rths_nodes.core.control import SemiActive, SetupOfKernel
 from rths_nodes.core.kernels import copied
 from rths_nodes.core.protocols import Integrator
@@ -18,8 +18,9 @@ from rths_nodes.laboratory.corrections import shown_forces
 from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
 from rths_nodes.laboratory.sensing import Noise
 from rths_nodes.laboratory.sensors import converted
+from rths_nodes.loop.compiled.kind import Kind
 from rths_nodes.loop.compiled.pure import foreign, is_plain
-from rths_nodes.loop.compiled.text import APART, FEW, HANDED_ON, TOGETHER, Kind, text_of
+from rths_nodes.loop.compiled.text import APART, FEW, HANDED_ON, TOGETHER, text_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.in_time import in_time
 from rths_nodes.loop.stages.monitor import MonitorStage
@@ -78,7 +79,7 @@ class _Gathered:
 
     def __init__(self, assembly: Assembly) -> None:
         self._a, self._scenario = assembly, assembly.scenario
-        self._kernels: dict[str, Callable[..., Any]] = {"finite": finite, "all_finite": all_finite}
+        self._kernels: dict[str, Callable[..., Any]] = {"all_finite": all_finite, "record": record}
         self._kernels |= {"numbers": numbers, "put": put, "acting": limit_rows.acting, "index_step": axis.step}
         self._kernels["broken_alone"] = limit_rows.broken_alone
         self._constants: dict[str, Any] = {}
@@ -161,6 +162,7 @@ class _Gathered:
         self._constants |= {"samples": scenario.samples, "substeps": substeps, "of_integrator": solver.constants}
         self._constants["ratio"] = ratio
         self._states |= {"substep": 0, "step": 0}
+        lead = force_lead_of(scenario, solver)
         self._facts |= {
             "axes": len(scenario.axes),
             "dofs": len(target.displacement),
@@ -168,10 +170,10 @@ class _Gathered:
             "in_tuples": solver.in_tuples,
             "soft_start": scenario.soft_start is not None,
             "ratio": ratio != 1,
-            "lead": scenario.force_lead is not None,
+            "lead": 0 if lead is None else len(lead.slope),
             "in_time": self._a.late_velocity,
         }
-        if (lead := force_lead_of(scenario, solver)) is not None:
+        if lead is not None:
             self._kernels["dot"] = dot
             self._constants["slope"] = tuple(map(float, lead.slope))
             for place in range(len(scenario.axes)):
@@ -246,11 +248,8 @@ class _Gathered:
         self._states |= dict(zip(names, states, strict=True))
         counts = []
         for which, shown in enumerate(found.shown):
-            told = [shown(found.constants, state) for state in states]
-            counts.append(len(told[0]))
+            counts.append(len(shown(found.constants, states[0])))
             self._kernels[f"law_shown_{which}"] = shown
-            if found.renewed is not None:
-                self._states |= {f"told_{which}_{place}": copied(each) for place, each in enumerate(told)}
         if found.renewed is not None:
             self._kernels["law_renewed"] = found.renewed
         if sum(counts) * len(states) != len(self._a.names.state):
@@ -281,7 +280,7 @@ class _Gathered:
         if coupled:
             self._states["inputs"] = np.zeros(inputs)
         if transport:
-            self._states |= {"line": np.zeros((transport, n)), "at": 0}
+            self._states |= {"line": [0.0] * (transport * n), "at": 0}
             if coupled:
                 self._states["input_line"] = np.zeros((transport, inputs))
         if self._port.converters:

@@ -65,6 +65,8 @@ def foreign(function: Any) -> str:
 def _foreign(name: str, value: Any) -> str:
     if is_kernel(value):
         return foreign(value)
+    if isinstance(value, tuple):
+        return next(filter(None, (_foreign(name, each) for each in value)), "")
     of_numpy = str(getattr(value, "__module__", "")).startswith("numpy")
     known = of_numpy or isinstance(value, (ModuleType, type, BuiltinFunctionType, np.ufunc))
     return "" if known or is_plain(value) else name

@@ -111,7 +111,7 @@ class KernelLoop:
             end, started = min(begin + CHUNK, samples + 1), time.perf_counter()
             with np.errstate(all="ignore"):
                 try:
-                    known = given(parts, CHUNK, excitation)
+                    known = given(parts, CHUNK, excitation, not compiled)
                     stopped, steps, states = run(begin, end, constants, states, known, histories.out)
                 except (ArithmeticError, ValueError):
                     return None

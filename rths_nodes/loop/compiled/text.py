@@ -13,56 +13,17 @@ that all scenarios of a kind share one module. ``stopped`` is a sample in which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SATURATED, FLAG_SOFT_START
+from rths_nodes.loop.compiled.kind import Kind, sample_columns, step_columns, told, width
 
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
 """A ramp with a state for each degree of freedom, with one of arrays, or none."""
 FEW = 8
-"""Degrees of freedom up to which their numbers are written out."""
+"""Degrees of freedom, and samples of a force lead, up to which their numbers are written out."""
 QUANTITIES = ("x", "v", "a", "exact", "r")
 """Quantities of a step: displacement, velocity, predicted and exact acceleration, restoring force."""
 IN, IN_IN = 4 * " ", 8 * " "
-
-
-class Kind(NamedTuple):
-    """Properties on which the text depends; ``dofs`` are the degrees of freedom of a Target."""
-
-    axes: int
-    dofs: int
-    in_floats: bool
-    """The integrator takes and gives a float in place of arrays of one."""
-    in_tuples: bool
-    """The integrator takes a tuple in place of an array, and compiled gives tuples."""
-    soft_start: bool
-    lead: bool
-    in_time: bool
-    """The integrator's velocity is late, and put right."""
-    ratio: bool
-    """The rig is slower than the structure."""
-    ramp: str
-    still: bool
-    """The acceleration of a ramp in arrays is one number, zero."""
-    setup_on_arrays: bool
-    coupled_law: bool
-    shown: tuple[int, ...]
-    """Numbers of an axis of each function that shows some; of a coupled law those of all axes."""
-    renewed: bool
-    together: bool
-    """Axes that stop together."""
-    beside: bool
-    """More than displacements and forces is limited."""
-    converts: bool
-    transport: bool
-    coupled_rig: bool
-    inputs: int
-    channels: int
-    channel_noise: bool
-    sensors: tuple[bool, ...]
-    """By axis, whether its sensors are less than perfect."""
-    noise: tuple[bool, ...]
-    control: bool
 
 
 def each(pattern: str, count: int) -> str:
@@ -73,40 +34,6 @@ def each(pattern: str, count: int) -> str:
 def row(pattern: str, count: int) -> str:
     """The same as a tuple."""
     return f"({each(pattern, count)}{',' if count == 1 else ''})"
-
-
-def told(kind: Kind) -> list[tuple[int, int, int]]:
-    """Which function shows numbers, of which axis, and how many, in the order of the compensator's state."""
-    axes = 1 if kind.coupled_law else kind.axes
-    return [(which, axis, count) for which, count in enumerate(kind.shown) for axis in range(axes)]
-
-
-def sample_columns(kind: Kind) -> dict[str, slice]:
-    """Columns of the numbers of a sample."""
-    n, wrong = kind.axes, any(kind.sensors)
-    widths = {"target": n, "command": n, "applied": n * kind.converts, "displacement": n, "force": n}
-    widths |= {"true_displacement": n * wrong, "true_force": n * wrong, "total": 1, "error": 1}
-    return _places(widths | {"channels": kind.channels, "true_channels": kind.channels * kind.channel_noise})
-
-
-def step_columns(kind: Kind) -> dict[str, slice]:
-    """Columns of the numbers of a step."""
-    names = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
-    return _places(dict.fromkeys(names, kind.dofs) | {"inputs": kind.inputs})
-
-
-def _places(widths: Mapping[str, int]) -> dict[str, slice]:
-    found, first = {}, 0
-    for name, width in widths.items():
-        found[name] = slice(first, first + width)
-        first += width
-    return found
-
-
-def width(columns: Mapping[str, slice]) -> int:
-    """Return the number of columns."""
-    found: int = max(place.stop for place in columns.values())
-    return found
 
 
 def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], states: Sequence[str]) -> str:
@@ -178,7 +105,7 @@ def _numbered(name: str, kind: Kind) -> str:
 def _solve(kind: Kind) -> list[str]:
     """The integrator's step."""
     index = "step - before" if kind.soft_start else "step"
-    forces = row("f_# + dot(slope, window_#)" if kind.lead else "f_#", kind.axes)
+    forces = row(f"f_# + {_lead(kind)}" if kind.lead else "f_#", kind.axes)
     lines = []
     if kind.setup_on_arrays:
         lines.append(f"felt = setup_forces(of_setup, np.array({forces}), np.array(pose))")
@@ -196,6 +123,13 @@ def _solve(kind: Kind) -> list[str]:
     if kind.soft_start:
         lines.append("flags = 0")
     return lines
+
+
+def _lead(kind: Kind) -> str:
+    """What the force of an axis will have changed by, from its last samples: the product ``dot`` of both."""
+    if kind.lead > FEW:
+        return "dot(slope, window_#)"
+    return f"({' + '.join(['0.0', *(f'slope[{at}] * window_#[{at}]' for at in range(kind.lead))])})"
 
 
 def _shared_out(kind: Kind) -> list[str]:
@@ -219,15 +153,14 @@ def _shared_out(kind: Kind) -> list[str]:
 
 def _motion(kind: Kind) -> list[str]:
     """The Target, as the recording and the ramp get it."""
-    lines, d = [], kind.dofs
-    for name, columns in zip(QUANTITIES, step_columns(kind).values(), strict=False):
-        if d > FEW:
-            lines.append(f"steps[made, {columns.start}:{columns.stop}] = {name}")
-        else:
-            places = ", ".join(f"steps[made, {place}]" for place in range(columns.start, columns.stop))
-            lines.append(f"{places} = {_numbered(name, kind)}")
+    columns, d = step_columns(kind), kind.dofs
+    at = f"{width(columns)} * made"
+    if d > FEW:
+        lines = [f"put(steps, {at} + {index * d}, {name})" for index, name in enumerate(QUANTITIES)]
+    else:
+        lines = [f"record(steps, {at}, ({', '.join(_numbered(name, kind) for name in QUANTITIES)},))"]
     if kind.inputs:
-        lines.append(f"steps[made, {step_columns(kind)['inputs'].start}:] = inputs")
+        lines.append(f"put(steps, {at} + {columns['inputs'].start}, inputs)")
     lines.append("made += 1")
     if kind.ramp == TOGETHER:
         arrays = [f"{name} = np.array({row(f'{name}_#', d)})" for name in "xva"]
@@ -242,7 +175,7 @@ def _motion(kind: Kind) -> list[str]:
         for name in "xva":
             lines += [f"of_{name} = numbers({name})", f"{_numbered(name, kind)} = {each(f'of_{name}[#]', d)}"]
     whole = " + ".join(f"{name}_{dof}" for name in "xva" for dof in range(d))
-    lines += _stop(f"not finite({whole})")
+    lines += [f"whole = {whole}", *_stop("whole - whole != 0.0")]
     for dof in range(d) if kind.in_time else ():
         late = f"v_{dof} = in_time(step_s, half_s, x_{dof}, x_before_{dof}, a_{dof})"
         lines += ["if step >= before:", IN + late] if kind.soft_start else [late]
@@ -290,19 +223,16 @@ def _command(kind: Kind) -> list[str]:
 
 def _shown(kind: Kind) -> list[str]:
     """The compensator's inner numbers."""
-    lines, first = [], 0
-    for which, axis, count in told(kind):
+    lines, rows = [], told(kind)
+    first, count = 0, sum(count for *_, count in rows)
+    for which, axis, numbers in rows:
         law = "law" if kind.coupled_law else f"law_{axis}"
-        name = f"told_{which}_{axis}"
-        call = f"{name} = law_shown_{which}(of_law, {law})"
-        if count:
-            lines += [f"if law_renewed({law}):", IN + call] if kind.renewed else [call]
-            if kind.coupled_law:
-                lines.append(f"put(shown[row], {first}, {name})")
-            else:
-                places = ", ".join(f"shown[row, {first + place}]" for place in range(count))
-                lines.append(f"{places} = {each(f'{name}[#]', count)}")
-        first += count
+        call = f"record(shown, {count} * row + {first}, law_shown_{which}(of_law, {law}))"
+        if numbers and kind.renewed:
+            lines += [f"if row == 0 or law_renewed({law}):", IN + call, f"{IN}marks[row, {2 + axis}] = row"]
+        elif numbers:
+            lines.append(call)
+        first += numbers
     return lines
 
 
@@ -315,17 +245,21 @@ def _rig(kind: Kind) -> list[str]:
         lines += _stop(f"broken_together(groups, {commands}, {sent}) >= 0")
     if kind.inputs:
         lines += _stop("not all_finite(inputs)")
-    lines += [f"{each('sent_#', n)} = {each('p_#', n)}", "marked = 0", f"{each('u_#', n)} = {each('p_#', n)}"]
+    lines += [f"{each('sent_#', n)} = {each('p_#', n)}", "marked = 0"]
+    if not kind.converts:
+        lines.append(f"{each('u_#', n)} = {each('p_#', n)}")
     for axis in range(n) if kind.converts else ():
         lines.append(f"u_{axis} = converted(p_{axis}, resolution_{axis}, range_{axis})")
         lines += [f"if abs(u_{axis}) >= range_{axis}:", f"{IN}marked = {FLAG_SATURATED}"]
-    lines += [f"{each('w_#', n)} = {each('u_#', n)}"] + ["acts = inputs"] * kind.coupled_rig
     if kind.transport:
-        lines.append(f"{each('w_#', n)} = {each('float(line[at, #])', n)}")
-        lines.append(f"{each('line[at, #]', n)} = {each('u_#', n)}")
+        place = "at" if n == 1 else f"{n} * at + #"
+        lines.append(f"{each('w_#', n)} = {each(f'line[{place}]', n)}")
+        lines.append(f"{each(f'line[{place}]', n)} = {each('u_#', n)}")
         if kind.coupled_rig:
             lines += ["acts = input_line[at].copy()", "input_line[at] = inputs"]
-        lines += ["at += 1", "if at == len(line):", f"{IN}at = 0"]
+        lines += ["at += 1", f"if {n} * at == len(line):", f"{IN}at = 0"]
+    else:
+        lines += [f"{each('w_#', n)} = {each('u_#', n)}"] + ["acts = inputs"] * kind.coupled_rig
     if kind.coupled_rig:
         lines.append(f"put(driven, 0, {row('w_#', n)})")
         lines.append("rig, (places, rates, pushes, true) = rig_step(of_rig, rig, driven, acts)")
@@ -351,7 +285,8 @@ def _sensed(kind: Kind, axis: int) -> list[str]:
         return [f"m_{axis}, f_{axis} = d_{axis}, g_{axis}"]
     noise = "0.0, 0.0"
     if kind.noise[axis]:
-        noise = ", ".join(f"float(noise[row, {2 * axis + which}])" for which in (0, 1))
+        places = (f"{2 * kind.axes} * row + {2 * axis + which}" for which in (0, 1))
+        noise = ", ".join(f"noise[{place}]" for place in places)
     given = f"of_sensors_{axis}, sensed_{axis}, d_{axis}, g_{axis}, {noise}, sample + 1"
     return [
         f"sensed_{axis}, (m_{axis}, f_{axis}, at_end) = sense_{axis}({given})",
@@ -375,7 +310,7 @@ def _judged(kind: Kind) -> list[str]:
     index = [step.replace("#", str(axis)) for axis in range(n)]
     sums = (each(f"{name}_#", n).replace(", ", " + ") for name in "ie")
     index.append("total, error = " + ", ".join(f"0.0 + {terms}" for terms in sums))
-    index += _stop("not finite(total)")
+    index += _stop("total - total != 0.0")
     if kind.soft_start:
         anew = [f"index_{axis} = index_anew(c_{axis}, m_{axis}, f_{axis})" for axis in range(n)]
         anew.append("total = error = 0.0")
@@ -387,14 +322,15 @@ def _written(kind: Kind) -> list[str]:
     """Everything about Command and Measurement k + 1."""
     n, names = kind.axes, {"target": "c", "command": "p", "applied": "u", "displacement": "m", "force": "f"}
     names |= {"true_displacement": "d", "true_force": "g"}
-    lines, columns = [], sample_columns(kind)
-    for name, place in columns.items():
-        if name in names and place.stop > place.start:
-            lines += [f"rows[row, {place.start + axis}] = {names[name]}_{axis}" for axis in range(n)]
-    lines += [f"rows[row, {columns[name].start}] = {name}" for name in ("total", "error")]
+    columns = sample_columns(kind)
+    at = f"{width(columns)} * row"
+    kept = [names[name] for name, place in columns.items() if name in names and place.stop > place.start]
+    values = [f"{name}_{axis}" for name in kept for axis in range(n)]
+    lines = [f"record(rows, {at}, ({', '.join(values)}, total, error))"]
     if kind.channels:
         names = {"channels": "channels", "true_channels": "true"}
-        for name in names if kind.channel_noise else ["channels"]:
-            lines.append(f"rows[row, {columns[name].start}:{columns[name].stop}] = {names[name]}")
-    lines.append(f"marks[row, 0], marks[row, 1] = {'flags' if kind.soft_start else '0'}, marked")
+        of = names if kind.channel_noise else ["channels"]
+        lines += [f"put(rows, {at} + {columns[name].start}, {names[name]})" for name in of]
+    lines += ["marks[row, 0] = flags"] * kind.soft_start
+    lines += ["if marked:", f"{IN}marks[row, 1] = marked"]
     return [*lines, "substep += 1", "if substep == substeps:", f"{IN}substep = 0"]
