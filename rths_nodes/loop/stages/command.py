@@ -33,6 +33,8 @@ from rths_nodes.loop.stages.in_time import InTime
 from rths_nodes.loop.supervision.bridges import MotionBridge
 from rths_nodes.loop.supervision.limits import OutgoingCommands
 
+DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
+"""Flags of what teaches a compensator nothing."""
 PATIENCE = 0.6
 """In real time: the share of a sample for which the Target is waited for, from the Measurement on. The rest is for
 the answer, and for the way there and back."""
@@ -191,8 +193,8 @@ class CommandStage:
 
     def _command(self, sample: int, measured: Measurement, flags: int) -> Command | None:
         of_target = self._flags
-        doubtful = (measured.flags | flags) & (FLAG_BRIDGED | FLAG_SLOWED)
-        rests, preparing = bool(doubtful or of_target & FLAG_RESTING), bool(of_target & FLAG_SOFT_START)
+        rests = (measured.flags | flags) & DOUBTFUL != 0 or of_target & FLAG_RESTING != 0
+        preparing = of_target & FLAG_SOFT_START != 0
         displacement, force = measured.displacement.tolist(), measured.force.tolist()
         if self._loads is not None:
             n = self._n_moved

@@ -153,7 +153,11 @@ class MotionBridge:
         """The newest Target, whose arrays are copied; False when one of its numbers is not finite."""
         rows = [target.displacement.tolist(), target.velocity.tolist(), target.acceleration.tolist()]
         self._last = (target.step * self._substeps, rows)
-        return math.isfinite(sum(map(sum, rows)))
+        total = 0.0
+        for numbers in rows:
+            for number in numbers:
+                total += number
+        return total - total == 0.0
 
     def motion(self, sample: int) -> Rows:
         """The Taylor series of the newest Target at ``sample``."""
