@@ -105,6 +105,7 @@ class KernelLoop:
         if compiled:
             constants, states, excitation = in_arrays((constants, states, excitation))
         taken: list[float] = []
+        began = time.perf_counter()
         if parts.monitor.monitor.breach or parts.monitor.monitor.in_order:
             return None
         while begin <= samples:
@@ -118,22 +119,23 @@ class KernelLoop:
                 if stopped >= 0 or not histories.take(begin, end, steps, dict(zip(names, states, strict=True))):
                     return None
             count, begin = min(end, samples) - begin, end
-            taken += [(time.perf_counter() - started) / max(count, 1)] * count
+            taken.append((time.perf_counter() - started) / max(count, 1))
             if progress:
                 progress(min(end, samples))
             if begin <= samples and interrupted and interrupted():
                 break
-        return self._outcome(dict(zip(names, states, strict=True)), min(begin, samples), taken), histories
+        times = timing(time.perf_counter() - began, np.array(taken), np.zeros(0), 0, 0)
+        return self._outcome(dict(zip(names, states, strict=True)), min(begin, samples), times), histories
 
-    def _outcome(self, states: dict[str, Any], samples: int, taken: list[float]) -> Outcome:
+    def _outcome(self, states: dict[str, Any], samples: int, times: dict[str, Any]) -> Outcome:
         """Return the outcome of a test that has come to its end, or was interrupted after so many samples.
 
-        ``taken`` (s): of each sample the mean of its chunk.
+        Of the ``times`` those of the loop are means of a sample in each chunk.
         """
         ended = samples == self.scenario.samples
         state, reason = (State.FINISHED, "") if ended else (State.HELD, f"sample {samples}: interrupted")
         metrics = self._parts.monitor.metrics()
-        times = timing(sum(taken), np.array(taken), np.zeros(0), 0, 0) | self._loop.rig.pause_counts
+        times |= self._loop.rig.pause_counts
         return Outcome(state, reason, samples, metrics, self._shown(states), times)
 
     def _shown(self, states: dict[str, Any]) -> dict[str, float]:
