@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import record
 from rths_nodes.core.kernels import Kernel, copied
 from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import Array
@@ -56,11 +57,10 @@ class Stepped(Integrator):
         else:
             measured = experimental_force.item() if self.in_floats else experimental_force.copy()
         self.state, shown = self._step(self.constants, self.state, measured, self.excitation, index)
-        if self.in_floats:
-            rows = np.array(shown)
-            shown = rows[0:1], rows[1:2], rows[2:3], rows[3:4], rows[4:5]
-        elif self.in_tuples:
-            shown = np.array(shown)
+        if self.in_floats or self.in_tuples:
+            x, v, a, exact, r = shown
+            shown = np.empty((5, len(self._first)))
+            record(shown, 0, (x, v, a, exact, r) if self.in_floats else (*x, *v, *a, *exact, *r))
         self.displacement, self.velocity, self.acceleration, self.exact_acceleration, self.restoring_force = shown
 
 
