@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Five, Four, added, block_of
+from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Five, Four, block_of
 from rths_nodes.control.compensators.recursive_iv import (
     OF_DIFFERENCES,
     Constants,
@@ -143,8 +143,13 @@ def watch(k: Learning, s: Any, coefficients: Four, u: float, m: float, d: float,
 
 def all_added(s: tuple[Four, Four, Four], column: Any, u: float, m: float, d: float) -> tuple[Four, Four, Four]:
     """The filtered signals with what an input of each adds."""
-    command, measured, target = s
-    return added(command, column, u), added(measured, column, m), added(target, column, d)
+    k, n, o, y = column[0], column[1], column[2], column[3]
+    (a, b, c, e), (f, g, h, i), (p, q, r, t) = s
+    return (
+        (a + k * u, b + n * u, c + o * u, e + y * u),
+        (f + k * m, g + n * m, h + o * m, i + y * m),
+        (p + k * d, q + n * d, r + o * d, t + y * d),
+    )
 
 
 def with_inputs(s: tuple[Four, Four, Four], u: float, m: float, d: float) -> tuple[Five, Five, Five]:

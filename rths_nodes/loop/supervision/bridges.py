@@ -155,8 +155,8 @@ class MotionBridge:
         self._last = (target.step * self._substeps, rows)
         total = 0.0
         for numbers in rows:
-            for number in numbers:
-                total += number
+            for value in numbers:
+                total += value
         return total - total == 0.0
 
     def motion(self, sample: int) -> Rows:
