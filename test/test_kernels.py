@@ -304,6 +304,7 @@ TO_COMPILE = [
 
 @pytest.mark.parametrize(("family", "name", "data"), TO_COMPILE)
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
+@pytest.mark.briefly(25)
 def test_plain_and_compiled_give_the_same_bits(family: str, name: str, data: Any, extreme: bool) -> None:
     pytest.importorskip("numba")
     agree(*made(family, name, data, 7, extreme))

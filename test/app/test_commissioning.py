@@ -92,6 +92,7 @@ def test_a_healthy_rig_passes_every_row(bench: Callable[..., EmulatedBench], n_a
         for fault, (part, *_) in FAULTS.items()
     ],
 )
+@pytest.mark.briefly(4)
 def test_a_planted_fault_is_found(bench: Callable[..., EmulatedBench], fault: str) -> None:
     part, n_axes, cause, words = FAULTS[fault]
     rows = failing(commission(bench(n_axes, fault).bench, {part: PARTS[part]}))
@@ -113,6 +114,7 @@ def test_every_planted_fault_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("part", ["closed", "interlock", "pressure"])
+@pytest.mark.briefly(2)
 def test_a_healthy_rig_passes_what_finds_the_faults(bench: Callable[..., EmulatedBench], part: str) -> None:
     rows = commission(bench(2).bench, {part: PARTS[part]})
     assert rows

@@ -97,6 +97,7 @@ def test_scenarios_of_a_kind_share_what_is_compiled(anew: Path) -> None:
     assert len({id(way.run) for way in ways}) == 1
 
 
+@pytest.mark.long
 def test_what_has_other_types_is_compiled_beside(anew: Path) -> None:
     """Texts are the same; the compensator has a coefficient more."""
     words = "compensator={type: polynomial, delay: 0.02, order: %d}"
@@ -110,6 +111,7 @@ def test_what_has_other_types_is_compiled_beside(anew: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["made", "module"])
+@pytest.mark.briefly(1)
 def test_what_is_damaged_is_made_anew(damage: str, anew: Path, different: Different) -> None:
     for file in anew.glob("loop_*.py") if damage == "module" else (anew / "__pycache__").glob("*.nbc"):
         file.write_bytes(file.read_bytes()[:-100])

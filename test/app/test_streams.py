@@ -58,6 +58,7 @@ long = pytest.mark.long
 @pytest.mark.parametrize(
     "name", [*(pytest.param(name, marks=long) for name in ("gbk", "euc-jp", "ascii", "latin-1")), "C"]
 )
+@pytest.mark.briefly(1)
 def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_result_and_its_report(
     name: str, tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_exit_codes_are_those_of_a_terminal(words: list[str], code: int, redirec
     assert started(words, tmp_path, redirected=redirected)[0] == code
 
 
+@pytest.mark.long
 def test_a_full_disk_below_the_output_is_told_once(tmp_path: Path) -> None:
     code, _, err = started(["params"], tmp_path, redirected=">/dev/full")
     assert (code, err.decode().splitlines()) == (

@@ -398,7 +398,7 @@ def test_every_line_that_builds_it_forbids_contraction() -> None:
 
 
 @pytest.mark.parametrize("target", ["check", "traps"])
-@pytest.mark.briefly("check")
+@pytest.mark.long
 def test_hostile_datagrams_do_nothing_undefined_and_raise_no_exception(tmp_path: Path, target: str) -> None:
     """Trapped: invalid operations, divisions by zero, overflows; commands, sensors and limits are any reals."""
     probe = tmp_path / "probe.c"

@@ -135,6 +135,7 @@ def test_without_control_the_drift_takes_67_kn() -> None:
     assert lost.max() == pytest.approx(67e3, rel=0.02)
 
 
+@pytest.mark.long
 def test_the_feed_forward_of_the_coupling_is_what_holds_the_drift_within_3_percent() -> None:
     """Feedback alone is as slow as the actuator lets it be."""
     outcome, alone = run(
@@ -233,6 +234,7 @@ def test_a_trip_of_another_axis_keeps_the_force_until_that_rests(closed_by: str)
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3, 4))])
+@pytest.mark.long
 def test_stops_at_random_moments_keep_the_axial_load(seed: int) -> None:
     """With 0.3 m/s^2 for the drift the column would be left with a load that is 6 % off."""
     rng = np.random.default_rng(seed)

@@ -85,7 +85,7 @@ WRONG: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.briefly(9)
+@pytest.mark.briefly(3)
 def test_what_it_does_wrong_in_a_step_stops_the_rig_in_words(wrong: str, version: int, tmp_path: Path) -> None:
     statement, says = WRONG[wrong]
     result = ended(rogue(statement, version), tmp_path)
@@ -202,6 +202,7 @@ def test_a_binary_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "cannot be started: Failed to load shared library" in words
 
 
+@pytest.mark.long
 def test_it_ends_with_the_test_that_is_killed(tmp_path: Path) -> None:
     """Also in the midst of an endless step. What was unpacked stays then: nobody is left to remove it."""
     (tmp_path / "rogue.yaml").write_text(SCENARIO.format(file=rogue("for (;;)"), answer=60))

@@ -52,6 +52,7 @@ def agree(kernel: Kernel, constants: Any, rows: Any) -> None:
 
 
 @pytest.mark.parametrize("name", long(YIELDING))
+@pytest.mark.long
 def test_a_yielding_frame_is_stepped_plain_as_compiled(make: Make, name: str) -> None:
     agree(*of_frame(make, name, restoring_forces=LAWS))
 

@@ -95,6 +95,7 @@ def test_it_is_refused_with_the_reason(words: str, parts: list[bytes]) -> None:
         ("of 2048 bytes of a message", [greeting(), vector(3)[:1000]]),
     ],
 )
+@pytest.mark.briefly(1)
 def test_silence_has_an_end(words: str, parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "WHOLE_S", 0.2)
     assert words in refusal(sending(*parts, stay=2.0), AGREED)
@@ -263,6 +264,7 @@ def stranger(rng: np.random.Generator) -> bytes:
     return (greeting() if kind == 4 else b"".join(static())) + talk[: int(rng.integers(1, len(talk) + 1))]
 
 
+@pytest.mark.long
 def test_a_stranger_always_comes_to_an_end() -> None:
     rng = np.random.default_rng(1)
     ends, open_files = {"opened": 0, "refused": 0}, 0

@@ -49,6 +49,7 @@ def resident_mb(process: int) -> float:
     return int(found[1]) / 1024.0
 
 
+@pytest.mark.long
 def test_two_hundred_look_on_and_no_more(served: tuple[str, int]) -> None:
     address, process = served
     before = resident_mb(process)
@@ -83,6 +84,7 @@ def test_two_hundred_look_on_and_no_more(served: tuple[str, int]) -> None:
     assert get(address)["run"]["state"] == "FINISHED"
 
 
+@pytest.mark.long
 def test_who_never_reads_is_hung_up_and_holds_nobody(served: tuple[str, int]) -> None:
     address, process = served
     host, port = address.removeprefix("http://").strip("/").split(":")

@@ -50,6 +50,7 @@ def content_of(entry: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.briefly(1)
 def test_an_entry_is_verified_elsewhere(
     entry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

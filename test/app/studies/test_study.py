@@ -407,6 +407,7 @@ SCATTER = {
 }
 
 
+@pytest.mark.long
 def test_the_table_does_not_depend_on_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With plants that trip: to the byte."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
