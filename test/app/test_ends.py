@@ -113,6 +113,7 @@ def ended(column: str, way: str, record: Path, patience: list[str], **options: A
 
 
 @pytest.mark.parametrize(("column", "way"), cells())
+@pytest.mark.briefly(5)
 def test_the_outcome_the_exit_code_and_the_recording_agree(
     column: str, way: str, tmp_path: Path, patience: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

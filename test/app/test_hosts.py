@@ -81,7 +81,7 @@ CASES = {
         *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler", "large")),
     ],
 )
-@pytest.mark.briefly("hard", "loaded")
+@pytest.mark.briefly(1)
 def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path, different):
     name, overrides = CASES[case]
     reference = rths_nodes.run(name, overrides)
@@ -152,7 +152,7 @@ HERE.remove("predefined")
 
 
 @pytest.mark.parametrize("name", HERE)
-@pytest.mark.briefly(5)
+@pytest.mark.briefly(2)
 def test_every_compensator_gives_the_same_bits_over_topics(name, tmp_path, different):
     loaded = with_compensator({"type": name} | SECTIONS.get(name, {}))
     reference = hosts.run(loaded)
@@ -184,6 +184,7 @@ def test_all_compensators_in_one_chain_give_the_same_bits_in_processes(tmp_path,
 
 
 @pytest.mark.parametrize("host", ["composed", "processes"])
+@pytest.mark.briefly(1)
 def test_a_real_time_run_gives_the_same_bits(host, patience, different):
     # in one process nothing is bridged: there the motion may be as large as in a test
     overrides = [SHORT, *patience, *(["ground_motion.scale=0.52"] if host == "composed" else [])]
@@ -274,6 +275,7 @@ def test_foreign_readers_decode_every_message_of_a_node_recording(tmp_path):
     assert forces == rths_nodes.read(tmp_path / "run").force[:, 0].tolist()
 
 
+@pytest.mark.long
 def test_ordinary_typed_subscribers_hear_the_loop(patience):
     from rclpy.context import Context
     from rclpy.executors import SingleThreadedExecutor

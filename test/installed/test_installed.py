@@ -83,6 +83,7 @@ def test_data_files_are_installed(folder: str, prefix: Path) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.briefly(3)
 def test_the_programs_of_ros2_run_are_there_and_refuse_what_makes_no_sense(
     program: str, prefix: Path, tmp_path: Path
 ) -> None:

@@ -228,7 +228,8 @@ def test_a_force_that_is_held_takes_the_damping_of_half_a_step_away(tmp_path: Pa
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("host", ["composed", "processes"])
 def test_hosts_are_equal_to_the_bit(host: str, tmp_path: Path, different: Any) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     embedded = run(tmp_path, as_fmu(frame(3), 3), ["duration=1"])

@@ -193,6 +193,7 @@ def test_a_model_that_ends_early_stops_the_rig_and_is_named(what: str, words: st
 
 
 @pytest.mark.nodes
+@pytest.mark.long
 def test_killed_under_the_nodes_it_stops_the_rig_too(tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     what, words = IS_KILLED

@@ -92,6 +92,7 @@ def moved_alone(steps: int) -> dict[str, Any]:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
+@pytest.mark.briefly(1)
 def test_every_host_gives_the_same_to_the_bit(host: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     histories = []

@@ -227,6 +227,7 @@ def test_the_rig_stops_with_the_reason(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("name", ["die", "gone in a step", "another step"])
+@pytest.mark.briefly(1)
 def test_so_it_does_with_nodes(name: str) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     then, outcome, words = ENDS[name]

@@ -159,6 +159,7 @@ def test_without_a_pause_the_same_trips(tmp_path: Path) -> None:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
+@pytest.mark.long
 def test_a_model_that_dies_in_a_pause_is_named(host: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     skip_without_opensees()

@@ -153,6 +153,7 @@ def run_with(action, tmp_path):
 
 
 @pytest.mark.parametrize("transition", ["shutdown", "deactivate"])
+@pytest.mark.briefly(1)
 def test_an_axis_node_that_leaves_stops_the_test_first(transition, tmp_path):
     leave = lambda nodes: getattr(nodes["story_2/axis"], f"trigger_{transition}")()  # noqa: E731
     machine, rested, _, run = run_with(leave, tmp_path)

@@ -100,6 +100,7 @@ program()
 
 
 @pytest.mark.nodes
+@pytest.mark.long
 def test_the_command_line_is_gone_as_well_where_nodes_were_in_it(environment):
     done = subprocess.run(
         [sys.executable, "-c", COMMAND], env=environment, capture_output=True, timeout=60, check=False

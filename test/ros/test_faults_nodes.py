@@ -52,7 +52,7 @@ def judged(run) -> np.ndarray:
     ],
     ids=lambda faults: faults[0].partition("@")[0] + " " + faults[0].partition(":")[2],
 )
-@pytest.mark.briefly(3)
+@pytest.mark.briefly(1)
 def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, run_patiently, different):
     reference = hosts.run(NAME, SHORT, faults=faults)
     test = run_patiently(NAME, SHORT, *faults)
@@ -78,7 +78,7 @@ def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, run_patiently
         ("drop@0.5:measurement", 3, "Measurement 513 came where 512 was expected"),
     ],
 )
-@pytest.mark.briefly("kill@0.5:integrator", "freeze@0.5:compensator", "drop@0.5:measurement")
+@pytest.mark.briefly("kill@0.5:integrator")
 def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, run_patiently):
     test = run_patiently(NAME, SHORT, fault)
     result, found = test.result, test.run

@@ -106,7 +106,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("override", "outcome"), [("seed=1", "finished"), ("axes.story_1.limits.force=10", "tripped")]
 )
-@pytest.mark.briefly("tripped")
+@pytest.mark.long
 def test_the_example_of_a_driver_package_drives_a_test_and_stops_at_a_trip(
     rig: Any, example: Path, override: str, outcome: str
 ) -> None:

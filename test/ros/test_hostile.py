@@ -221,6 +221,7 @@ def tells_gids() -> bool:
         *(pytest.param(way, marks=pytest.mark.soak) for way in ("by bytes alone", "by gid alone")),
     ],
 )
+@pytest.mark.long
 def test_ten_thousand_foreign_messages_on_every_topic_change_no_bit(
     told, undisturbed, tmp_path, monkeypatch, tells_gids
 ):
@@ -425,7 +426,7 @@ def lying_run(directory: Path, topic: str, role: str, lies_of):
 
 
 @pytest.mark.parametrize(("topic", "role"), PAIRS)
-@pytest.mark.briefly(3)
+@pytest.mark.briefly(1)
 def test_what_cannot_be_read_or_is_old_is_dropped(topic, role, undisturbed, tmp_path):
     def lies(codec, at):
         old = [samples(codec, topic, number, 1.0) for number in (0, 1, at - 1)]

@@ -219,6 +219,7 @@ def test_the_first_command_is_not_sent_where_the_rig_does_not_stand(stand_in: An
         (["--rate", "37"], {}, "joint states come at .* must be servo_rate = 100 Hz"),
     ],
 )
+@pytest.mark.briefly(3)
 def test_another_rig_than_declared_is_refused(
     stand_in: Any, port: Any, started: list[str], declared: dict[str, Any], words: str
 ) -> None:
@@ -229,6 +230,7 @@ def test_another_rig_than_declared_is_refused(
     rig.close()
 
 
+@pytest.mark.long
 def test_somebody_else_who_sends_commands_is_refused_and_found(
     stand_in: Any, port: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ def said(program: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize(("most", "outcome"), [("1e9", "finished"), ("1000", "held")])
-@pytest.mark.briefly("held")
+@pytest.mark.long
 def test_a_node_tells_the_peaks_of_a_test_and_stops_it(most: str, outcome: str, tmp_path: Path) -> None:
     watcher = started("watcher_node.py", "--most", most)
     with test_beside(tmp_path / "run", "--set", "duration=6") as running:

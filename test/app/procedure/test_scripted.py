@@ -101,6 +101,7 @@ def on_simulator(tmp_path_factory: pytest.TempPathFactory, environment: dict[str
     return carried_out(folder, environment, ["--rig", RIG, BRIEF], answered(folder))
 
 
+@pytest.mark.long
 def test_all_rungs_are_climbed_on_the_simulator(on_simulator: Tested) -> None:
     assert on_simulator.code == 0, on_simulator.shown
     assert on_simulator.outcomes == dict.fromkeys("abcdefg", "finished")
@@ -325,6 +326,7 @@ def long_test(tmp_path: Path, environment: dict[str, str]) -> Iterator[subproces
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.briefly(1)
 def test_an_interrupted_test_ends_in_order(
     number: signal.Signals, tmp_path: Path, long_test: subprocess.Popen[str]
 ) -> None:

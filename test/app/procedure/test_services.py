@@ -136,6 +136,7 @@ def directly(folder: Path, number: int) -> Iterator[Session]:
     runner.session.close()
 
 
+@pytest.mark.long
 def test_a_stranger_who_hears_whole_tests_gets_no_act(tmp_path: Path) -> None:
     """All that he may send; what comes by the middleware, of which the next test sends a part, is no other."""
     assert no_act_of_a_stranger(partial(directly, tmp_path), 3, seed=8) > 800
@@ -201,6 +202,7 @@ def climbed(session: Session, last: str) -> Operator:
     ],
     ids=["bare", "with a signature that does not fit", "half an argument", "words"],
 )
+@pytest.mark.briefly(2)
 def test_anybody_may_stop(session: Session, request_: Request) -> None:
     """Whatever else is wrong with the request; the record does not say that it was the operator."""
     climbed(session, "arm")

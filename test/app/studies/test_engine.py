@@ -94,6 +94,7 @@ def test_a_request_to_stop_is_heard_where_its_exception_is_swallowed(work: Work)
 
 
 @pytest.mark.nodes
+@pytest.mark.long
 def test_a_cluster_gives_the_same(work: Work, cluster: Any, tmp_path: Path) -> None:
     """Also where a worker ends under a piece: another one does it again."""
     where = Where(scheduler=cluster.scheduler_address)
@@ -105,6 +106,7 @@ def test_a_cluster_gives_the_same(work: Work, cluster: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.nodes
+@pytest.mark.long
 def test_a_cluster_of_another_version_is_refused(
     work: Work, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
