@@ -172,19 +172,13 @@ def mapping(doc: str) -> Any:
     return _field("mapping", doc, attrs.Factory(dict))
 
 
-def spec_of(attribute: Any) -> Spec:
-    """The :class:`Spec` of an attrs attribute made by the functions above."""
-    found: Spec = attribute.metadata[_KEY]
-    return found
-
-
 def is_params(value: Any) -> bool:
     """True for checked parameters: a section of a scenario."""
     return bool(attrs.has(type(value)))
 
 
 def _declared(cls: type) -> Mapping[str, Spec]:
-    return {field.name: spec_of(field) for field in attrs.fields(cls)}
+    return {field.name: field.metadata[_KEY] for field in attrs.fields(cls)}
 
 
 declared: Callable[[type], Mapping[str, Spec]] = cache(_declared)
