@@ -20,7 +20,7 @@ from rths_nodes.core import protocols, registry
 from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.parameters import Spec, required_names, spec_of
+from rths_nodes.core.parameters import Spec, declared, required_names
 from rths_nodes.core.samples import Command, Measurement, Motion, Target
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump, parse
@@ -533,17 +533,16 @@ def test_a_misspelt_key_and_a_missing_one_are_refused(family: str, name: str) ->
 @every_component
 def test_numbers_are_checked(family: str, name: str) -> None:
     cls = registry.load(family, name).Params
-    for field in attrs.fields(cls):
-        spec = spec_of(field)
+    for key, spec in declared(cls).items():
         if spec.kind not in ("number", "integer"):
             continue
         for wrong in (float("nan"), float("inf"), True, "1.0", [1.0]):
-            with pytest.raises(ConfigError, match=rf"{family}\.{field.name} = "):
-                from_data(cls, data_of(family, name) | {field.name: wrong}, family)
+            with pytest.raises(ConfigError, match=rf"{family}\.{key} = "):
+                from_data(cls, data_of(family, name) | {key: wrong}, family)
         for bound, step in ((spec.at_least, -1), (spec.more_than, 0), (spec.at_most, 1), (spec.less_than, 0)):
             if bound is not None:
-                with pytest.raises(ConfigError, match=rf"{family}\.{field.name} = .*must be [<>]"):
-                    from_data(cls, data_of(family, name) | {field.name: bound + step}, family)
+                with pytest.raises(ConfigError, match=rf"{family}\.{key} = .*must be [<>]"):
+                    from_data(cls, data_of(family, name) | {key: bound + step}, family)
 
 
 @pytest.mark.parametrize("family", registry.FAMILIES)
@@ -558,11 +557,11 @@ def test_an_unknown_name_lists_the_known(family: str) -> None:
 
 SECTIONS = (Scenario, Axis, Recording, Limits, Sensors, Output, MonitorParams)
 FIELDS: list[tuple[str, Spec]] = [
-    (f"{cls.__name__}.{field.name}", spec_of(field)) for cls in SECTIONS for field in attrs.fields(cls)
+    (f"{cls.__name__}.{key}", spec) for cls in SECTIONS for key, spec in declared(cls).items()
 ] + [
-    (f"{family}.{name}.{field.name}", spec_of(field))
+    (f"{family}.{name}.{key}", spec)
     for family, name in COMPONENTS
-    for field in attrs.fields(registry.load(family, name).Params)
+    for key, spec in declared(registry.load(family, name).Params).items()
 ]
 
 SYMBOLS = {"m", "s", "N", "J", "kg", "Hz", "rad", "V", "1", "%", "samples", "or"}

@@ -2,7 +2,7 @@
 """Statements of the parameters of a component about the test in which they stand.
 
 A ``Params`` class checks its own fields in ``validate``. What depends on the rest of the scenario it says in the
-methods of :class:`ChecksScenario`, which get a :class:`TestContext` and never the scenario itself.
+other methods of :class:`ChecksScenario`, which get a :class:`TestContext` and never the scenario itself.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
-
-from rths_nodes.core.errors import ConfigError, join
+from typing import ClassVar, Protocol
 
 
 @dataclass(frozen=True)
@@ -78,15 +76,18 @@ class TestContext:
 
 
 class ChecksScenario(Protocol):
-    """Methods that a ``Params`` class may have beside its fields. Each may be left out."""
+    """Methods that a ``Params`` class may have beside its fields; one that it leaves out is as here."""
+
+    def validate(self, path: str) -> None:
+        """Raise ConfigError for fields that do not go together; ``path`` is the place of the component."""
 
     def spans(self) -> Mapping[str, float]:
         """Parameter -> seconds of history that it needs; a shorter test is refused."""
-        ...
+        return {}
 
     def reads(self) -> Sequence[Path]:
         """Installed files that the component reads, beside those that its parameters name. Raises ConfigError."""
-        ...
+        return ()
 
     def fits(self, test: TestContext) -> None:
         """Raise ConfigError for a test in which the component cannot work.
@@ -94,71 +95,29 @@ class ChecksScenario(Protocol):
         The message begins with the parameter: ``watchdog = 0.001 s: must be ...``. The place of the component is
         put in front of it.
         """
-        ...
 
     def cautions(self, test: TestContext) -> list[str]:
         """Say what is allowed but dangerous or doubtful in this test, in words."""
-        ...
+        return []
 
     def contents(self) -> list[str]:
         """Say what stands in the files that the component names, a line each; ``rths check`` tells it."""
-        ...
+        return []
 
     def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
         """Return a number for each axis of a setup, the same for axes that move one specimen and must stop as one.
 
         The first ``n_moved`` axes are those of the setup, those behind them are controlled by force.
         """
-        ...
+        return (0,) * n_axes
 
     def remarks(self, state: Mapping[str, float]) -> list[str]:
         """After a test: what the last inner numbers of a compensator, by their names, say of it, in words."""
-        ...
+        return []
 
 
-def stop_groups_of(setup: Any, n_moved: int, n_axes: int) -> tuple[int, ...]:
-    """Group of each of ``n_axes`` axes, as the parameters of a ``setup`` say; one for all where they do not say.
-
-    The first ``n_moved`` axes are those of the setup, those behind them are controlled by force.
-    """
-    told: tuple[int, ...] = setup.stop_groups(n_moved, n_axes) if hasattr(setup, "stop_groups") else (0,) * n_axes
-    return told
-
-
-def spans_of(params: Any) -> Mapping[str, float]:
-    """Seconds of history that ``params`` need, by parameter."""
-    found: Mapping[str, float] = params.spans() if hasattr(params, "spans") else {}
-    return found
-
-
-def reads_of(params: Any) -> Sequence[Path]:
-    """Installed files that ``params`` read. Raises ConfigError where one is not there."""
-    found: Sequence[Path] = params.reads() if hasattr(params, "reads") else ()
-    return found
-
-
-def check_fit(params: Any, test: TestContext, place: str) -> None:
-    """Raises ConfigError where ``params``, which stand at ``place``, refuse the test."""
-    if hasattr(params, "fits"):
-        try:
-            params.fits(test)
-        except ConfigError as error:
-            raise ConfigError(*(join(place, problem) for problem in error.problems)) from None
-
-
-def cautions_of(params: Any, test: TestContext) -> list[str]:
-    """The cautions of ``params`` in the test."""
-    found: list[str] = params.cautions(test) if hasattr(params, "cautions") else []
-    return found
-
-
-def contents_of(params: Any) -> list[str]:
-    """Lines about what stands in the files of ``params``."""
-    found: list[str] = params.contents() if hasattr(params, "contents") else []
-    return found
-
-
-def remarks_of(params: Any, state: Mapping[str, float]) -> list[str]:
-    """The remarks of ``params`` on the last inner numbers of a test."""
-    found: list[str] = params.remarks(state) if hasattr(params, "remarks") else []
-    return found
+def complete(cls: type) -> None:
+    """Give a class of parameters the methods of :class:`ChecksScenario` that it leaves out."""
+    for name, method in vars(ChecksScenario).items():
+        if not name.startswith("_") and not hasattr(cls, name):
+            setattr(cls, name, method)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, join, show
@@ -123,17 +123,26 @@ def _put(path: Path, content: bytes) -> None:
     os.replace(beside, path)
 
 
-def replace_files(cls: type, data: Any, change: Callable[[Named], str], place: str = "") -> None:
+Change: TypeAlias = Callable[[Named], str]
+"""Function that gives the path to stand in the place of a file."""
+
+
+def replace_files(cls: type, data: Any, change: Change, place: str = "") -> None:
     """Puts, in the ``data`` of ``cls``, what ``change`` makes of it in the place of every file that they name."""
     if not isinstance(data, dict):
         return
     for name, spec in declared(cls).items():
-        value, here = data.get(name), join(place, name)
-        if spec.kind in ("path", "matrix") and isinstance(value, str):
-            data[name] = change(Named(here, value, bool(spec.opens), _listed(data.get(spec.opens))))
-        for path, entry in _entries(spec, value, here):
-            if isinstance(entry, dict) and (inner := class_of(spec, entry)) is not None:
-                replace_files(inner, entry, change, path)
+        replace_files_of(spec, data, name, change, join(place, name))
+
+
+def replace_files_of(spec: Spec, data: dict[str, Any], name: str, change: Change, place: str = "") -> None:
+    """As :func:`replace_files`, of the parameter ``name`` alone, which ``spec`` declares."""
+    value = data.get(name)
+    if spec.kind in ("path", "matrix") and isinstance(value, str):
+        data[name] = change(Named(place, value, bool(spec.opens), _listed(data.get(spec.opens))))
+    for path, entry in _entries(spec, value, place):
+        if isinstance(entry, dict) and (inner := class_of(spec, entry)) is not None:
+            replace_files(inner, entry, change, path)
 
 
 def _listed(value: Any) -> tuple[str, ...]:

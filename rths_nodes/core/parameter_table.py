@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 
 from rths_nodes.core.errors import join
-from rths_nodes.core.parameters import spec_of
+from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import to_data
 
 ANY = "NAME"
@@ -30,18 +30,17 @@ class Row:
 def table(cls: type) -> list[Row]:
     """The parameters of a Params class, one row each, as ``rths params`` prints them."""
     rows = []
-    for field in attrs.fields(cls):
-        spec = spec_of(field)
-        if field.default is attrs.NOTHING:
+    for name, spec in declared(cls).items():
+        if spec.required:
             default = "required"
-        elif isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]
+        elif isinstance(spec.default, attrs.Factory):  # type: ignore[arg-type]
             default = "its defaults" if spec.kind == "section" else "none"
+        elif isinstance(spec.default, Mapping):
+            default = str(spec.default["type"])
         else:
-            default = "-" if field.default is None else str(to_data(field.default))
-        if spec.default_data is not None:
-            default = str(spec.default_data["type"])
+            default = "-" if spec.default is None else str(to_data(spec.default))
         kind = spec.kind if not spec.family else f"section: {spec.family}"
-        rows.append(Row(field.name, kind, spec.unit or "-", spec.bound or "-", default, spec.doc))
+        rows.append(Row(name, kind, spec.unit or "-", spec.bound or "-", default, spec.doc))
     return rows
 
 
@@ -50,9 +49,8 @@ def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
 
     NAME stands in a path where a section has any name: ``axes.NAME.limits``.
     """
-    for field in attrs.fields(cls):
-        spec = spec_of(field)
+    for name, spec in declared(cls).items():
         if spec.cls is not None:
-            place = join(path, field.name) + (f".{ANY}" if spec.kind == "sections" else "")
+            place = join(path, name) + (f".{ANY}" if spec.kind == "sections" else "")
             yield place, spec.cls
             yield from sections(spec.cls, place)

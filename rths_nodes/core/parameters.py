@@ -10,22 +10,29 @@ YAML check (``strict.build``), the ROS parameter with its range, ``rths params``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from keyword import iskeyword
 from typing import Any, TypeVar, dataclass_transform
 
 import attrs
+
+from rths_nodes.core import checks
 
 T = TypeVar("T")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def params(cls: type[T]) -> type[T]:
-    """Class decorator of every ``Params``: frozen, keyword-only. Raises TypeError for a bare field."""
+    """Class decorator of every ``Params``: frozen, keyword-only, with all methods of ``checks.ChecksScenario``.
+
+    Raises TypeError for a bare field.
+    """
     made: Any = attrs.frozen(kw_only=True, slots=True)(cls)
     bare = ", ".join(field.name for field in attrs.fields(made) if _KEY not in field.metadata)
     if bare:
         raise TypeError(f"{cls.__qualname__}: {bare}: give each by number(), text(), flag() or the like")
+    checks.complete(made)
     checked: type[T] = made
     return checked
 
@@ -39,6 +46,8 @@ class Spec:
 
     kind: str
     doc: str
+    default: Any
+    """A value, data to build it from, or an ``attrs.Factory``; NOTHING for one that must be given."""
     unit: str = ""
     at_least: float | None = None
     more_than: float | None = None
@@ -47,15 +56,25 @@ class Spec:
     choices: tuple[str, ...] = ()
     family: str = ""
     cls: type | None = None
-    optional: bool = False
     large: bool = False
     """True for a matrix that may stay in its file."""
-    default_data: Mapping[str, Any] | None = None
     after: str = ""
     opens: str = ""
     """Name of the field beside a Python program that lists the files which the program opens."""
     places: Mapping[str, str] = attrs.field(factory=dict)
     """Where an option of a run is offered, and what it is called there; empty for other parameters."""
+
+    @property
+    def required(self) -> bool:
+        """True for one that must be given."""
+        return self.default is attrs.NOTHING
+
+    @property
+    def left_out(self) -> Any:
+        """The default, as data or built; None where there is none."""
+        if isinstance(self.default, attrs.Factory):  # type: ignore[arg-type]
+            return self.default.factory()
+        return None if self.required else self.default
 
     @property
     def bound(self) -> str:
@@ -66,33 +85,26 @@ class Spec:
             words.append("one of " + ", ".join(self.choices))
         return " and ".join(words)
 
-    def admits(self, value: float) -> bool:
-        """True when the number lies within the bounds."""
-        return not (
-            (self.at_least is not None and value < self.at_least)
-            or (self.more_than is not None and value <= self.more_than)
-            or (self.at_most is not None and value > self.at_most)
-            or (self.less_than is not None and value >= self.less_than)
-        )
 
-
-def _field(spec: Spec, default: Any) -> Any:
-    return attrs.field(default=default, metadata={_KEY: spec})
+def _field(kind: str, doc: str, default: Any, unit: str = "", **further: Any) -> Any:
+    """A field whose declaration is a :class:`Spec`; one that is built from data is None until then."""
+    stands = None if isinstance(default, Mapping) else default
+    return attrs.field(default=stands, metadata={_KEY: Spec(kind, doc, default, unit, **further)})
 
 
 def number(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any) -> Any:
     """A float; integers are widened, booleans, text, nan and inf refused. ``default=None`` makes it optional."""
-    return _field(Spec("number", doc, unit, optional=default is None, **bounds), default)
+    return _field("number", doc, default, unit, **bounds)
 
 
 def integer(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any) -> Any:
     """A whole number; fractions are refused."""
-    return _field(Spec("integer", doc, unit, optional=default is None, **bounds), default)
+    return _field("integer", doc, default, unit, **bounds)
 
 
 def text(doc: str, default: Any = attrs.NOTHING, choices: Iterable[str] = (), **further: Any) -> Any:
     """Text, perhaps one of a few ``choices``."""
-    return _field(Spec("text", doc, choices=tuple(choices), optional=default is None, **further), default)
+    return _field("text", doc, default, choices=tuple(choices), **further)
 
 
 def path(doc: str, default: Any = attrs.NOTHING, opens: str = "") -> Any:
@@ -101,22 +113,22 @@ def path(doc: str, default: Any = attrs.NOTHING, opens: str = "") -> Any:
     ``opens`` is for a Python program: modules that it imports from below its folder belong to it, and the files,
     relative to it, that the field ``opens`` lists.
     """
-    return _field(Spec("path", doc, optional=default is None, opens=opens), default)
+    return _field("path", doc, default, opens=opens)
 
 
 def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Any:
     """A list of texts, kept as a tuple, each perhaps one of a few ``choices``; empty if left out."""
-    return _field(Spec("texts", doc, choices=tuple(choices), **further), ())
+    return _field("texts", doc, (), choices=tuple(choices), **further)
 
 
 def flag(doc: str, default: Any = attrs.NOTHING, **further: Any) -> Any:
     """True or false."""
-    return _field(Spec("flag", doc, **further), default)
+    return _field("flag", doc, default, **further)
 
 
 def vector(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any) -> Any:
     """A list of floats, kept as a tuple; a bound holds for each."""
-    return _field(Spec("vector", doc, unit, optional=default is None, **bounds), default)
+    return _field("vector", doc, default, unit, **bounds)
 
 
 def matrix(doc: str, unit: str = "", default: Any = attrs.NOTHING, large: bool = False) -> Any:
@@ -126,7 +138,7 @@ def matrix(doc: str, unit: str = "", default: Any = attrs.NOTHING, large: bool =
     ``large`` may stand in a file of Matrix Market or npz, too. Of these, and of a CSV file with more than
     ``strict.TAKEN_IN`` rows, the path is kept and recorded.
     """
-    return _field(Spec("matrix", doc, unit, optional=default is None, large=large), default)
+    return _field("matrix", doc, default, unit, large=large)
 
 
 def component(family: str, doc: str, default: Any = attrs.NOTHING, after: str = "") -> Any:
@@ -135,38 +147,29 @@ def component(family: str, doc: str, default: Any = attrs.NOTHING, after: str = 
     ``default`` is None for an optional section, or the data (``{"type": ...}``) that is built when it is missing.
     ``after`` names the field beside it whose component hands on to this one.
     """
-    data = default if isinstance(default, Mapping) else None
-    spec = Spec("component", doc, family=family, optional=default is None, default_data=data, after=after)
-    return attrs.field(default=None if data is not None else default, metadata={_KEY: spec})
+    return _field("component", doc, default, family=family, after=after)
 
 
 def components(family: str, doc: str) -> Any:
     """A mapping of names to sections with a ``type`` out of ``family``; empty if left out."""
-    return attrs.field(factory=dict, metadata={_KEY: Spec("components", doc, family=family)})
+    return _field("components", doc, attrs.Factory(dict), family=family)
 
 
 def section(cls: type, doc: str, default: Any = attrs.NOTHING) -> Any:
     """A section without a ``type``, built into ``cls``; left out, it has the defaults of ``cls``."""
     if default is attrs.NOTHING and not required_names(cls):
-        return attrs.field(factory=cls, metadata={_KEY: Spec("section", doc, cls=cls)})
-    return _field(Spec("section", doc, cls=cls, optional=default is None), default)
+        default = attrs.Factory(cls)
+    return _field("section", doc, default, cls=cls)
 
 
 def sections(cls: type, doc: str, optional: bool = False) -> Any:
     """A mapping of names to sections built into ``cls``; at least one unless ``optional``."""
-    spec = Spec("sections", doc, cls=cls, optional=optional)
-    return attrs.field(factory=dict, metadata={_KEY: spec}) if optional else _field(spec, attrs.NOTHING)
+    return _field("sections", doc, attrs.Factory(dict) if optional else attrs.NOTHING, cls=cls)
 
 
 def mapping(doc: str) -> Any:
     """A mapping of names to values as they stand; empty if left out."""
-    return attrs.field(factory=dict, metadata={_KEY: Spec("mapping", doc)})
-
-
-def spec_of(attribute: Any) -> Spec:
-    """The :class:`Spec` of an attrs attribute made by the functions above."""
-    found: Spec = attribute.metadata[_KEY]
-    return found
+    return _field("mapping", doc, attrs.Factory(dict))
 
 
 def is_params(value: Any) -> bool:
@@ -174,23 +177,17 @@ def is_params(value: Any) -> bool:
     return bool(attrs.has(type(value)))
 
 
-def declared(cls: type) -> dict[str, Spec]:
-    """Return the declarations of the parameters of a Params class, by name, in their order."""
-    return {field.name: spec_of(field) for field in attrs.fields(cls)}
+def _declared(cls: type) -> Mapping[str, Spec]:
+    return {field.name: field.metadata[_KEY] for field in attrs.fields(cls)}
 
 
-def left_out(cls: type, name: str) -> Any:
-    """Return the default of the parameter ``name`` of ``cls``, as data or built; None where it has none."""
-    field = attrs.fields_dict(cls)[name]
-    default: Any = field.default
-    if hasattr(default, "factory"):
-        return default.factory()
-    return spec_of(field).default_data if default in (None, attrs.NOTHING) else default
+declared: Callable[[type], Mapping[str, Spec]] = cache(_declared)
+"""Return the declarations of the parameters of a Params class, by name, in their order."""
 
 
 def required_names(cls: type) -> list[str]:
     """Names of the fields of ``cls`` without a default."""
-    return [field.name for field in attrs.fields(cls) if field.default is attrs.NOTHING]
+    return [name for name, spec in declared(cls).items() if spec.required]
 
 
 def evolved(built: T, **values: Any) -> T:
@@ -211,10 +208,11 @@ def recorded(kind: str, values: Mapping[str, Any], reason: str, declared: type =
     What they may declare is as in the class ``declared``. ``registry.class_of`` refuses them with the ``reason``.
     """
     fields = {
-        name: attrs.field(metadata={_KEY: Spec("recorded", "")})
+        name: attrs.field(metadata={_KEY: Spec("recorded", "", attrs.NOTHING)})
         for name in values
         if name.isidentifier() and not iskeyword(name) and not name.startswith("_")
     }
     cls = attrs.make_class("Recorded", fields, (declared,), frozen=True, kw_only=True)
     cls.type_name, cls.cannot_be_built = kind, reason  # type: ignore[attr-defined]
+    checks.complete(cls)
     return cls(**{name: values[name] for name in fields})

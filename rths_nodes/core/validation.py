@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import attrs
 
 from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
-from rths_nodes.core.parameters import Spec, spec_of
+from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.text_files import read_rows
 
 T = TypeVar("T")
@@ -44,7 +44,12 @@ def checked_number(spec: Spec, value: Any, path: str) -> float:
         raise ConfigError(f"{path} = {show(value)}: must be finite, {wanted}")
     if result and spec.kind != "integer" and not SMALLEST <= abs(result) <= LARGEST:
         raise ConfigError(f"{path} = {show(value)}: must be 0 or of a magnitude of {SMALLEST:g} to {LARGEST:g}")
-    if not spec.admits(result):
+    if (
+        (spec.at_least is not None and result < spec.at_least)
+        or (spec.more_than is not None and result <= spec.more_than)
+        or (spec.at_most is not None and result > spec.at_most)
+        or (spec.less_than is not None and result >= spec.less_than)
+    ):
         raise ConfigError(f"{path} = {show(result, unit)}: must be {spec.bound}{' ' + unit if unit else ''}")
     return result
 
@@ -129,8 +134,8 @@ def _section(spec: Spec, value: Any, path: str) -> Any:
 
 
 def _sections(spec: Spec, value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or not (value or spec.optional):
-        least = "; leave it out where there is none" if spec.optional else ", at least one"
+    if not isinstance(value, Mapping) or (spec.required and not value):
+        least = ", at least one" if spec.required else "; leave it out where there is none"
         raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections{least}")
     return _named(_section, spec, value, path)
 
@@ -191,28 +196,25 @@ def from_data(cls: type[T], data: Any, path: str = "") -> T:
     """
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the scenario'} = {show(data)}: must be a section (key: value)")
-    fields = {field.name: field for field in attrs.fields(cls)}  # type: ignore[arg-type]
-    problems, values = Problems(), {}
+    known, problems, values = declared(cls), Problems(), {}
     for key in data:
-        if key not in fields:
-            problems += unknown(join(path, key), "key", key, fields).problems
-    for name, field in fields.items():
-        spec, place = spec_of(field), join(path, name)
+        if key not in known:
+            problems += unknown(join(path, key), "key", key, known).problems
+    for name, spec in known.items():
+        place = join(path, name)
         with problems.gathered():
-            if name in data or spec.default_data is not None:
-                values[name] = _checked(spec, data.get(name, spec.default_data), place)
-            elif field.default is attrs.NOTHING:
+            if name in data or isinstance(spec.default, Mapping):
+                values[name] = _checked(spec, data.get(name, spec.default), place)
+            elif spec.required:
                 raise ConfigError(f"{place}: missing ({spec.doc}{f' [{spec.unit}]' if spec.unit else ''})")
     problems.refuse()
-    built = cls(**values)
-    validate = getattr(built, "validate", None)
-    if validate is not None:
-        validate(path)
-    return built
+    built: Any = cls(**values)
+    built.validate(path)
+    return built  # type: ignore[no-any-return]
 
 
 def _checked(spec: Spec, value: Any, path: str) -> Any:
-    absent = value is None and spec.optional and spec.kind != "sections"  # which are empty, never absent
+    absent = value is None and spec.default is None and spec.kind != "flag"  # null answers no question
     return None if absent else _CHECKS[spec.kind](spec, value, path)
 
 
@@ -230,7 +232,7 @@ def opened(built: Any) -> dict[str, Any]:
         return dict(built or {})
     kind = getattr(type(built), "type_name", None)
     head = {"type": kind} if kind else {}
-    return head | {field.name: getattr(built, field.name) for field in attrs.fields(type(built))}
+    return head | {name: getattr(built, name) for name in declared(type(built))}
 
 
 def to_data(built: Any) -> Any:
@@ -248,14 +250,13 @@ def walk(built: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def walk_declared(
-    built: Any, path: str = "", declared: tuple[Spec, ...] = ()
+    built: Any, path: str = "", on_the_way: tuple[Spec, ...] = ()
 ) -> Iterator[tuple[str, Any, tuple[Spec, ...]]]:
     """As :func:`walk`, and of each what was declared of the fields on the way to it."""
     if attrs.has(type(built)):
-        yield path, built, declared
-        for field in attrs.fields(type(built)):
-            value = getattr(built, field.name)
-            yield from walk_declared(value, join(path, field.name), (*declared, spec_of(field)))
+        yield path, built, on_the_way
+        for name, spec in declared(type(built)).items():
+            yield from walk_declared(getattr(built, name), join(path, name), (*on_the_way, spec))
     elif isinstance(built, Mapping):
         for name, entry in built.items():
-            yield from walk_declared(entry, join(path, name), declared)
+            yield from walk_declared(entry, join(path, name), on_the_way)

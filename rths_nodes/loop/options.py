@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from rths_nodes.core.errors import ConfigError, show, unknown
-from rths_nodes.core.parameters import Spec, flag, number, params, spec_of, text, texts
+from rths_nodes.core.parameters import Spec, declared, evolved, flag, number, params, text, texts
 from rths_nodes.core.validation import from_data
 
 EMBEDDED, COMPOSED, PROCESSES = HOSTS = ("embedded", "composed", "processes")
@@ -220,7 +220,7 @@ class RunOptions:
 
     def changed(self, **fields: Any) -> RunOptions:
         """The same with other values of some fields."""
-        return attrs.evolve(self, **fields)  # type: ignore[misc]
+        return evolved(self, **fields)
 
     @property
     def recorded(self) -> bool:
@@ -260,12 +260,11 @@ class Option:
 def options(place: str) -> dict[str, Option]:
     """The options that ``place`` offers, by their names there, in the order of the table."""
     found = {}
-    for field in attrs.fields(RunOptions):  # type: ignore[arg-type]
-        spec = spec_of(field)
+    for name, spec in declared(RunOptions).items():
         if place in spec.places:
-            default = DEFAULTS.get(place, {}).get(field.name, field.default)
+            default = DEFAULTS.get(place, {}).get(name, spec.default)
             found[spec.places[place]] = Option(
-                field.name,
+                name,
                 spec.places[place],
                 spec,
                 default,
@@ -277,7 +276,7 @@ def options(place: str) -> dict[str, Option]:
 
 def default_of(name: str) -> Any:
     """The default of the field ``name`` of RunOptions."""
-    return attrs.fields_dict(RunOptions)[name].default  # type: ignore[arg-type]
+    return declared(RunOptions)[name].default
 
 
 def run_options(given: Mapping[str, Any], place: str = PYTHON, **fixed: Any) -> RunOptions:

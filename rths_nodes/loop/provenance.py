@@ -16,7 +16,6 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 
 from rths_nodes.core import registry, yaml_text
-from rths_nodes.core.checks import reads_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.programs import ENDINGS, modules_of
 from rths_nodes.core.resources import PACKAGE
@@ -175,7 +174,7 @@ class Code:
             names[module], files = combined(theirs), files | theirs
         for place, part in walk(scenario):
             with suppress(ConfigError):  # is refused when it is built
-                if read := hashes(reads_of(part)):
+                if read := hashes(part.reads()):
                     names[place], files = combined(read), files | read
         return cls(names, files).behind(build)
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 
 from rths_nodes.core import registry
@@ -21,7 +20,7 @@ from rths_nodes.core.declarations import of_params
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.core.inputs import replace_files
-from rths_nodes.core.parameters import recorded, spec_of
+from rths_nodes.core.parameters import declared, recorded
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire.columns import Columns, StreamLayout, layout_of
@@ -250,7 +249,7 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
 
 def _kept(cls: type, data: Mapping[str, Any], path: str) -> dict[str, Any]:
     """``data`` of the section ``cls``, its components as parameters."""
-    families = {field.name: spec_of(field).family for field in attrs.fields(cls)}
+    families = {name: spec.family for name, spec in declared(cls).items()}
     return {
         name: _component(families[name], entry, path + name)
         if families.get(name) and isinstance(entry, Mapping) and isinstance(entry.get("type"), str)

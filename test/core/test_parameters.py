@@ -17,6 +17,7 @@ from rths_nodes.core.parameters import (
     matrix,
     number,
     params,
+    recorded,
     section,
     sections,
     text,
@@ -147,6 +148,24 @@ def test_a_field_without_a_declaration_is_refused_where_the_class_is_made() -> N
 def test_built_parameters_are_frozen() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         from_data(Everything, GOOD).length = 2.0
+
+
+def test_what_parameters_do_not_say_of_their_test_is_filled_in() -> None:
+    @params
+    class Short:
+        window: float = number("window", "s", 1.0)
+
+        def spans(self) -> dict[str, float]:
+            return {"window": self.window}
+
+    here, kept = from_data(Short, {"window": 2.0}), recorded("old", {"gain": 1.0}, "is not installed here")
+    assert here.spans() == {"window": 2.0}
+    assert kept.spans() == {}
+    for silent in (here, kept):
+        silent.fits(None)
+        silent.validate("")
+        assert not any((silent.cautions(None), silent.contents(), silent.reads(), silent.remarks({})))
+        assert silent.stop_groups(2, 3) == (0, 0, 0)
 
 
 def test_data_and_back() -> None:

@@ -14,7 +14,6 @@ from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report.procedure import moment
 from rths_nodes.analysis.units import MM, MS, early_or_late, grouped, number, quantity, rounded
-from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.parameter_table import table
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.titles import axis_names
@@ -159,7 +158,7 @@ def remarks(of: Evaluation) -> list[str]:
     return [
         # a name with dots stays as it is
         f"{words}." if "." in words.split(maxsplit=1)[0] else f"{words[0].upper()}{words[1:]}."
-        for words in remarks_of(run.scenario.compensator, last)
+        for words in run.scenario.compensator.remarks(last)
     ]
 
 

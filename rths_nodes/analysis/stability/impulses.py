@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import spans_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Target
 from rths_nodes.core.validation import walk
@@ -146,7 +145,7 @@ class Way:
         self.transport = scenario.transport_samples
         self.auxiliary = self._inputs(assembly)
         """Auxiliary inputs of the rig, which stay as they are at rest."""
-        spans = sum(sum(spans_of(part).values()) for _, part in walk(scenario.compensator, "compensator"))
+        spans = sum(sum(part.spans().values()) for _, part in walk(scenario.compensator, "compensator"))
         self._late = [axis.sensors.force_delay for axis in scenario.axes.values()]
         self._filters = [low_pass(axis, scenario.dt) for axis in scenario.axes.values()]
         lead = None if scenario.force_lead is None else force_lead_of(scenario, assembly.integrator)

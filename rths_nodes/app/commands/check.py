@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from rths_nodes.analysis.round_trips import RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.core.checks import contents_of
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
 from rths_nodes.core.protocols import Port, Structure
 from rths_nodes.laboratory.corrections import corrections_in_words
@@ -162,7 +161,7 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
 def _contents(loaded: Scenario) -> Iterator[str]:
     """Describe what stands in files that components name."""
     for place, part, _ in loaded.parts():
-        for words in contents_of(part):
+        for words in part.contents():
             yield f"{place}: {words}"
 
 

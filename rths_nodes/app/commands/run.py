@@ -16,7 +16,6 @@ from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.app.page.beside import page_beside
 from rths_nodes.app.streams import show_log
-from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten
@@ -188,7 +187,7 @@ def _print(done: hosts.RunResult) -> None:
         means = {name: duration(hop["mean_s"]) for name, hop in hops.items()}
         console.print(f"means: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
     late = delay_notes(done.metrics["axes"], done.scenario.monitor.longest_delay) if done.metrics else []
-    said = remarks_of(done.scenario.compensator, flatten(done.compensator, "compensator"))
+    said = done.scenario.compensator.remarks(flatten(done.compensator, "compensator"))
     outside = corridor_notes(done.metrics, done.scenario.dt)
     told = (*pause_notes(done.timing), *level_notes(done.timing), *late, *outside, *said)
     for note in (*done.notes, *told):

@@ -17,7 +17,7 @@ from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.arithmetic import first, raised
-from rths_nodes.core.checks import TestContext, stop_groups_of
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Setup, SetupKernel, SetupOfKernel, functions_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import component, integer, number, params
@@ -74,7 +74,7 @@ class UprightLoad(SetupOfKernel):
 
         def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
             """The load stands on the specimen of the axis that inclines it."""
-            groups = list(stop_groups_of(self.setup, n_moved, n_axes))
+            groups = list(self.setup.stop_groups(n_moved, n_axes))
             load = n_moved + self.force_axis - 1
             groups[load] = groups[self.inclined_by - 1]
             return tuple(groups)

@@ -16,12 +16,12 @@ from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.overrides import (
+    Data,
     Stage,
     built,
     in_case,
     parts_of,
     setting,
-    staged,
     with_absolute_cases,
 )
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig, refuse_wider
@@ -76,10 +76,16 @@ def load(
         stages = _on(on, str(path)) or [(str(path), dict)]
     if case:
         stages += [*in_case(case), *_on(on)]
-    changes = setting(overrides)
-    loaded = built(data, stages + changes) if stages or changes or not isinstance(scenario, Scenario) else scenario
-    if changes:
-        refuse_wider(staged(data, stages), loaded.limits)
+    before: Data = {}
+
+    def noted(data: Data) -> Data:
+        before.update(data)
+        return data
+
+    if changes := setting(overrides):
+        stages += [("", noted), *changes]
+    loaded = built(data, stages) if stages or not isinstance(scenario, Scenario) else scenario
+    refuse_wider(before, loaded.limits)
     judgement.refuse(loaded)
     return loaded
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rths_nodes.core.checks import stop_groups_of
 from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.laboratory.force_control import CONTROLLER
 
@@ -42,7 +41,7 @@ class AxesByMode:
         that does not say are one group. Groups are numbered by their first axes.
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
-        told = (0,) * n_axes if self.rig is not None else stop_groups_of(self.setup, n_moved, n_axes)
+        told = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)
         numbers: dict[int, int] = {}
         return tuple(numbers.setdefault(group, len(numbers)) for group in told)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from rths_nodes.core.checks import spans_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import size_of
 from rths_nodes.core.validation import walk
@@ -25,7 +24,7 @@ NUMBER = 8
 
 def check(scenario: Scenario, n_dof: int) -> None:
     """Refuses, with ConfigError, a test that takes more than ``MOST`` before it begins."""
-    remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in spans_of(part).values())
+    remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in part.spans().values())
     per_step = PER_STEP + PER_DEGREE * n_dof
     numbers = PER_SAMPLE * scenario.samples + per_step * scenario.steps + PER_REMEMBERED * round(remembered)
     _refuse_beyond(scenario, NUMBER * numbers, "excitation, timing and what components remember")

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from rths_nodes.core import inputs
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
-from rths_nodes.core.parameters import Spec, declared, left_out
+from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.validation import from_data, is_section, opened, to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.schema import Case, Scenario
@@ -165,44 +165,46 @@ def _with(data: Data, pairs: Pairs, folder: Path) -> Data:
     data, problems = dict(data), Problems()
     for keys, value in sorted(pairs, key=_precedence):
         with problems.gathered():
-            _apply(data, keys, value)
+            _apply(data, keys, value, folder)
     problems.refuse()
-    inputs.make_absolute(Scenario, data, folder)
     return data
 
 
-def _apply(data: Data, keys: list[str], value: Any) -> None:
-    place, spec = data, Spec("section", "", cls=Scenario)
+def _apply(data: Data, keys: list[str], value: Any, folder: Path) -> None:
+    place, spec = data, Spec("section", "", None, cls=Scenario)
     for depth, key in enumerate(keys[:-1]):
         place, spec = _inside(place, spec, key, ".".join(keys[: depth + 1]), ".".join(keys))
     last = keys[-1]
-    if last == "type":
-        if place.get("type") != value:
-            place.clear()
-        place["type"] = value
-    elif keys == FILE:
+    if keys == FILE:
         place.clear()
-        place |= {"type": "record", "file": value}
-    else:
-        place[last] = value
+        place["type"] = "record"
+    elif last == "type" and place.get("type") != value:
+        place.clear()
+    place[last] = value
+    if isinstance(value, (str, Mapping)) and (own := _known(place, spec).get(last)):
+        inputs.replace_files_of(own, place, last, lambda named: named.absolute(folder))
+
+
+def _known(place: Data, spec: Spec) -> Mapping[str, Spec]:
+    """Return the declarations of the keys of a ``place`` that ``spec`` declares."""
+    if spec.kind in ("sections", "components"):
+        return dict.fromkeys(place, Spec("section", "", None, family=spec.family, cls=spec.cls))
+    cls = inputs.class_of(spec, place)
+    return declared(cls) if cls else {}
 
 
 def _inside(place: Data, spec: Spec, key: str, path: str, whole: str) -> tuple[Data, Spec]:
     """The section ``key`` of a ``place`` that ``spec`` declares, opened there, and what is declared of it."""
-    if spec.kind in ("sections", "components"):
-        cls, known = None, dict.fromkeys(place, Spec("section", "", family=spec.family, cls=spec.cls))
-    else:
-        cls = inputs.class_of(spec, place)
-        known = declared(cls) if cls else {}
+    known = _known(place, spec)
     if key not in place:
         if key not in known and "type" not in place:
             raise unknown(path, "section", key, known or place)
         # what a type does not know is refused when it is built
-        place[key] = left_out(cls, key) if cls and key in known else {}
+        place[key] = known[key].left_out if key in known else {}
     if not is_section(there := place[key]):
         raise ConfigError(f"{path} = {show(to_data(there))}: is a value, not a section; cannot set {whole}")
     place[key] = opened(there)
-    return place[key], known.get(key, Spec("mapping", ""))
+    return place[key], known.get(key, Spec("mapping", "", None))
 
 
 def _section(there: Any) -> Data:

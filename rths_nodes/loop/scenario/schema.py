@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import inputs, registry
-from rths_nodes.core.checks import TestContext, check_fit, spans_of
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
 from rths_nodes.core.limits import Limits, WholeLevels
@@ -170,7 +170,7 @@ class Scenario(AxesByMode):
         check_names(self.interface or self._beside_observed(), self.observed)
         check_scatter(self.scatter, "scatter")
         for place, part in walk(self):
-            for name, span in spans_of(part).items():
+            for name, span in part.spans().items():
                 if span > self.duration * self.time_ratio:
                     raise ConfigError(
                         f"{join(place, name)} = {span:g} s: must be <= duration = "
@@ -261,8 +261,10 @@ class Scenario(AxesByMode):
         problems = Problems()
         for place, part, own in parts or self.parts():
             if place == section or place.startswith(f"{section}."):
-                with problems.gathered():
-                    check_fit(part, own, place)
+                try:
+                    part.fits(own)
+                except ConfigError as error:
+                    problems += (join(place, problem) for problem in error.problems)
         problems.refuse()
 
     def parts(self) -> Iterator[tuple[str, Any, TestContext]]:

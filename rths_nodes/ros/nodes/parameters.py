@@ -13,13 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import attrs
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from rths_nodes.core.errors import ConfigError, join
-from rths_nodes.core.parameters import Spec, spec_of
+from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import replace
@@ -125,8 +124,8 @@ def _rows(built: Any, path: str) -> Iterator[Row]:
         return
     if hasattr(type(built), "type_name"):
         yield Row(join(path, "type"), type(built).type_name, "component")
-    for field in attrs.fields(type(built)):
-        value, spec, name = getattr(built, field.name), spec_of(field), join(path, field.name)
+    for key, spec in declared(type(built)).items():
+        value, name = getattr(built, key), join(path, key)
         if spec.kind in ("component", "components", "section", "sections"):
             yield from _rows(value, name)
         elif spec.kind not in ("matrix", "mapping"):  # of which ROS 2 has no parameters

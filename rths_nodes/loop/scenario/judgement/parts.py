@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import cautions_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import walk
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
@@ -179,7 +178,7 @@ def of_components(scenario: Any) -> Iterator[tuple[str, str]]:
     """Yield what each component finds unwise in this test: its whole name, and words."""
     many: Counter[str] = Counter()
     for place, part, own in scenario.parts():
-        for words in cautions_of(part, own):
+        for words in part.cautions(own):
             many[place] += 1
             number = f" ({many[place]})" if many[place] > 1 else ""
             yield f"component: {place}{number}", f"{place}: {words}"
