@@ -6,7 +6,10 @@ So whoever asks finds each of them, on a component of this package or of another
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+from rths_nodes.core.errors import PortError
 
 
 class OfComponent:
@@ -16,6 +19,63 @@ class OfComponent:
     """It speaks to a socket, a process or a rig: there is no second one of it."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of the publications that describe it, in ``config/publications.bib``."""
+
+
+class OfPort(Protocol):
+    """Members that a port may have, or leave out, beside those of every port.
+
+    A port of this package inherits from this class. One of another package needs not: it gets what it leaves out
+    where it is named (``laboratory/ports/named.py``).
+    """
+
+    follows_rig: bool = False
+    """The rig gives the ticks: a Command is sent when it is written, ``pacer`` is called at each tick."""
+    in_lockstep: bool = False
+    """Such a rig, an emulator, waits for every Command."""
+    wait: Callable[[float], None] | None = None
+    """Waits until something comes of the rig, for so many s at most; one that follows its rig has it."""
+    address: str = ""
+    """Place of the rig, in words."""
+    label: str = "port"
+    """Name of the port in what refuses it."""
+    trigger: object = None
+    """A digital output of the rig that tells when a test runs (``laboratory/ports/trigger.py``)."""
+    armed: bool = False
+    """An operator has armed it, so that a test may open it though real actuators can move."""
+    paced: bool = False
+    """Its ticks come by a clock, or from the rig, where a procedure has opened it."""
+    handover: Any = None
+    """Place from which a test behind a procedure counts (``loop/supervision/handover.py``)."""
+
+    @property
+    def failure(self) -> str:
+        """Why the rig has failed and cannot go on, in words; empty while it can."""
+        return ""
+
+    @property
+    def counter_at_start(self) -> int | None:
+        """Number on the rig's own counter at sample 0; None where nobody knows it."""
+        return None
+
+    def drop_heartbeat(self) -> None:
+        """Give no more signs of life to the far end, which then stops the rig by itself."""
+        return
+
+    def numbers(self) -> dict[str, float]:
+        """After the test: return what the port has counted."""
+        return {}
+
+    def accept_any_start(self) -> None:
+        """Take it that the first command will be the active one, wherever that is: a procedure opens the port."""
+        return
+
+    def set_interlock(self, closed: bool) -> None:
+        """Open the interlock of a rig that can be switched, or close it again."""
+        raise PortError("the interlock of this rig cannot be switched on purpose")
+
+    def set_hydraulics(self, pressure: str) -> None:
+        """Switch the pressure of a rig that can be switched: off, low or high."""
+        raise PortError("the pressure of this rig cannot be switched on purpose")
 
 
 class OfPortParams:
@@ -35,6 +95,8 @@ class OfPortParams:
     """The far end is a program that emulates a rig."""
     stand_in: ClassVar[bool] = False
     """The far end says of itself that nothing moves behind it."""
+    has_heartbeat: ClassVar[bool] = False
+    """The far end stops by itself without signs of life; true of a port with its own ``drop_heartbeat``."""
 
 
 class _Nothing:
@@ -48,7 +110,13 @@ def of_params(family: str) -> type:
 
 def complete(family: str, component: Any) -> None:
     """Give a ``component`` class of ``family``, and its ``Params``, the attributes that they leave out."""
+    if family == "port" and not hasattr(component.Params, "has_heartbeat"):
+        component.Params.has_heartbeat = _drops_heartbeat(component)
     for cls, declared in ((component, OfComponent), (component.Params, of_params(family))):
         for name, value in vars(declared).items():
             if not name.startswith("_") and not hasattr(cls, name):
                 setattr(cls, name, value)
+
+
+def _drops_heartbeat(port: Any) -> bool:
+    return hasattr(port, "drop_heartbeat") and port.drop_heartbeat is not OfPort.drop_heartbeat

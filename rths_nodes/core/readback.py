@@ -82,6 +82,6 @@ def why_opened(port: Any, measured: Measurement) -> str:
 
 def why_failed(port: Any, hydraulics: int) -> str:
     """Why the rig behind ``port`` cannot go on, or cannot move, in words; empty where it can."""
-    if failure := getattr(port, "failure", ""):
-        return f"rig: {failure}"
+    if port.failure:
+        return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

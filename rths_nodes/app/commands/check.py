@@ -13,8 +13,9 @@ from rths_nodes.analysis.round_trips import RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.checks import contents_of
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
-from rths_nodes.core.protocols import Port, Structure
+from rths_nodes.core.protocols import Structure
 from rths_nodes.laboratory.corrections import corrections_in_words
+from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -88,16 +89,10 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals)
     yield from _commissioned(loaded, rig)
 
 
-class NeverOpened:
+class NeverOpened(PortBefore):
     """The ``port`` of a test that is only looked at: it may be that of a real rig, which nobody has armed."""
 
     armed = True
-
-    def __init__(self, port: Port) -> None:
-        self._port = port
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._port, name)
 
     def open(self, pacer: object = None) -> None:
         """Raises RuntimeError."""

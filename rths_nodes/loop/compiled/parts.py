@@ -127,11 +127,12 @@ class _Gathered:
     def _refuse(self) -> None:
         """Raises Resists for what only the embedded loop can do."""
         s, a = self._scenario, self._a
-        if type(a.port) is not Simulator:
-            raise Resists(f"port: {type(a.port).__name__} is no bare simulator")
-        if a.port.parts is None:
+        port: object = a.port
+        if type(port) is not Simulator:
+            raise Resists(f"port: {type(port).__name__} is no bare simulator")
+        if port.parts is None:
             raise Resists("port: something on the rig is as it should not be, or it has further channels")
-        self._port = a.port.parts
+        self._port = port.parts
         if s.force_axes:
             raise Resists(f"axes: {', '.join(s.force_axes)}: controlled by force")
         if s.monitor.corridor is not None:

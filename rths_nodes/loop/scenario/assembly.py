@@ -275,7 +275,7 @@ class Assembly:
         real = scenario.rig_file is not None and not params.builds_axes
         axes = in_order_of_rig(scenario.axes) if real else scenario.axes
         built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
-        port = built if own else NamedPort(built, name)
+        port: Port = built if own else NamedPort(built, name)
         if real and scenario.rig_file:
             port = calibrated(port, scenario.axes, scenario.rig_file.auxiliary)
         if scenario.rig_file is not None:
