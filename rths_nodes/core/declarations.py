@@ -6,6 +6,7 @@ So whoever asks finds each of them, on a component of this package or of another
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
@@ -19,6 +20,13 @@ class OfComponent:
     """It speaks to a socket, a process or a rig: there is no second one of it."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of the publications that describe it, in ``config/publications.bib``."""
+
+
+class OfCompensator(OfComponent):
+    """Attributes of the class of a compensator."""
+
+    transport_in_lead: ClassVar[bool] = False
+    """The scenario adds the port's transport to the parameter ``lead``: its model leaves that out."""
 
 
 class OfPort(Protocol):
@@ -78,8 +86,15 @@ class OfPort(Protocol):
         raise PortError("the pressure of this rig cannot be switched on purpose")
 
 
-class OfPortParams:
-    """Attributes of the ``Params`` of a port; where it has a parameter of such a name, that one counts."""
+class OfParams:
+    """Attributes of the ``Params`` of any component; where it has a parameter of such a name, that one counts."""
+
+    cannot_be_built: ClassVar[str] = ""
+    """Why a component that was recorded cannot be built here; empty of every other one."""
+
+
+class OfPortParams(OfParams):
+    """Attributes of the ``Params`` of a port, which has ``transport_samples`` and ``longest_wait`` in any case."""
 
     builds_axes: ClassVar[bool] = False
     """Behind it stand models: every axis needs an actuator and a specimen there, or the test a rig."""
@@ -99,21 +114,111 @@ class OfPortParams:
     """The far end stops by itself without signs of life; true of a port with its own ``drop_heartbeat``."""
 
 
-class _Nothing:
-    """Attributes of parameters that declare nothing."""
+class OfIntegratorParams(OfParams):
+    """Attributes of the ``Params`` of an integrator."""
+
+    observes: ClassVar[bool] = False
+    """Without a structure it tells more than the displacements that the axes take."""
+    who: ClassVar[str] = ""
+    """Who has the excitation in place of the scenario, in words."""
+    experimental_stiffness: ClassVar[Any] = None
+    """Stiffness of the specimen that one elsewhere counts on, ``(n_dof, n_dof)`` N/m."""
+    equivalent_damping: ClassVar[Any] = None
+    """Damping of the specimen that it counts on, N s/m."""
+    displacement: ClassVar[Any] = None
+    """Prescribed displacement as a function of time."""
+    ground: ClassVar[Any] = None
+    """Input of the one outside that takes the ground motion of the scenario."""
 
 
-def of_params(family: str) -> type:
+class OfStructureParams(OfParams):
+    """Attributes of the ``Params`` of a structure."""
+
+    gravity_loads: ClassVar[tuple[float, ...] | None] = None
+    """Loads whose P-Delta it computes, N."""
+    experimental_gravity_loads: ClassVar[tuple[float, ...] | None] = None
+    """Part of them that the rig applies, N; None where that is not said."""
+
+
+class OfGroundMotionParams(OfParams):
+    """Attributes of the ``Params`` of a ground motion."""
+
+    proportional_to: ClassVar[str] = ""
+    """Name of the parameter to which all its values are proportional."""
+
+
+class OfCompensatorParams(OfParams):
+    """Attributes of the ``Params`` of a compensator: models that stand in the scenario, not in a file."""
+
+    known: ClassVar[Any] = None
+    """Matrices of the rig."""
+    inverse: ClassVar[Any] = None
+    """Gains of an identified inverse."""
+
+
+class OfSemiActiveParams(OfParams):
+    """Attributes of the ``Params`` of a semi-active controller."""
+
+    voltage: ClassVar[float] = 0.0
+    """Largest voltage that it gives, V."""
+
+
+class OfForceControllerParams(OfParams):
+    """Attributes of the ``Params`` of a force controller."""
+
+    stiffness: ClassVar[float | None] = None
+    """Stiffness against which it pushes, N/m; None where it has none."""
+
+
+_COMPONENTS = {"compensator": OfCompensator}
+_PARAMS: dict[str, type[OfParams]] = {
+    "port": OfPortParams,
+    "integrator": OfIntegratorParams,
+    "structure": OfStructureParams,
+    "ground_motion": OfGroundMotionParams,
+    "compensator": OfCompensatorParams,
+    "semi_active": OfSemiActiveParams,
+    "force_controller": OfForceControllerParams,
+}
+
+
+class _RecordedPort(OfPortParams):
+    """A port of a recording, which may have declared nothing of the way to its rig."""
+
+    transport_samples: ClassVar[int | None] = None
+    longest_wait: ClassVar[float] = math.inf
+
+
+class _RecordedIntegrator(OfIntegratorParams):
+    """An integrator of a recording: what it told is recorded, whatever it was."""
+
+    observes: ClassVar[bool] = True
+
+
+_RECORDED: dict[str, type[OfParams]] = {"port": _RecordedPort, "integrator": _RecordedIntegrator}
+
+
+def of_params(family: str) -> type[OfParams]:
     """Return the class with what the parameters of a ``family`` may declare."""
-    return OfPortParams if family == "port" else _Nothing
+    return _PARAMS.get(family, OfParams)
+
+
+def of_recorded(family: str) -> type[OfParams]:
+    """Return the class with what holds for recorded parameters of a ``family`` that cannot be built here."""
+    return _RECORDED.get(family, of_params(family))
 
 
 def complete(family: str, component: Any) -> None:
     """Give a ``component`` class of ``family``, and its ``Params``, the attributes that they leave out."""
     if family == "port" and not hasattr(component.Params, "has_heartbeat"):
         component.Params.has_heartbeat = _drops_heartbeat(component)
-    for cls, declared in ((component, OfComponent), (component.Params, of_params(family))):
-        for name, value in vars(declared).items():
+    _fill(component, _COMPONENTS.get(family, OfComponent))
+    _fill(component.Params, of_params(family))
+
+
+def _fill(cls: Any, declared: type) -> None:
+    for base in declared.__mro__[:-1]:
+        for name, value in vars(base).items():
             if not name.startswith("_") and not hasattr(cls, name):
                 setattr(cls, name, value)
 

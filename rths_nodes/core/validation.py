@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import attrs
 
 from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
-from rths_nodes.core.parameters import Spec, spec_of
+from rths_nodes.core.parameters import Spec, spec_of, type_of
 from rths_nodes.core.text_files import read_rows
 
 T = TypeVar("T")
@@ -205,9 +205,8 @@ def from_data(cls: type[T], data: Any, path: str = "") -> T:
                 raise ConfigError(f"{place}: missing ({spec.doc}{f' [{spec.unit}]' if spec.unit else ''})")
     problems.refuse()
     built = cls(**values)
-    validate = getattr(built, "validate", None)
-    if validate is not None:
-        validate(path)
+    if hasattr(built, "validate"):
+        built.validate(path)
     return built
 
 
@@ -228,7 +227,7 @@ def opened(built: Any) -> dict[str, Any]:
     """
     if not attrs.has(type(built)):
         return dict(built or {})
-    kind = getattr(type(built), "type_name", None)
+    kind = type_of(built)
     head = {"type": kind} if kind else {}
     return head | {field.name: getattr(built, field.name) for field in attrs.fields(type(built))}
 

@@ -52,7 +52,7 @@ def facts(of: Evaluation) -> dict[str, str]:
 def particulars(of: Evaluation) -> dict[str, str]:
     """Return the other facts that tell a test from others, in order."""
     run, scenario, known = of.run, of.scenario, of.run.information
-    transport = getattr(scenario.port, "transport_samples", None)
+    transport = scenario.port.transport_samples
     found = {
         "Host": known.get("host", "–"),
         "Pace": known.get("pace", "–"),
@@ -94,8 +94,8 @@ def _of(done: int, planned: int) -> str:
 
 def _excitation(of: Evaluation) -> str:
     scenario = of.scenario
-    prescribed = scenario.structure is None and getattr(scenario.integrator, "ground", None) is None
-    moving = getattr(scenario.integrator, "displacement", None) if prescribed else scenario.ground_motion
+    prescribed = scenario.structure is None and scenario.integrator.ground is None
+    moving = scenario.integrator.displacement if prescribed else scenario.ground_motion
     if prescribed and moving is None and of.run.made_elsewhere:
         return "not known here: there is no input energy, and no HSEM in percent"
     if prescribed and moving is None:

@@ -173,7 +173,7 @@ def _step_times(assembly: Assembly) -> Iterator[str]:
     except ComponentError as error:
         raise ConfigError(str(error)) from error
     if len(took):
-        yield from judged(assembly.scenario, getattr(assembly.ramp, "predicted", 0), took)
+        yield from judged(assembly.scenario, assembly.ramp.predicted, took)
     if len(of_compensator):
         sample = f"{1e3 * assembly.scenario.dt:.3g} ms"
         yield f"compensator: of a sample of {sample} it takes {quantiles(of_compensator)}"

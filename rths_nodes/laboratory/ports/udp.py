@@ -151,8 +151,6 @@ class UdpPort(OfPort):
         self._period = round(dt * 1e9)
         self._head = Head(0, len(self._axes), 0, period=self._period, transport=params.transport_samples)
         self._head.auxiliary = len(self.auxiliary_inputs)
-        self.in_lockstep = False
-        """True where the rig, an emulator, waits for every command."""
         self.interlock = self.build = ""
         self.stated: FarEnd | None = None
         self.ear: UdpEar | None = None

@@ -237,7 +237,7 @@ class _Gathered:
 
     def _law(self) -> None:
         """The compensator."""
-        found = bound() if (bound := getattr(self._a.compensator, "bound", None)) else None
+        found = self._a.compensator.bound()
         if found is None:
             raise Resists("compensator: has no kernel")
         self._kernels["law_step"] = found.step
@@ -359,9 +359,9 @@ class _Gathered:
         self._facts["control"] = controller is not None
         if controller is None:
             return None, None
-        if (bound := getattr(controller, "bound", None)) is None:
+        if (found := controller.bound()) is None:
             raise Resists("semi_active: has no kernel")
-        kernel, k, state = bound()
+        kernel, k, state = found
         self._kernels["control"], self._constants["of_control"] = kernel.step, k
         self._states["controller"] = copied(state)
         ground = self._a.ground_acceleration

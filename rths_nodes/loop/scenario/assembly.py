@@ -233,7 +233,7 @@ class Assembly:
     def compensator(self) -> Compensator:
         """The compensator for all axes; one whose model leaves the transport out gets it added to its ``lead``."""
         scenario, params = self.scenario, self.scenario.compensator
-        if getattr(registry.class_of("compensator", params), "transport_in_lead", False):
+        if registry.class_of("compensator", params).transport_in_lead:
             params = attrs.evolve(params, lead=params.lead + scenario.transport_samples * scenario.dt)
         built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.moved_axes))
         return built

@@ -165,7 +165,7 @@ class Scenario(AxesByMode):
         self._validate_rig()
         self._validate_similitude()
         self._validate_pause()
-        check_hops(self.hops.depth, getattr(self.port, "transport_samples", 0), self.force_axes)
+        check_hops(self.hops.depth, self.port.transport_samples or 0, self.force_axes)
         check_force_axes(self)
         check_names(self.interface or self._beside_observed(), self.observed)
         check_scatter(self.scatter, "scatter")
@@ -179,8 +179,7 @@ class Scenario(AxesByMode):
 
     def _beside_observed(self) -> tuple[str, ...]:
         """The axes, where an integrator without a structure tells more than their degrees of freedom."""
-        known = getattr(self.integrator, "observes", hasattr(self.integrator, "cannot_be_built"))
-        return self.moved_axes if known and self.structure is None else ()
+        return self.moved_axes if self.integrator.observes and self.structure is None else ()
 
     def _validate_rig(self) -> None:
         """For a simulator either every axis has an actuator and a specimen, or the rig has them for all."""
@@ -193,7 +192,7 @@ class Scenario(AxesByMode):
                 if not given and needed:
                     raise self._missing(name, noun, "or give rig for all axes")
         for key in ("transport_samples", "longest_wait"):
-            if not hasattr(self.port, key) and not hasattr(self.port, "cannot_be_built"):
+            if not hasattr(self.port, key) and not self.port.cannot_be_built:
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
 
     @property
@@ -232,7 +231,7 @@ class Scenario(AxesByMode):
 
     def _validate_pause(self) -> None:
         """A rig that pauses must be allowed to be without a Command for as long."""
-        wait, bridge = getattr(self.port, "longest_wait", math.inf), self.bridge
+        wait, bridge = self.port.longest_wait, self.bridge
         if bridge.pauses and bridge.max_pause > wait:
             raise ConfigError(
                 f"bridge.max_pause = {bridge.max_pause:g} s: must be <= port.longest_wait = {wait:g} s"
@@ -292,8 +291,8 @@ class Scenario(AxesByMode):
             has_structure=self.structure is not None,
             has_soft_start=self.soft_start is not None,
             has_ground_motion=type(self.ground_motion).type_name != "none",
-            has_gravity=getattr(self.structure, "gravity_loads", None) is not None,
-            gravity_of_rig=getattr(self.structure, "experimental_gravity_loads", None),
+            has_gravity=self.structure is not None and self.structure.gravity_loads is not None,
+            gravity_of_rig=None if self.structure is None else self.structure.experimental_gravity_loads,
             observed=self.observed,
             transport=self.transport_samples * self.dt,
             force_axes=self.force_axes,
@@ -324,7 +323,7 @@ class Scenario(AxesByMode):
     @property
     def transport_samples(self) -> int:
         """Samples after which a Command acts: those that are under way in hops, and those behind the port."""
-        return self.hops.depth + int(getattr(self.port, "transport_samples", 0))
+        return self.hops.depth + int(self.port.transport_samples or 0)
 
     @property
     def steps(self) -> int:

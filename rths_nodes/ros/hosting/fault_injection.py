@@ -25,6 +25,7 @@ from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.loop.faults.kinds import (
     NODES,
+    OF_AXIS,
     STREAMS,
     DiskFull,
     Freeze,
@@ -102,7 +103,7 @@ class _Faults(Interposer):
         if not any(map(of_port, self._faults)):
             return port
         if place.role == AXIS:
-            mine = [fault for fault in self._faults if getattr(fault, "axis", place.axis) == place.axis]
+            mine = [fault for fault in self._faults if not isinstance(fault, OF_AXIS) or fault.axis == place.axis]
             return FaultyPort(port, mine, (place.axis,), self._rate)
         if place.role == ACTUATOR and not settings.axes:
             return FaultyPort(port, self._faults, tuple(settings.scenario.axes), self._rate)

@@ -19,7 +19,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from rths_nodes.core.errors import ConfigError, join
-from rths_nodes.core.parameters import Spec, spec_of
+from rths_nodes.core.parameters import Spec, spec_of, type_of
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import replace
@@ -123,7 +123,7 @@ def _rows(built: Any, path: str) -> Iterator[Row]:
         for name, entry in built.items():
             yield from _rows(entry, join(path, name))
         return
-    if hasattr(type(built), "type_name"):
+    if type_of(built):
         yield Row(join(path, "type"), type(built).type_name, "component")
     for field in attrs.fields(type(built)):
         value, spec, name = getattr(built, field.name), spec_of(field), join(path, field.name)

@@ -144,7 +144,6 @@ class Ros2ControlPort(OfPort, Readback):
 
     external = True
     follows_rig = True
-    in_lockstep = False
     partial_stop = ""
     auxiliary_names: tuple[str, ...] = ()
     auxiliary_inputs: tuple[str, ...] = ()
