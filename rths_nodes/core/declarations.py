@@ -89,84 +89,92 @@ class OfPort(Protocol):
 class OfParams:
     """Attributes of the ``Params`` of any component; where it has a parameter of such a name, that one counts."""
 
-    cannot_be_built: ClassVar[str] = ""
+    type_name: ClassVar[str]
+    """Name under which the component is registered."""
+    cannot_be_built: str = ""
     """Why a component that was recorded cannot be built here; empty of every other one."""
 
 
 class OfPortParams(OfParams):
-    """Attributes of the ``Params`` of a port, which has ``transport_samples`` and ``longest_wait`` in any case."""
+    """Attributes of the ``Params`` of a port; the first two have no default."""
 
-    builds_axes: ClassVar[bool] = False
+    transport_samples: int
+    """Samples after which a Command acts."""
+    longest_wait: float
+    """Time without a Command after which the port gives up, s."""
+    builds_axes: bool = False
     """Behind it stand models: every axis needs an actuator and a specimen there, or the test a rig."""
-    carries_force: ClassVar[bool] = False
+    carries_force: bool = False
     """It takes Commands in newtons, for force loops that the controller closes."""
-    can_be_switched: ClassVar[bool] = False
+    can_be_switched: bool = False
     """Its pressure and interlock can be switched on purpose, as a fault."""
-    one_node: ClassVar[bool] = False
+    one_node: bool = False
     """No axis of it can have a node of its own."""
-    watchdog: ClassVar[float | None] = None
+    watchdog: float | None = None
     """Time without a command after which the port itself holds the rig, s."""
-    emulator: ClassVar[bool] = False
+    emulator: bool = False
     """The far end is a program that emulates a rig."""
-    stand_in: ClassVar[bool] = False
+    stand_in: bool = False
     """The far end says of itself that nothing moves behind it."""
-    has_heartbeat: ClassVar[bool] = False
-    """The far end stops by itself without signs of life; true of a port with its own ``drop_heartbeat``."""
+    has_heartbeat: bool | None = None
+    """The far end stops by itself without signs of life; None: where the port has its own ``drop_heartbeat``."""
 
 
 class OfIntegratorParams(OfParams):
     """Attributes of the ``Params`` of an integrator."""
 
-    observes: ClassVar[bool] = False
+    observes: bool = False
     """Without a structure it tells more than the displacements that the axes take."""
-    who: ClassVar[str] = ""
+    who: str = ""
     """Who has the excitation in place of the scenario, in words."""
-    experimental_stiffness: ClassVar[Any] = None
+    experimental_stiffness: Any = None
     """Stiffness of the specimen that one elsewhere counts on, ``(n_dof, n_dof)`` N/m."""
-    equivalent_damping: ClassVar[Any] = None
+    equivalent_damping: Any = None
     """Damping of the specimen that it counts on, N s/m."""
-    displacement: ClassVar[Any] = None
+    displacement: Any = None
     """Prescribed displacement as a function of time."""
-    ground: ClassVar[Any] = None
+    ground: Any = None
     """Input of the one outside that takes the ground motion of the scenario."""
 
 
 class OfStructureParams(OfParams):
     """Attributes of the ``Params`` of a structure."""
 
-    gravity_loads: ClassVar[tuple[float, ...] | None] = None
+    gravity_loads: tuple[float, ...] | None = None
     """Loads whose P-Delta it computes, N."""
-    experimental_gravity_loads: ClassVar[tuple[float, ...] | None] = None
+    experimental_gravity_loads: tuple[float, ...] | None = None
     """Part of them that the rig applies, N; None where that is not said."""
 
 
 class OfGroundMotionParams(OfParams):
     """Attributes of the ``Params`` of a ground motion."""
 
-    proportional_to: ClassVar[str] = ""
+    proportional_to: str = ""
     """Name of the parameter to which all its values are proportional."""
 
 
 class OfCompensatorParams(OfParams):
     """Attributes of the ``Params`` of a compensator: models that stand in the scenario, not in a file."""
 
-    known: ClassVar[Any] = None
+    lead: float
+    """Time by which the target is read ahead, s; where it has this parameter."""
+    known: Any = None
     """Matrices of the rig."""
-    inverse: ClassVar[Any] = None
+    inverse: Any = None
     """Gains of an identified inverse."""
 
 
 class OfSemiActiveParams(OfParams):
     """Attributes of the ``Params`` of a semi-active controller."""
 
-    voltage: ClassVar[float] = 0.0
+    voltage: float = 0.0
     """Largest voltage that it gives, V."""
 
 
 class OfForceControllerParams(OfParams):
     """Attributes of the ``Params`` of a force controller."""
 
-    stiffness: ClassVar[float | None] = None
+    stiffness: float | None = None
     """Stiffness against which it pushes, N/m; None where it has none."""
 
 
@@ -185,14 +193,15 @@ _PARAMS: dict[str, type[OfParams]] = {
 class _RecordedPort(OfPortParams):
     """A port of a recording, which may have declared nothing of the way to its rig."""
 
-    transport_samples: ClassVar[int | None] = None
-    longest_wait: ClassVar[float] = math.inf
+    transport_samples = 0
+    longest_wait = math.inf
+    has_heartbeat = False
 
 
 class _RecordedIntegrator(OfIntegratorParams):
     """An integrator of a recording: what it told is recorded, whatever it was."""
 
-    observes: ClassVar[bool] = True
+    observes: bool = True
 
 
 _RECORDED: dict[str, type[OfParams]] = {"port": _RecordedPort, "integrator": _RecordedIntegrator}
@@ -210,8 +219,6 @@ def of_recorded(family: str) -> type[OfParams]:
 
 def complete(family: str, component: Any) -> None:
     """Give a ``component`` class of ``family``, and its ``Params``, the attributes that they leave out."""
-    if family == "port" and not hasattr(component.Params, "has_heartbeat"):
-        component.Params.has_heartbeat = _drops_heartbeat(component)
     _fill(component, _COMPONENTS.get(family, OfComponent))
     _fill(component.Params, of_params(family))
 
@@ -223,5 +230,6 @@ def _fill(cls: Any, declared: type) -> None:
                 setattr(cls, name, value)
 
 
-def _drops_heartbeat(port: Any) -> bool:
+def drops_heartbeat(port: Any) -> bool:
+    """True for the class of a port with a ``drop_heartbeat`` of its own."""
     return hasattr(port, "drop_heartbeat") and port.drop_heartbeat is not OfPort.drop_heartbeat

@@ -21,6 +21,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
@@ -302,7 +303,7 @@ class Drive(Protocol):
 
     command: Array
     measured: Measurement
-    port: Any
+    port: Port
 
     def drive(self, motion: GuidedMotion) -> Any:
         """Move the rig; the outcome has ``reason``, empty where the motion came to its end."""

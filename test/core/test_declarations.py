@@ -47,7 +47,8 @@ def test_a_port_that_drops_its_heartbeat_itself_has_one(own: bool) -> None:
     for bases in ((), (declarations.OfPort,)):
         port: Any = type("Mine", bases, members | {"Params": type("Params", (), {})})
         declarations.complete("port", port)
-        assert port.Params.has_heartbeat is own
+        assert port.Params.has_heartbeat is None
+        assert declarations.drops_heartbeat(port) is own
 
 
 def test_what_a_component_of_another_package_declares_counts() -> None:
@@ -63,7 +64,7 @@ def test_what_a_component_of_another_package_declares_counts() -> None:
 def test_a_component_that_is_not_installed_declares_as_any_other() -> None:
     port = recorded("of_another", {"watchdog": 2.0}, "is not installed here", declarations.of_recorded("port"))
     assert (port.watchdog, port.builds_axes, port.has_heartbeat) == (2.0, False, False)
-    assert (port.transport_samples, port.longest_wait) == (None, math.inf)
+    assert (port.transport_samples, port.longest_wait) == (0, math.inf)
     assert port.cannot_be_built == "is not installed here"
     integrator = recorded("of_another", {"who": "he"}, "is gone", declarations.of_recorded("integrator"))
     assert (integrator.who, integrator.observes, integrator.ground) == ("he", True, None)

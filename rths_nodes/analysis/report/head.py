@@ -16,6 +16,7 @@ from rths_nodes.analysis.report.procedure import moment
 from rths_nodes.analysis.units import MM, MS, early_or_late, grouped, number, quantity, rounded
 from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.parameter_table import table
+from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.titles import axis_names
 from rths_nodes.recording.run import Run
@@ -52,7 +53,8 @@ def facts(of: Evaluation) -> dict[str, str]:
 def particulars(of: Evaluation) -> dict[str, str]:
     """Return the other facts that tell a test from others, in order."""
     run, scenario, known = of.run, of.scenario, of.run.information
-    transport = scenario.port.transport_samples
+    port = scenario.port
+    transport = not port.cannot_be_built or "transport_samples" in declared(type(port))
     found = {
         "Host": known.get("host", "–"),
         "Pace": known.get("pace", "–"),
@@ -64,7 +66,7 @@ def particulars(of: Evaluation) -> dict[str, str]:
         "Integration step": f"{scenario.step * MS:.4g} ms = {scenario.samples_per_step} samples",
         "Steps": _of(len(run.step_time) - 1, scenario.steps),
         "Samples": _of(len(run.time) - 1, scenario.samples),
-        "Transport samples q": "declared by the port" if transport is None else str(transport),
+        "Transport samples q": str(port.transport_samples) if transport else "declared by the port",
     }
     if scenario.hops.depth:
         found["Samples p under way in hops"] = str(scenario.hops.depth)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import attrs
 import numpy as np
 
 from rths_nodes.control.setups.scaled import ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import evolved
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.codec import Codec
@@ -234,7 +234,7 @@ class Assembly:
         """The compensator for all axes; one whose model leaves the transport out gets it added to its ``lead``."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
-            params = attrs.evolve(params, lead=params.lead + scenario.transport_samples * scenario.dt)
+            params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)
         built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.moved_axes))
         return built
 

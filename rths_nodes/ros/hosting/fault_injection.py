@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.loop.faults.kinds import (
@@ -97,7 +98,7 @@ class _Faults(Interposer):
 
     # -- what stands between the node and its parts -------------------------------------------------------
 
-    def port(self, port: Any) -> Any:
+    def port(self, port: Port) -> Port:
         """Sensors are where the port of their axis is: where axes have nodes of their own, there."""
         place, settings = self._node.place, self._node.settings
         if not any(map(of_port, self._faults)):

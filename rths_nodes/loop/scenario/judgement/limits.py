@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from rths_nodes.core import registry
+from rths_nodes.core.declarations import drops_heartbeat
 from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, Disagreement, Level
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, rule, rules_in
@@ -278,7 +280,8 @@ def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
 @rule(CAUTION, "`action: interlock` behind a port with a heartbeat", "it stops as 'stop' does")
 def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
     port = seen.scenario.port
-    if port.has_heartbeat:
+    own = registry.class_of("port", port) if port.has_heartbeat is None else None
+    if port.has_heartbeat or drops_heartbeat(own):
         return
     for place, _, _, level in _levels(seen):
         if level.action == INTERLOCK:
