@@ -205,7 +205,7 @@ class Evaluation:
         nothing: Mapping[str, str] = {}
         return self.or_left_out(
             "units of the compensator's quantities",
-            lambda: getattr(self.assembly.compensator, "state_units", nothing),
+            lambda: self.assembly.compensator.state_units,
             nothing,
         )
 
@@ -215,7 +215,7 @@ class Evaluation:
         nothing: Mapping[str, tuple[float, float]] = {}
         return self.or_left_out(
             "limits of the compensator's quantities",
-            lambda: getattr(self.assembly.compensator, "state_limits", nothing),
+            lambda: self.assembly.compensator.state_limits,
             nothing,
         )
 

@@ -61,9 +61,9 @@ def _diagonal(matrix: Array) -> str:
 def _excitation(assembly: Assembly) -> Iterator[str]:
     """Name, peak and length of what moves the test, and how much of it the test has."""
     scenario = assembly.scenario
-    shaken = scenario.structure is not None or getattr(scenario.integrator, "ground", None) is not None
+    shaken = scenario.structure is not None or scenario.integrator.ground is not None
     prescribed = not shaken
-    params: Any = scenario.ground_motion if shaken else getattr(scenario.integrator, "displacement", None)
+    params: Any = scenario.ground_motion if shaken else scenario.integrator.displacement
     if params is None:
         yield "that of the client of the integrator, which is not known here"
         return

@@ -188,9 +188,8 @@ def _check_handed(port: Port | None, options: RunOptions) -> None:
         raise ConfigError("host = 'processes': a port is handed on in one process: use embedded or composed")
     if options.actuator_nodes != ONE_NODE:
         raise ConfigError(f"actuator_nodes = {options.actuator_nodes}: a handed port has one node")
-    paced = bool(getattr(port, "paced", False))
-    if paced != (options.pace == REALTIME):
-        here = REALTIME if paced else LOCKSTEP
+    if port.paced != (options.pace == REALTIME):
+        here = REALTIME if port.paced else LOCKSTEP
         raise ConfigError(f"pace = {options.pace!r}: the port is handed in {here}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TestContext:
         return self.velocity_limits[self.axes.index(self.axis)] if self.axis else None
 
 
-class ChecksScenario(Protocol):
+class ChecksScenario:
     """Methods that a ``Params`` class may have beside its fields; one that it leaves out is as here."""
 
     def validate(self, path: str) -> None:

@@ -180,6 +180,10 @@ class SemiActive(Component):
     inputs: tuple[str, ...]
     """Names of what it controls, with their units: those that the rig must have."""
 
+    def bound(self) -> tuple[Kernel, Any, Any] | None:
+        """Kernel, constants and state; None of one without a kernel."""
+        return None
+
     def chance(self) -> float:
         """The next random number that its kernel gets; 0 of one that leaves nothing to chance."""
         return 0.0
@@ -296,6 +300,10 @@ class Compensator(Component):
     @abstractmethod
     def state(self) -> Sequence[float]:
         """Inner numbers for recording, in the order of ``state_names``."""
+
+    def bound(self) -> Any:
+        """Return the ``Bound`` of ``control/compensators/per_axis.py``, for a loop over kernels; None: none."""
+        return None
 
     @abstractmethod
     def reset(self) -> None:

@@ -210,9 +210,9 @@ class Limits:
             ("force", self.force),
             ("tracking_error", self.tracking_error),
         ):
-            level: Level | None = getattr(self.levels, name, None)
-            for key in ("minimum", "maximum"):
-                value = getattr(level, key, None)
+            level: Level | None = None if self.levels is None else getattr(self.levels, name)
+            for key in ("minimum", "maximum") if level is not None else ():
+                value = getattr(level, key)
                 if limit is not None and value is not None and abs(value) > limit:
                     raise ConfigError(
                         f"{join(path, 'levels')}.{name}.{key} = {value:g}: must be within +- {limit:g}, where the "

@@ -177,6 +177,11 @@ def is_params(value: Any) -> bool:
     return bool(attrs.has(type(value)))
 
 
+def type_of(built: Any) -> str:
+    """Return the type of the parameters of a component; empty for whatever else ``built`` is."""
+    return str(getattr(type(built), "type_name", ""))
+
+
 def _declared(cls: type) -> Mapping[str, Spec]:
     return {field.name: field.metadata[_KEY] for field in attrs.fields(cls)}
 
@@ -197,7 +202,7 @@ def evolved(built: T, **values: Any) -> T:
 
 def completed(built: T, name: str, value: Any) -> T:
     """``built``, with ``value`` for the parameter ``name`` where it has one that was left out (None)."""
-    if getattr(built, name, value) is not None:
+    if name not in declared(type(built)) or getattr(built, name) is not None:
         return built
     return evolved(built, **{name: value})
 

@@ -20,6 +20,7 @@ from rths_nodes.core.control import ForceController as ForceController
 from rths_nodes.core.control import Ramp as Ramp
 from rths_nodes.core.control import SemiActive as SemiActive
 from rths_nodes.core.control import Setup as Setup
+from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.dimensions import Unit
 from rths_nodes.core.readback import Readback
 from rths_nodes.core.rig import Rig as Rig
@@ -214,7 +215,7 @@ class Integrator(Protocol):
         return ()
 
 
-class Port(Readback, Protocol):
+class Port(OfPort, Readback, Protocol):
     """The way to a rig, and the owner of the tick. The simulator is its first implementation.
 
     The constructor touches nothing outside the process: that is left to ``open``. ``simulated`` is true where no
@@ -222,13 +223,8 @@ class Port(Readback, Protocol):
     simulator, and may declare what stands in :class:`rths_nodes.core.declarations.OfPortParams`.
 
     Whatever a port of another package raises is told with its type, its address and what was tried. It may leave
-    out what it cannot read back (:class:`Readback`). It may have ``address``: where the rig is, in words;
-    ``failure``: as ``interlock``, but the test has failed; ``numbers()``: after the test, what it has counted;
-    ``drop_heartbeat()``: no more signs of life to the far end, which then stops the rig by itself; where that
-    depends on its ``Params``, these have ``has_heartbeat``; ``trigger``: a digital output of the rig that tells
-    when a test runs (``laboratory/ports/trigger.py``). Where the rig gives the ticks, the port
-    declares ``follows_rig = True``: it sends a Command when it is written, calls ``pacer`` at each tick of the
-    rig, has ``wait(seconds)`` for what comes of the rig, and ``in_lockstep``.
+    out what it cannot read back (:class:`Readback`), and what stands in
+    :class:`rths_nodes.core.declarations.OfPort` with what holds then.
     """
 
     external: bool

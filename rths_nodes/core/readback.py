@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Measurement
 
 OPENED = "rig: its interlock is open: no actuator follows"
@@ -80,8 +81,8 @@ def why_opened(port: Any, measured: Measurement) -> str:
     return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
 
 
-def why_failed(port: Any, hydraulics: int) -> str:
+def why_failed(port: OfPort, hydraulics: int) -> str:
     """Why the rig behind ``port`` cannot go on, or cannot move, in words; empty where it can."""
-    if failure := getattr(port, "failure", ""):
-        return f"rig: {failure}"
+    if port.failure:
+        return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

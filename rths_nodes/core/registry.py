@@ -113,8 +113,8 @@ def class_of(family: str, built: Any) -> Any:
 
     Raises ConfigError where they are those of a recording whose component cannot be built here.
     """
-    if reason := getattr(built, "cannot_be_built", ""):
-        raise ConfigError(reason)
+    if built.cannot_be_built:
+        raise ConfigError(built.cannot_be_built)
     return load(family, type(built).type_name)
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import attrs
 
 from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
-from rths_nodes.core.parameters import Spec, declared
+from rths_nodes.core.parameters import Spec, declared, type_of
 from rths_nodes.core.text_files import read_rows
 
 T = TypeVar("T")
@@ -230,7 +230,7 @@ def opened(built: Any) -> dict[str, Any]:
     """
     if not attrs.has(type(built)):
         return dict(built or {})
-    kind = getattr(type(built), "type_name", None)
+    kind = type_of(built)
     head = {"type": kind} if kind else {}
     return head | {name: getattr(built, name) for name in declared(type(built))}
 

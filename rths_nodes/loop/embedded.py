@@ -225,7 +225,7 @@ class Loop:
 
     def _await_operator(self) -> None:
         """While the test is held: wait for the operator, and hear who wants it to end."""
-        handover: Handover | None = getattr(self.rig.port, "handover", None)
+        handover: Handover | None = self.rig.port.handover
         if handover is not None and self.rig.pause.rests and not self.rig.stop_due:
             handover.requests.wait()
         if self._interrupted and self._interrupted():

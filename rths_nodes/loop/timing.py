@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.durations import Durations, histogram, periods, statistics
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.core.samples import Array
@@ -46,10 +47,10 @@ def clock_notes(timing: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def port_numbers(port: Any) -> dict[str, Any]:
+def port_numbers(port: OfPort) -> dict[str, Any]:
     """Return what a port that counts, as ``udp`` does, tells of the way to its rig; nothing of another one."""
-    found = {"port": port.numbers()} if hasattr(port, "numbers") else {}
-    start = getattr(port, "counter_at_start", None)
+    told, start = port.numbers(), port.counter_at_start
+    found: dict[str, Any] = {"port": told} if told else {}
     return found if start is None else found | {"counter_at_start": float(start)}
 
 

@@ -118,7 +118,8 @@ class RigKnowledge:
         def second(quantity: str, usual: str) -> tuple[int | None, ...]:
             found = []
             for name, axis in scenario.axes.items():
-                level = getattr(axis.limits.levels, f"{quantity}_disagreement", None)
+                levels = axis.limits.levels
+                level = None if levels is None else getattr(levels, f"{quantity}_disagreement")
                 channel = level.channel if level is not None else f"{usual}_{name}"
                 found.append(known.index(channel) if channel in known else None)
             return tuple(found)

@@ -69,7 +69,7 @@ class RigDrive:
         self.remarks: list[str] = []
         self.pace: Callable[[], int] | None = None
         """Who waits for the ticks of a simulator, or counts those of a rig; None in lockstep."""
-        follows = bool(getattr(port, "follows_rig", False))
+        follows = port.follows_rig
         if realtime:
             transport = scenario.port.transport_samples if follows else None
             self._own_pace = pacer_of(scenario.dt, 1, transport, clock)
@@ -94,8 +94,7 @@ class RigDrive:
         """
         port = self.port
         self.broken = self.alarm = ""
-        if hasattr(port, "accept_any_start"):
-            port.accept_any_start()
+        port.accept_any_start()
         if self.realtime:
             self.pace = self._own_pace
             port.open(self._tick_of_rig)
@@ -254,7 +253,7 @@ class RigDrive:
 
     def _awaited(self) -> Measurement:
         port = self.port
-        wait = getattr(port, "wait", self._clock.sleep)
+        wait = port.wait or self._clock.sleep
         while not port.ready():
             wait(LOOK_S)
         measured = port.read()
@@ -323,7 +322,7 @@ class RigDrive:
         reason, breach = self.judgement(command)
         if self._motion is None or self._stop is not None or not (reason or breach):
             return
-        if breach is not None and breach.action == INTERLOCK and hasattr(self.port, "drop_heartbeat"):
+        if breach is not None and breach.action == INTERLOCK:
             self.port.drop_heartbeat()
         tripped = bool(reason) or (breach is not None and breach.action != HOLD)
         self._brake(DriveOutcome(reason or self.alarm, tripped))

@@ -106,5 +106,5 @@ def positioning_velocities(scenario: Scenario) -> Array:
 
 
 def _velocity(axis: Any) -> float:
-    given = getattr(getattr(axis.rig_axis, "small_move", None), "velocity", None)
-    return float(given) if given else SLOW * float(axis.limits.velocity)
+    small = None if axis.rig_axis is None else axis.rig_axis.small_move
+    return float(small.velocity) if small is not None else SLOW * float(axis.limits.velocity)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,15 +21,16 @@ from rths_nodes.core.errors import PortError
 from rths_nodes.core.protocols import Port, Specimen
 from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.supervision.handover import Handover, Tares
 from rths_nodes.loop.supervision.safe_stop import held_places
 from rths_nodes.procedure.drive import RigDrive
 
 
-class RungPort:
+class RungPort(PortBefore):
     """The port of ``drive``, armed, for one run that counts from ``tares``.
 
-    Everything that is not here is that of the port behind it. ``given_back`` is true once the run is over.
+    ``given_back`` is true once the run is over.
     """
 
     armed = True
@@ -39,16 +39,14 @@ class RungPort:
         self.handover = Handover(tares, self._presented, lost=lambda: drive.loss.reason)
         self.paced = drive.realtime
         """True where ticks come by the clock, or from the rig."""
-        self._drive, self._port = drive, drive.port
+        super().__init__(drive.port)
+        self._drive = drive
         self._pacer: Callable[[], int] | None = None
         self._begun = self.given_back = False
         self._ticked = False
         self._turn = threading.Lock()
         self._true: Measurement | None = None
         self._opened = self._lost = ""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._port, name)
 
     @property
     def counter_at_start(self) -> int | None:

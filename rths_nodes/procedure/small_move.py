@@ -21,6 +21,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
@@ -254,7 +255,7 @@ def _model(scenario: Scenario) -> Any:
             cls = registry.class_of("rig", scenario.rig)
             if cls.external:
                 return None
-            return cls(scenario.rig, scenario.dt, len(scenario.axes))
+            return registry.build("rig", scenario.rig, scenario.dt, len(scenario.axes))
         models = [axis.specimen for axis in scenario.axes.values()]
         return None if None in models else _Specimens(models, scenario.dt)
     except ConfigError:
@@ -265,7 +266,7 @@ def _driven(model: Any, scenario: Scenario, rig: RigKnowledge) -> list[AxisMove]
     """The small moves of all axes on the ``model``."""
     rest = Measurement(0, np.zeros(len(rig.names)), np.array(model.force, float), np.zeros(len(rig.names)))
     moves = SmallMoves(scenario, rig, np.zeros(len(rig.names)), rest)
-    inputs = np.zeros(len(getattr(model, "auxiliary_inputs", ())))
+    inputs = np.zeros(len(model.auxiliary_inputs))
     steps = moves.run()
     for command in _answered(steps, model, inputs):
         moves.look(*command)
@@ -288,7 +289,7 @@ def _answered(steps: Any, model: Any, inputs: Array) -> Iterator[tuple[Array, Me
 
 def _declared(scenario: Scenario) -> dict[str, float]:
     """Stiffness (N/m) that an integrator elsewhere counts on, of each axis that is a degree of freedom itself."""
-    matrix = getattr(scenario.integrator, "experimental_stiffness", None)
+    matrix = scenario.integrator.experimental_stiffness
     if matrix is None or type(scenario.setup).type_name != "identity":
         return {}
     diagonal = np.diagonal(np.asarray(matrix, float)).tolist()
@@ -302,7 +303,7 @@ class Drive(Protocol):
 
     command: Array
     measured: Measurement
-    port: Any
+    port: Port
 
     def drive(self, motion: GuidedMotion) -> Any:
         """Move the rig; the outcome has ``reason``, empty where the motion came to its end."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.declarations import of_params
+from rths_nodes.core.declarations import of_recorded
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.core.inputs import replace_files
@@ -267,4 +267,4 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> Any:
         reason = "; ".join(error.problems)
         if kind not in registry.names(family):
             reason = f"the {family.replace('_', ' ')} {kind!r} is not installed here"
-        return recorded(kind, values, reason, of_params(family))
+        return recorded(kind, values, reason, of_recorded(family))

@@ -13,6 +13,7 @@ from motion_watch import MotionWatch
 from rths_nodes.core.errors import PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
+from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.supervision.states import State
 
 ROUNDING = 1e-9
@@ -89,17 +90,23 @@ class WatchedPort:
             raise PortError("rig: the cable is cut")
         return self._port.wait_tick()
 
+    def _simulator(self) -> Any:
+        rig: Any = self._port
+        while isinstance(rig, PortBefore):
+            rig = rig._port
+        return rig
+
     def sensor(self, what: str) -> None:
         """A sensor goes wrong (SENSORS), of the axis whose turn it is."""
         channel, how, rate = SENSORS[what]
         axis = self.ticks % len(self._step)
-        self._port.set_sensor(axis, channel, how, rate)  # type: ignore[attr-defined]
+        self._simulator().set_sensor(axis, channel, how, rate)
         self.wrong.add((axis, channel))
 
     def repaired(self) -> None:
         """All sensors are right again."""
         for axis, channel in self.wrong:
-            self._port.set_sensor(axis, channel, "right")  # type: ignore[attr-defined]
+            self._simulator().set_sensor(axis, channel, "right")
         self.wrong.clear()
         self.silent, self.shift, self.force_shift = False, 0.0, 0.0
 

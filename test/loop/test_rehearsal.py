@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rths_nodes
-from rths_nodes.core import registry
+from rths_nodes.core import declarations, registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import dump, parse
@@ -81,7 +81,9 @@ def test_a_ground_motion_of_another_package_that_does_not_say_how_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scenario = files.load(NAME)
-    monkeypatch.delattr(type(scenario.ground_motion), "proportional_to")
+    motion = registry.class_of("ground_motion", scenario.ground_motion)
+    monkeypatch.delattr(motion.Params, "proportional_to")
+    declarations.complete("ground_motion", motion)
     with pytest.raises(ConfigError, match=r"ground_motion.type = 'record': its Params does not say"):
         rehearsal.at_level(scenario, 0.5)
 

@@ -168,5 +168,5 @@ def _switching(scenario: Scenario) -> dict[str, Any] | None:
     if inputs != (channels.DAMPER_VOLTAGE,):
         return to_data(scenario.semi_active) if inputs else None
     known = registry.load("semi_active", "random_switching").Params
-    voltage = getattr(scenario.semi_active, "voltage", 0.0) or known().voltage
-    return {"type": "random_switching", "voltage": voltage}
+    own = 0.0 if scenario.semi_active is None else scenario.semi_active.voltage
+    return {"type": "random_switching", "voltage": own or known().voltage}

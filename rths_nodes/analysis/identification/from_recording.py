@@ -75,7 +75,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
             raise ConfigError(f"{axis}: nothing moves in this recording")
         late = np.concatenate([np.zeros(q), command[: samples - q]])
         parameters, residual = _actuator(late, moved, dt)
-        delay = int(getattr(run.scenario.axes[axis].sensors, "force_delay", 0))
+        delay = run.scenario.axes[axis].sensors.force_delay
         alike = filtered(moved, low_pass(run.scenario.axes[axis], dt))
         stiffness, damping, force_fit = _specimen(alike[: samples - delay], force[delay:], dt)
         numerator, denominator = polynomials(parameters)

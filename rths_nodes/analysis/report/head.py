@@ -15,6 +15,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report.procedure import moment
 from rths_nodes.analysis.units import MM, MS, early_or_late, grouped, number, quantity, rounded
 from rths_nodes.core.parameter_table import table
+from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.titles import axis_names
 from rths_nodes.recording.run import Run
@@ -51,7 +52,8 @@ def facts(of: Evaluation) -> dict[str, str]:
 def particulars(of: Evaluation) -> dict[str, str]:
     """Return the other facts that tell a test from others, in order."""
     run, scenario, known = of.run, of.scenario, of.run.information
-    transport = getattr(scenario.port, "transport_samples", None)
+    port = scenario.port
+    transport = not port.cannot_be_built or "transport_samples" in declared(type(port))
     found = {
         "Host": known.get("host", "–"),
         "Pace": known.get("pace", "–"),
@@ -63,7 +65,7 @@ def particulars(of: Evaluation) -> dict[str, str]:
         "Integration step": f"{scenario.step * MS:.4g} ms = {scenario.samples_per_step} samples",
         "Steps": _of(len(run.step_time) - 1, scenario.steps),
         "Samples": _of(len(run.time) - 1, scenario.samples),
-        "Transport samples q": "declared by the port" if transport is None else str(transport),
+        "Transport samples q": str(port.transport_samples) if transport else "declared by the port",
     }
     if scenario.hops.depth:
         found["Samples p under way in hops"] = str(scenario.hops.depth)
@@ -93,8 +95,8 @@ def _of(done: int, planned: int) -> str:
 
 def _excitation(of: Evaluation) -> str:
     scenario = of.scenario
-    prescribed = scenario.structure is None and getattr(scenario.integrator, "ground", None) is None
-    moving = getattr(scenario.integrator, "displacement", None) if prescribed else scenario.ground_motion
+    prescribed = scenario.structure is None and scenario.integrator.ground is None
+    moving = scenario.integrator.displacement if prescribed else scenario.ground_motion
     if prescribed and moving is None and of.run.made_elsewhere:
         return "not known here: there is no input energy, and no HSEM in percent"
     if prescribed and moving is None:

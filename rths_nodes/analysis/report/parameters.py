@@ -11,7 +11,7 @@ from rths_nodes.analysis.report.tables import Row, Table
 from rths_nodes.analysis.units import exact
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, join
-from rths_nodes.core.parameters import Spec, declared, is_params
+from rths_nodes.core.parameters import Spec, declared, is_params, type_of
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -93,7 +93,7 @@ def _inside(built: Any, path: str = "") -> Iterator[Parameter]:
         parts = {join(name, inner): entry for inner, entry in value.items()} if named else {name: value}
         for place, part in parts.items():
             if is_params(part):
-                if hasattr(type(part), "type_name"):
+                if type_of(part):
                     yield _type(place, part, spec.family)
                 yield from _inside(part, place)
             else:

@@ -142,7 +142,7 @@ def _channel(title: str, channel: Channel) -> list[str]:
 
 
 def _simulated(sensors: object, what: str, factor: float, unit: str) -> list[str]:
-    values = (getattr(sensors, f"{what}_{key}", None) for key in ("range", "resolution", "noise_rms"))
+    values = (getattr(sensors, f"{what}_{key}") for key in ("range", "resolution", "noise_rms"))
     return [quantity(value, factor, unit, 3) if value else DASH for value in values]
 
 

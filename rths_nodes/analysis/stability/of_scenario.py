@@ -16,6 +16,7 @@ from rths_nodes.analysis.stability.whole_structure import WholeStructure
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
+from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import StepMatrices, Structure
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.validation import walk
@@ -230,7 +231,7 @@ def _response(part: Any, family: str, path: str, params: Any) -> Response:
     names = registry.names(family)
     known = [name for name in names if hasattr(registry.load(family, name), "frequency_response")]
     for place, inner in walk(params, path):
-        name = getattr(type(inner), "type_name", "")
+        name = type_of(inner)
         mine = name in names and isinstance(inner, registry.load(family, name).Params)
         if mine and name not in known:
             raise ConfigError(

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from rths_nodes.analysis.round_trips import RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
-from rths_nodes.core.protocols import Port, Structure
+from rths_nodes.core.protocols import Structure
 from rths_nodes.laboratory.corrections import corrections_in_words
+from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -87,16 +88,10 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals)
     yield from _commissioned(loaded, rig)
 
 
-class NeverOpened:
+class NeverOpened(PortBefore):
     """The ``port`` of a test that is only looked at: it may be that of a real rig, which nobody has armed."""
 
     armed = True
-
-    def __init__(self, port: Port) -> None:
-        self._port = port
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._port, name)
 
     def open(self, pacer: object = None) -> None:
         """Raises RuntimeError."""
@@ -177,7 +172,7 @@ def _step_times(assembly: Assembly) -> Iterator[str]:
     except ComponentError as error:
         raise ConfigError(str(error)) from error
     if len(took):
-        yield from judged(assembly.scenario, getattr(assembly.ramp, "predicted", 0), took)
+        yield from judged(assembly.scenario, assembly.ramp.predicted, took)
     if len(of_compensator):
         sample = f"{1e3 * assembly.scenario.dt:.3g} ms"
         yield f"compensator: of a sample of {sample} it takes {quantiles(of_compensator)}"

@@ -15,7 +15,8 @@ from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, join
-from rths_nodes.core.parameters import Spec, declared, is_params
+from rths_nodes.core.parameters import Spec, declared, is_params, type_of
+from rths_nodes.core.validation import is_section, opened
 from rths_nodes.loop.faults.kinds import KINDS
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
@@ -106,9 +107,10 @@ def keys(prefix: str, given: argparse.Namespace) -> list[str]:
 
 def _changed(given: argparse.Namespace) -> Scenario:
     """The scenario with the changes so far, which may have brought other types with other keys."""
+    changes, rig = getattr(given, "set", None) or (), getattr(given, "rig", "")
     with suppress(ConfigError):  # the last of them is still being written
-        return files.load(given.scenario, getattr(given, "set", None) or (), rig=getattr(given, "rig", ""))
-    return files.load(given.scenario, rig=getattr(given, "rig", ""))
+        return files.load(given.scenario, changes, rig=rig)
+    return files.load(given.scenario, rig=rig)
 
 
 def _keys(scenario: Scenario, prefix: str) -> list[str]:
@@ -126,7 +128,7 @@ def _at(scenario: Scenario, path: str) -> Any:
     """Return the part of the scenario at ``path``; None where there is none."""
     place: Any = scenario
     for name in filter(None, path.split(".")):
-        place = place.get(name) if isinstance(place, Mapping) else getattr(place, name, None)
+        place = opened(place).get(name) if is_section(place) else None
     return place
 
 
@@ -135,7 +137,7 @@ def _children(built: Any) -> Iterator[tuple[str, Any, Spec | None]]:
     if isinstance(built, Mapping):
         yield from ((str(name), entry, None) for name, entry in built.items())
     elif is_params(built):
-        if hasattr(type(built), "type_name"):
+        if type_of(built):
             yield "type", "", None
         for name, spec in declared(type(built)).items():
             yield name, getattr(built, name), spec

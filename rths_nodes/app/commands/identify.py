@@ -163,7 +163,7 @@ def _run(options: argparse.Namespace) -> int:
         with terminal.writing(figure, "" if options.json else "report"):
             write(measured, fit, model.axes, figure, scenario.name)
     if not options.json:
-        instead = " --set compensator.known=null" if getattr(scenario.compensator, "known", None) else ""
+        instead = " --set compensator.known=null" if scenario.compensator.known else ""
         print(f"use it: --set compensator.type=model_based --set compensator.model={out}{instead}")
     return 0
 

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     with terminal.writing(out, "" if options.json else "model"):
         save(model, out)
     if not options.json:
-        instead = " --set compensator.inverse=null" if getattr(scenario.compensator, "inverse", None) else ""
+        instead = " --set compensator.inverse=null" if scenario.compensator.inverse else ""
         print(f"use it: --set compensator.type=identified_inverse --set compensator.model={out}{instead}")
     return 0
 

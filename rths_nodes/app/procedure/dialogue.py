@@ -104,7 +104,7 @@ class Dialogue:
 
     def agreed(self, key: str, question: str) -> bool:
         """A question to which the answer is yes or no; from the file where ``key`` stands there."""
-        given = getattr(self.answers, key, None)
+        given = getattr(self.answers, key)
         return bool(given) if given is not None else self.yes(question)
 
     def yes(self, question: str) -> bool:

@@ -179,7 +179,7 @@ def _settings(scenario: Scenario, identified: Identified, given: Mapping[str, An
     built = registry.load("compensator", name)
     known, needed = declared(built.Params), set(required_names(built.Params))
     own = dict(to_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
-    offered = _offered(identified, name, getattr(built, "transport_in_lead", False))
+    offered = _offered(identified, name, built.transport_in_lead)
     taken = {key: value for key, value in offered.items() if key in known and value}
     if own:  # what it has left out, it has in another way
         taken = {key: value for key, value in taken.items() if own.get(key) is not None}

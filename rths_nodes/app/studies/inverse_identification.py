@@ -8,7 +8,7 @@ motion does: noise far above it would put the polynomial's best fit where nothin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -94,7 +94,7 @@ def noise(rms: float, band: tuple[float, float], duration: float | None) -> Nois
 
 def order_of(scenario: Scenario) -> int:
     """Highest derivative that is fitted: that of the scenario's own law, where it is this one."""
-    own = scenario.compensator
+    own: Any = scenario.compensator
     return int(own.order) if type(own).type_name == NAME else inverse.ORDER
 
 

@@ -288,7 +288,7 @@ class _Work:
 def _prescribed(scenario: Scenario) -> Array:
     """Targets ``(samples, 3, n_axes)`` of prescribed displacements. Raises ConfigError for another test."""
     assembly = Assembly(scenario)
-    if not hasattr(scenario.integrator, "displacement"):
+    if scenario.integrator.displacement is None:
         kind = type(scenario.integrator).type_name
         raise ConfigError(
             f"integrator.type = {kind!r}: its targets are not known before the test: take a structure, or "

@@ -58,7 +58,7 @@ def published(scenario: Scenario) -> list[Published]:
 
 def blocks(scenario: Scenario) -> dict[str, dict[str, Any]]:
     """Return the changes by block: one without ``force_lead``, one with it; a single one where there is none."""
-    lead = getattr(scenario, "force_lead", None)
+    lead = scenario.force_lead
     return {WITHOUT: {}} if lead is None else {WITHOUT: {"force_lead": None}, WITH: {"force_lead": lead}}
 
 

@@ -149,7 +149,7 @@ class Chain(OnNumbers):
 
     def bound(self) -> Bound | None:
         """Return what a loop over kernels needs; None where one of both has it not, or couples the axes."""
-        first, second = (bound() if (bound := getattr(each, "bound", None)) else None for each in self._both)
+        first, second = (each.bound() for each in self._both)
         if first is None or second is None or first.coupled or second.coupled:
             return None
         states: list[Any] = list(zip(first.states, self._between, second.states, strict=True))

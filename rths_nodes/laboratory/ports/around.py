@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -14,16 +14,11 @@ from rths_nodes.core.samples import MODE_FORCE, MODE_NOT_TOLD, Array, Command, M
 from rths_nodes.laboratory.calibration import Calibration, Channel, channels_of, si_names
 from rths_nodes.laboratory.corrections import ForceCorrections
 from rths_nodes.laboratory.force_control import ForceLoops
+from rths_nodes.laboratory.ports.before import PortBefore
 
 
-class PortBefore:
-    """Everything is that of ``port``, but for what a class has of its own."""
-
-    def __init__(self, port: Port) -> None:
-        self._port = port
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._port, name)
+class _Renumbered(PortBefore):
+    """Everything is that of ``port``, but for numbers of its Measurements."""
 
     def truth(self) -> Measurement | None:
         """The true, noise-free state of the tick; None where it is not known."""
@@ -35,7 +30,7 @@ class PortBefore:
         raise NotImplementedError
 
 
-class CalibratedPort(PortBefore):
+class CalibratedPort(_Renumbered):
     """Everything is that of ``port``, but for the numbers, which go through ``calibration``."""
 
     def __init__(self, port: Port, calibration: Calibration, auxiliary_names: tuple[str, ...]) -> None:
@@ -78,10 +73,10 @@ def calibrated(port: Port, axes: Mapping[str, Any], auxiliary: Mapping[str, Chan
     """
     channels = channels_of(port.auxiliary_names, auxiliary)
     calibration = Calibration.of(axes, channels)
-    return cast(Port, CalibratedPort(port, calibration, si_names(port.auxiliary_names, channels)))
+    return CalibratedPort(port, calibration, si_names(port.auxiliary_names, channels))
 
 
-class CorrectedPort(PortBefore):
+class CorrectedPort(_Renumbered):
     """Everything is that of ``port``, but for the forces, which go through ``corrections``."""
 
     def __init__(self, port: Port, corrections: ForceCorrections) -> None:
@@ -105,10 +100,10 @@ class CorrectedPort(PortBefore):
 def force_corrected(port: Port, axes: Mapping[str, Any], dt: float, simulated: bool) -> Port:
     """``port``, of which the ``rig_axis`` of ``axes`` say what its forces are; itself where they say nothing."""
     found = ForceCorrections(axes, port.auxiliary_names, dt, simulated)
-    return cast(Port, CorrectedPort(port, found)) if found else port
+    return CorrectedPort(port, found) if found else port
 
 
-class ForceLoopPort(PortBefore):
+class ForceLoopPort(_Renumbered):
     """Everything is that of ``port``, but for the axes that ``loops`` control by force."""
 
     def __init__(self, port: Port, loops: ForceLoops) -> None:
@@ -173,4 +168,4 @@ class ForceLoopPort(PortBefore):
 
 def force_controlled(port: Port, loops: ForceLoops) -> Port:
     """``port``, before which ``loops`` are closed; the port itself where there are none."""
-    return cast(Port, ForceLoopPort(port, loops)) if loops else port
+    return ForceLoopPort(port, loops) if loops else port

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import Readback
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, Array, Command
 
 _MEMBERS = sorted(name for name in (*vars(Port), *Port.__annotations__) if not name.startswith("_"))
@@ -35,17 +36,23 @@ def _read_back(name: str, absent: Any, kind: Callable[[Any], Any] = _as_it_is) -
     return property(lambda self: kind(self._told(name, absent)))
 
 
-class NamedPort(Readback):
+def _perhaps(name: str, words: str) -> Any:
+    """The method ``name`` of a port, or the default where it has none; ``words`` as in :func:`_tried`."""
+    otherwise = getattr(OfPort, name)
+
+    def method(self: NamedPort, *arguments: Any, **named: Any) -> Any:
+        if not _has(self._port, name):
+            return otherwise(self, *arguments, **named)
+        return self._try(words, partial(getattr(self._port, name), *arguments, **named))
+
+    return method
+
+
+class NamedPort(Port):
     """Everything is that of ``port``, of the type ``name``; whatever it raises becomes an error with words.
 
     A port that cannot be opened is refused with ConfigError, for nothing has moved; later it is a PortError.
     """
-
-    external: bool
-    simulated: bool
-    transport_samples: int
-    auxiliary_names: tuple[str, ...]
-    auxiliary_inputs: tuple[str, ...]
 
     def __init__(self, port: Any, name: str) -> None:
         """Raises ConfigError for an object that is not a whole port."""
@@ -56,9 +63,6 @@ class NamedPort(Readback):
             raise ConfigError(f"{self.label}: {type(port).__name__} lacks {', '.join(missing)} of a port")
         self._port, self._name = port, name
         self._failed = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._port, name)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         try:
@@ -83,6 +87,34 @@ class NamedPort(Readback):
     build = _read_back("build", "", str)
     stated = _read_back("stated", None)
     ear = _read_back("ear", None)
+
+    external = _read_back("external", False)
+    simulated = _read_back("simulated", False)
+    transport_samples = _read_back("transport_samples", 0)
+    auxiliary_names = _read_back("auxiliary_names", ())
+    auxiliary_inputs = _read_back("auxiliary_inputs", ())
+
+    follows_rig = _read_back("follows_rig", OfPort.follows_rig, bool)
+    in_lockstep = _read_back("in_lockstep", OfPort.in_lockstep, bool)
+    address = _read_back("address", OfPort.address, str)
+    trigger = _read_back("trigger", OfPort.trigger)
+    armed = _read_back("armed", OfPort.armed, bool)
+    paced = _read_back("paced", OfPort.paced, bool)
+    handover = _read_back("handover", OfPort.handover)
+    failure = _read_back("failure", "", str)
+    counter_at_start = _read_back("counter_at_start", None)
+
+    drop_heartbeat = _perhaps("drop_heartbeat", "dropping the heartbeat")
+    numbers = _perhaps("numbers", "asking what it has counted")
+    accept_any_start = _perhaps("accept_any_start", "asking it to accept any start")
+    set_interlock = _perhaps("set_interlock", "switching the interlock")
+    set_hydraulics = _perhaps("set_hydraulics", "switching the pressure")
+
+    @property
+    def wait(self) -> Callable[[float], None] | None:  # type: ignore[override]
+        """Waits for the rig; None where the port cannot."""
+        waits = self._told("wait", OfPort.wait)
+        return None if waits is None else partial(self._try, "waiting for the rig", waits)
 
     @property
     def interlock(self) -> str:
@@ -119,7 +151,7 @@ class NamedPort(Readback):
             raise PortError(self._words(tried, error)) from error
 
     def _words(self, tried: str, error: Exception) -> str:
-        address = self._port.address if _has(self._port, "address") else ""
+        address = self._port.address if _has(self._port, "address") else OfPort.address
         where = f" at {address}" if address else ""
         reason = str(error)
         if isinstance(error, OSError):
@@ -130,5 +162,6 @@ class NamedPort(Readback):
 
 
 def _has(port: Any, name: str) -> bool:
-    """True where a port has it, without asking the rig."""
-    return hasattr(type(port), name) or name in getattr(port, "__dict__", ())
+    """True where a port has it, without asking the rig; one that looks its members up itself is asked for it."""
+    declared = hasattr(type(port), name) or (hasattr(port, "__dict__") and name in vars(port))
+    return declared or (hasattr(type(port), "__getattr__") and hasattr(port, name))

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.readback import Readback
 from rths_nodes.core.samples import (
     EMPTY,
@@ -51,7 +52,7 @@ class Links(Protocol):
         ...
 
 
-class PerAxisPort(Readback):
+class PerAxisPort(OfPort, Readback):
     """The port of a rig whose axes have a node each.
 
     A lost axis trips the test as an ``interlock``: its measurements are nan, and no more Commands are sent to it.

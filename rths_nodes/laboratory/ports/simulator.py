@@ -15,6 +15,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params, text, vector
@@ -50,7 +51,7 @@ CHANNELS = ("displacement", "force")
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
 
-class Simulator:
+class Simulator(OfPort):
     """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` whose axes are coupled.
 
     ``axes`` maps names to the axes' parameters. A rig that is wrong is led by a ``Drive``; what else is wrong
@@ -110,6 +111,7 @@ class Simulator:
     build = ""
     stated = ear = None
     partial_stop: str
+    trigger: Trigger
 
     def __init__(
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None

@@ -7,8 +7,7 @@ output really is comes back as an auxiliary channel, beside the sample to which 
 
 from __future__ import annotations
 
-from typing import Any
-
+from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.parameters import flag
 
 TRIGGER_CHANNEL = "trigger [1]"
@@ -36,7 +35,7 @@ class Trigger:
         self.high = high and self.wired
 
 
-def set_trigger(port: Any, high: bool) -> None:
+def set_trigger(port: OfPort, high: bool) -> None:
     """Set that of ``port``, where it may have one."""
-    if isinstance(found := getattr(port, "trigger", None), Trigger):
-        found.set(high)
+    if isinstance(port.trigger, Trigger):
+        port.trigger.set(high)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.durations import median_count
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, integer, number, params, text, texts
@@ -49,7 +50,7 @@ FURTHEST = 100_000
 """Samples: a state that is further ahead is none of this test."""
 
 
-class UdpPort:
+class UdpPort(OfPort):
     """The port of a rig that is reached by UDP, and whose receiver bridges, brakes and holds by itself."""
 
     @params
@@ -123,6 +124,7 @@ class UdpPort:
     follows_rig = True
     """The tick is the rig's: who drives this port in real time goes by it (``loop/pacing.py``)."""
     partial_stop = ""
+    trigger: Trigger
 
     def __init__(
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
@@ -149,8 +151,6 @@ class UdpPort:
         self._period = round(dt * 1e9)
         self._head = Head(0, len(self._axes), 0, period=self._period, transport=params.transport_samples)
         self._head.auxiliary = len(self.auxiliary_inputs)
-        self.in_lockstep = False
-        """True where the rig, an emulator, waits for every command."""
         self.interlock = self.build = ""
         self.stated: FarEnd | None = None
         self.ear: UdpEar | None = None

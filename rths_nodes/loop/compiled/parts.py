@@ -128,11 +128,12 @@ class _Gathered:
     def _refuse(self) -> None:
         """Raises Resists for what only the embedded loop can do."""
         s, a = self._scenario, self._a
-        if type(a.port) is not Simulator:
-            raise Resists(f"port: {type(a.port).__name__} is no bare simulator")
-        if a.port.parts is None:
+        port: object = a.port
+        if type(port) is not Simulator:
+            raise Resists(f"port: {type(port).__name__} is no bare simulator")
+        if port.parts is None:
             raise Resists("port: something on the rig is as it should not be, or it has further channels")
-        self._port = a.port.parts
+        self._port = port.parts
         if s.force_axes:
             raise Resists(f"axes: {', '.join(s.force_axes)}: controlled by force")
         if s.monitor.corridor is not None:
@@ -238,7 +239,7 @@ class _Gathered:
 
     def _law(self) -> None:
         """The compensator."""
-        found = bound() if (bound := getattr(self._a.compensator, "bound", None)) else None
+        found = self._a.compensator.bound()
         if found is None:
             raise Resists("compensator: has no kernel")
         self._kernels["law_step"] = found.step
@@ -357,9 +358,9 @@ class _Gathered:
         self._facts["control"] = controller is not None
         if controller is None:
             return None, None
-        if (bound := getattr(controller, "bound", None)) is None:
+        if (found := controller.bound()) is None:
             raise Resists("semi_active: has no kernel")
-        kernel, k, state = bound()
+        kernel, k, state = found
         self._kernels["control"], self._constants["of_control"] = kernel.step, k
         self._states["controller"] = copied(state)
         ground = self._a.ground_acceleration

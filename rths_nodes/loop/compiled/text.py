@@ -126,7 +126,7 @@ def _solve(kind: Kind) -> list[str]:
 
 
 def _lead(kind: Kind) -> str:
-    """What the force of an axis will have changed by, from its last samples: the product ``dot`` of both."""
+    """Return the change of an axis' force that lies ahead, by its last samples: the product ``dot``."""
     if kind.lead > FEW:
         return "dot(slope, window_#)"
     return f"({' + '.join(['0.0', *(f'slope[{at}] * window_#[{at}]' for at in range(kind.lead))])})"

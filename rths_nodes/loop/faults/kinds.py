@@ -196,6 +196,8 @@ KINDS: dict[str, type] = {
     **{"kill": Kill, "freeze": Freeze},
     **{"disk_full": DiskFull, "monitor_dead": MonitorDead, "recorder_dead": RecorderDead},
 }
+OF_NODE = (Slow, Kill, Freeze)
+OF_AXIS = (SensorStuck, SensorSpike)
 NEED_NODES = (Kill, Freeze, DiskFull, MonitorDead, RecorderDead)
 NEED_REAL_TIME = (Delay, Late, Reorder, Slow)
 """In lockstep the nodes wait: what is late by samples would never come, and nobody would notice a slow node."""
@@ -230,8 +232,7 @@ def node_of(fault: Any) -> str:
         return "monitor"
     if isinstance(fault, (RecorderDead, DiskFull)):
         return "recorder"
-    node: str = getattr(fault, "node", "")
-    return node
+    return fault.node if isinstance(fault, OF_NODE) else ""
 
 
 def check(faults: Iterable[Any], scenario: Scenario, host: str, pace: str, recorded: bool) -> None:
@@ -260,9 +261,8 @@ def _check_words(kind: str, fault: Any, scenario: Scenario) -> None:
             f"{kind}: port.type = {kind_of_port!r}: pressure and interlock of its rig are not ours to switch; "
             "those of the port simulator are"
         )
-    axis, axes = getattr(fault, "axis", None), list(scenario.axes)
-    if axis is not None and axis not in axes:
-        raise unknown(kind, "axis", axis, axes)
+    if isinstance(fault, OF_AXIS) and fault.axis not in scenario.axes:
+        raise unknown(kind, "axis", fault.axis, list(scenario.axes))
 
 
 def _check_embedded(kind: str, fault: Any, scenario: Scenario) -> None:

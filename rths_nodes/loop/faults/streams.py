@@ -19,6 +19,7 @@ import numpy as np
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.faults.kinds import (
     CHANNELS,
     NODES,
@@ -198,11 +199,11 @@ def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
 # -- sensors ----------------------------------------------------------------------------------------------
 
 
-class FaultyPort:
+class FaultyPort(PortBefore):
     """A port whose sensors fail, and whose rig is switched off; everything else is that of ``port``."""
 
     def __init__(self, port: Port, faults: Iterable[Any], axes: Sequence[str], rate: float) -> None:
-        self._port = port
+        super().__init__(port)
         self._rate = rate
         self._axes = list(axes)
         faults = [fault for fault in faults if of_port(fault)]
@@ -210,19 +211,15 @@ class FaultyPort:
         self._faults = [fault for fault in faults if fault not in self._switched]
         self._last: dict[str, Array] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._port, name)
-
     def wait_tick(self) -> int:
         """The number of the tick, before which somebody may have switched something."""
         sample = self._port.wait_tick()
         for fault in self._switched:
             if sample == max(first_sample(fault, self._rate), 1):
-                rig: Any = self._port
                 if isinstance(fault, Interlock):
-                    rig.set_interlock(closed=False)
+                    self._port.set_interlock(closed=False)
                 else:
-                    rig.set_hydraulics(fault.pressure)
+                    self._port.set_hydraulics(fault.pressure)
         return sample
 
     def read(self) -> Measurement:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import attrs
 import numpy as np
 
 from rths_nodes.control.setups.scaled import ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import evolved
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.codec import Codec
@@ -233,8 +233,8 @@ class Assembly:
     def compensator(self) -> Compensator:
         """The compensator for all axes; one whose model leaves the transport out gets it added to its ``lead``."""
         scenario, params = self.scenario, self.scenario.compensator
-        if getattr(registry.class_of("compensator", params), "transport_in_lead", False):
-            params = attrs.evolve(params, lead=params.lead + scenario.transport_samples * scenario.dt)
+        if registry.class_of("compensator", params).transport_in_lead:
+            params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)
         built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.moved_axes))
         return built
 
@@ -275,7 +275,7 @@ class Assembly:
         real = scenario.rig_file is not None and not params.builds_axes
         axes = in_order_of_rig(scenario.axes) if real else scenario.axes
         built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
-        port = built if own else NamedPort(built, name)
+        port: Port = built if own else NamedPort(built, name)
         if real and scenario.rig_file:
             port = calibrated(port, scenario.axes, scenario.rig_file.auxiliary)
         if scenario.rig_file is not None:

@@ -69,7 +69,7 @@ def check_mode(axis: Any, path: str) -> None:
             "displacement; it has force_error"
         )
     for key in IN_METRES:
-        if getattr(limits.levels, key, None) is not None:
+        if limits.levels is not None and getattr(limits.levels, key) is not None:
             raise ConfigError(
                 f"{join(path, 'limits')}.levels.{key}: must be left out: commands of an axis whose mode is force "
                 "are in N"
@@ -111,7 +111,7 @@ def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
     """A port that carries displacements only has its force loops closed by the nodes."""
     port = scenario.port
     for name in forced:
-        if scenario.axes[name].force_control.closed_by != CONTROLLER or hasattr(port, "cannot_be_built"):
+        if scenario.axes[name].force_control.closed_by != CONTROLLER or port.cannot_be_built:
             continue
         kind = type(port).type_name
         if not port.carries_force:

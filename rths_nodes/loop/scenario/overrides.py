@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from rths_nodes.core import inputs
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
-from rths_nodes.core.parameters import Spec, declared
+from rths_nodes.core.parameters import Spec, declared, type_of
 from rths_nodes.core.validation import from_data, is_section, opened, to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.schema import Case, Scenario
@@ -63,7 +63,7 @@ def parts_of(scenario: Scenario) -> Data:
     """
     parts = opened(scenario)
     axes = (part for axis in scenario.axes.values() for part in (axis.actuator, axis.specimen))
-    recorded = any(hasattr(part, "cannot_be_built") for part in (*parts.values(), *axes))
+    recorded = any(type_of(part) and part.cannot_be_built for part in (*parts.values(), *axes))
     return scenario.data() if recorded else parts
 
 

@@ -125,14 +125,14 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], Any]]:
     """Return the changes that scale the excitations by ``level``."""
     places = {
         ("ground_motion",): scenario.ground_motion,
-        ("integrator", "displacement"): getattr(scenario.integrator, "displacement", None),
+        ("integrator", "displacement"): scenario.integrator.displacement,
     }
     changes: list[tuple[list[str], Any]] = []
     for place, motion in places.items():
-        kind = getattr(type(motion), "type_name", "none") if motion is not None else "none"
+        kind = _name(motion) if motion is not None else "none"
         if kind == "none":
             continue
-        name = getattr(motion, "proportional_to", "")
+        name = motion.proportional_to
         if not name:
             raise ConfigError(
                 f"level = {level:g}: {'.'.join(place)}.type = {kind!r}: its Params does not say by "
@@ -140,7 +140,7 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], Any]]:
             )
         changes.append(([*place, name], level * getattr(motion, name)))
     if not changes:
-        who = getattr(scenario.integrator, "who", "")
+        who = scenario.integrator.who
         words = (
             f"{who} of the integrator has the excitation: reduce it there" if who else "nothing excites the test"
         )
@@ -155,8 +155,8 @@ def hash_of(scenario: Scenario) -> str:
 
 def elastic_limits(scenario: Scenario) -> dict[str, float]:
     """By axis, the displacement (m) up to which the specimen is not harmed, where the rig file has one."""
-    known = {name: getattr(axis.rig_axis, "elastic_limit", None) for name, axis in scenario.axes.items()}
-    return {name: value for name, value in known.items() if value is not None}
+    known = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis is not None}
+    return {name: row.elastic_limit for name, row in known.items() if row.elastic_limit is not None}
 
 
 def rate_remarks(scenario: Scenario, ratio: int) -> list[str]:
@@ -211,7 +211,7 @@ def _cycle(params: Any, amplitude: float, parts: int, ratio: float) -> Array:
 
 
 def _parts_with_time(scenario: Scenario, ratio: int) -> Iterator[str]:
-    damping = np.asarray(getattr(scenario.integrator, "equivalent_damping", None) or 0.0, dtype=float)
+    damping = np.asarray(scenario.integrator.equivalent_damping or 0.0, dtype=float)
     if damping.any():
         yield (
             f"integrator ({_name(scenario.integrator)}): equivalent_damping counts on a damping of the specimen, "

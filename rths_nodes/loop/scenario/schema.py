@@ -18,6 +18,15 @@ import numpy as np
 
 from rths_nodes.core import inputs, registry
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import (
+    OfCompensatorParams,
+    OfGroundMotionParams,
+    OfIntegratorParams,
+    OfParams,
+    OfPortParams,
+    OfSemiActiveParams,
+    OfStructureParams,
+)
 from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
 from rths_nodes.core.limits import Limits, WholeLevels
@@ -112,27 +121,31 @@ class Scenario(AxesByMode):
         SoftStart, "prescribed motion before the test, for adaptive compensators; none if left out", None
     )
     seed: int = integer("seed of all random generators", default=1, at_least=0)
-    ground_motion: Any = component("ground_motion", "excitation", {"type": "none"})
-    structure: Any = component("structure", "numerical substructure; none for the integrator prescribed", None)
+    ground_motion: OfGroundMotionParams = component("ground_motion", "excitation", {"type": "none"})
+    structure: OfStructureParams | None = component(
+        "structure", "numerical substructure; none for the integrator prescribed", None
+    )
     reduction: Any = component("reduction", "shapes in place of the structure's degrees of freedom", None)
-    integrator: Any = component("integrator", "solves the equation of motion")
-    ramp: Any = component("ramp", "interpolates targets at the servo rate", {"type": "linear"})
+    integrator: OfIntegratorParams = component("integrator", "solves the equation of motion")
+    ramp: OfParams = component("ramp", "interpolates targets at the servo rate", {"type": "linear"})
     interface: tuple[str, ...] = texts(
         "degrees of freedom that the setup turns into axes, by name; left out: all, at most 64"
     )
     observed: tuple[str, ...] = texts(
         "further degrees of freedom that a Target carries, for the report; those of the interface always do"
     )
-    setup: Any = component("setup", "degrees of freedom <-> axes", {"type": "identity"})
-    compensator: Any = component("compensator", "makes up for the actuators' delay")
+    setup: OfParams = component("setup", "degrees of freedom <-> axes", {"type": "identity"})
+    compensator: OfCompensatorParams = component("compensator", "makes up for the actuators' delay")
     rig_file: RigHead | None = section(RigHead, "the rig file that the test runs with (--rig)", None)
-    port: Any = component("port", "the rig's port", {"type": "simulator"})
+    port: OfPortParams = component("port", "the rig's port", {"type": "simulator"})
     hops: HopsParams = section(HopsParams, "hops between the rig and what computes its Commands")
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     rig: Any = component(
         "rig", "coupled actuators with their one specimen; left out where each axis has its own", None
     )
-    semi_active: Any = component("semi_active", "controller of the auxiliary inputs of the rig", None)
+    semi_active: OfSemiActiveParams | None = component(
+        "semi_active", "controller of the auxiliary inputs of the rig", None
+    )
     bridge: BridgeParams = section(BridgeParams, "what is bridged where a rig cannot wait")
     levels: WholeLevels = section(WholeLevels, "levels of the whole rig, of which each may warn, hold or stop")
     heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life that the rig needs to go on")
@@ -165,7 +178,7 @@ class Scenario(AxesByMode):
         self._validate_rig()
         self._validate_similitude()
         self._validate_pause()
-        check_hops(self.hops.depth, getattr(self.port, "transport_samples", 0), self.force_axes)
+        check_hops(self.hops.depth, self.port.transport_samples, self.force_axes)
         check_force_axes(self)
         check_names(self.interface or self._beside_observed(), self.observed)
         check_scatter(self.scatter, "scatter")
@@ -179,8 +192,7 @@ class Scenario(AxesByMode):
 
     def _beside_observed(self) -> tuple[str, ...]:
         """The axes, where an integrator without a structure tells more than their degrees of freedom."""
-        known = getattr(self.integrator, "observes", hasattr(self.integrator, "cannot_be_built"))
-        return self.moved_axes if known and self.structure is None else ()
+        return self.moved_axes if self.integrator.observes and self.structure is None else ()
 
     def _validate_rig(self) -> None:
         """For a simulator either every axis has an actuator and a specimen, or the rig has them for all."""
@@ -193,7 +205,7 @@ class Scenario(AxesByMode):
                 if not given and needed:
                     raise self._missing(name, noun, "or give rig for all axes")
         for key in ("transport_samples", "longest_wait"):
-            if not hasattr(self.port, key) and not hasattr(self.port, "cannot_be_built"):
+            if not hasattr(self.port, key) and not self.port.cannot_be_built:
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
 
     @property
@@ -232,7 +244,7 @@ class Scenario(AxesByMode):
 
     def _validate_pause(self) -> None:
         """A rig that pauses must be allowed to be without a Command for as long."""
-        wait, bridge = getattr(self.port, "longest_wait", math.inf), self.bridge
+        wait, bridge = self.port.longest_wait, self.bridge
         if bridge.pauses and bridge.max_pause > wait:
             raise ConfigError(
                 f"bridge.max_pause = {bridge.max_pause:g} s: must be <= port.longest_wait = {wait:g} s"
@@ -294,8 +306,8 @@ class Scenario(AxesByMode):
             has_structure=self.structure is not None,
             has_soft_start=self.soft_start is not None,
             has_ground_motion=type(self.ground_motion).type_name != "none",
-            has_gravity=getattr(self.structure, "gravity_loads", None) is not None,
-            gravity_of_rig=getattr(self.structure, "experimental_gravity_loads", None),
+            has_gravity=self.structure is not None and self.structure.gravity_loads is not None,
+            gravity_of_rig=None if self.structure is None else self.structure.experimental_gravity_loads,
             observed=self.observed,
             transport=self.transport_samples * self.dt,
             force_axes=self.force_axes,
@@ -326,7 +338,7 @@ class Scenario(AxesByMode):
     @property
     def transport_samples(self) -> int:
         """Samples after which a Command acts: those that are under way in hops, and those behind the port."""
-        return self.hops.depth + int(getattr(self.port, "transport_samples", 0))
+        return self.hops.depth + self.port.transport_samples
 
     @property
     def steps(self) -> int:

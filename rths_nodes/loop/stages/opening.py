@@ -11,9 +11,10 @@ from rths_nodes.core.protocols import Port
 
 def check_armed(port: Port) -> None:
     """Raises ConfigError for a ``port`` behind which real actuators could move, unless an operator armed it."""
-    if not (port.simulated or getattr(port, "armed", False)):
-        name = getattr(port, "label", "port")
-        raise ConfigError(f"{name}: is not a simulator: only an operator may arm it: rths test (doc/procedure.md)")
+    if not (port.simulated or port.armed):
+        raise ConfigError(
+            f"{port.label}: is not a simulator: only an operator may arm it: rths test (doc/procedure.md)"
+        )
 
 
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:

@@ -111,7 +111,7 @@ class RigStage:
         check_armed(port)
         judgement.refuse(scenario, port.simulated)
         limits, dt = scenario.limits, scenario.dt
-        handover: Handover | None = getattr(port, "handover", None)
+        handover: Handover | None = port.handover
         groups = scenario.stop_groups
         stop = SafeStop(limits, dt, None if handover is None else handover.tares, groups)
         if scenario.levels.quantities:
@@ -123,7 +123,7 @@ class RigStage:
     @property
     def failure(self) -> str:
         """Why a rig that has failed cannot go on, in words; empty for none."""
-        return str(getattr(self.port, "failure", ""))
+        return self.port.failure
 
     def close(self) -> None:
         """Give the port back, if it was opened; may be called again."""
@@ -373,7 +373,7 @@ class RigStage:
         if breach is not None:
             if breach.action == HOLD and not reason:
                 self.stop_request = self.stop_request or StopRequest(breach.reason, end=State.HELD)
-            elif breach.action == INTERLOCK and hasattr(self.port, "drop_heartbeat"):
+            elif breach.action == INTERLOCK:
                 self.port.drop_heartbeat()
             reason = reason or breach.reason
         if self.stop_request is not None and self.port.interlock:

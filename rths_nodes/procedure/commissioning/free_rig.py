@@ -70,9 +70,8 @@ class FreeRig:
 
     def open(self) -> None:
         """Open the port; the rig is held. Raises ConfigError where it cannot be opened."""
-        port, follows = self.port, bool(getattr(self.port, "follows_rig", False))
-        if hasattr(port, "accept_any_start"):
-            port.accept_any_start()
+        port, follows = self.port, self.port.follows_rig
+        port.accept_any_start()
         pace: Pacer | None = None
         if self.realtime:
             pace = pacer_of(self.scenario.dt, 1, self.scenario.port.transport_samples if follows else None)
@@ -121,7 +120,7 @@ class FreeRig:
         return self._keep(measured)
 
     def _awaited(self) -> Measurement:
-        wait = getattr(self.port, "wait", None)
+        wait = self.port.wait
         while not self.port.ready():
             if wait is not None:
                 wait(LOOK_S)

@@ -7,13 +7,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Command
+from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.commissioned import FAILED, PASSED, STOPPED, CommissioningRow
@@ -33,18 +33,16 @@ SPARE = 2
 Rows = list[CommissioningRow]
 
 
-class _Watched:
+class Watched(PortBefore):
     """``port`` with its commands: the stop comes once an axis has gone ``far`` ``(n_axes,)`` m in ``state``."""
 
     def __init__(self, port: Port, session: RigSession, far: Array, state: State) -> None:
-        self._port, self._session, self._far, self._state = port, session, far, state
+        super().__init__(port)
+        self._session, self._far, self._state = session, far, state
         self._start: Array | None = None
         self._last: Array | None = None
         self.commands: list[Array] = []
         """The two before the stop, and all behind it."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._port, name)
 
     def write(self, command: Command) -> None:
         self._port.write(command)
@@ -100,14 +98,14 @@ def _connected(bench: Bench, record: ProcedureRecord) -> RigSession:
 
 def _stopped(bench: Bench, session: RigSession, state: State, act: Callable[[], object]) -> CommissioningRow:
     """Do ``act``, which is stopped under way in ``state``."""
-    drive = session.drive
-    watched = _Watched(drive.port, session, MOVED * bench.rig().way, state)
+    drive, port = session.drive, session.drive.port
+    watched = Watched(port, session, MOVED * bench.rig().way, state)
     drive.port = watched
     try:
         with contextlib.suppress(ConfigError):
             act()
     finally:
-        drive.port = watched._port
+        drive.port = port
     return _row(bench, state, session.state, np.array(watched.commands))
 
 

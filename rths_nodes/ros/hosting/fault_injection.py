@@ -21,10 +21,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.loop.faults.kinds import (
     NODES,
+    OF_AXIS,
     STREAMS,
     DiskFull,
     Freeze,
@@ -96,13 +98,13 @@ class _Faults(Interposer):
 
     # -- what stands between the node and its parts -------------------------------------------------------
 
-    def port(self, port: Any) -> Any:
+    def port(self, port: Port) -> Port:
         """Sensors are where the port of their axis is: where axes have nodes of their own, there."""
         place, settings = self._node.place, self._node.settings
         if not any(map(of_port, self._faults)):
             return port
         if place.role == AXIS:
-            mine = [fault for fault in self._faults if getattr(fault, "axis", place.axis) == place.axis]
+            mine = [fault for fault in self._faults if not isinstance(fault, OF_AXIS) or fault.axis == place.axis]
             return FaultyPort(port, mine, (place.axis,), self._rate)
         if place.role == ACTUATOR and not settings.axes:
             return FaultyPort(port, self._faults, tuple(settings.scenario.axes), self._rate)

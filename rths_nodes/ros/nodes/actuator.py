@@ -62,7 +62,7 @@ class ActuatorNode(RthsNode):
         # another one each time: neither a run of the same name nor its recording, replayed, is taken for this one
         topics.join(frame_of(self.settings.value("run_id"), secrets.token_hex()))
         axes = self.settings.axes
-        self._follows = not axes and getattr(assembly.port, "follows_rig", False)
+        self._follows = not axes and assembly.port.follows_rig
         transport = scenario.port.transport_samples if self._follows else None
         paced = not self.settings.lockstep
         self.pacer = pacer_of(scenario.dt, scenario.samples, transport, clock) if paced else None
@@ -76,7 +76,7 @@ class ActuatorNode(RthsNode):
         self.rig = rig = RigStage.of(scenario, self.interposer.port(port))
         self.outside.callback(rig.close)
         rig.connect(self.pacer)
-        if self._follows and self.settings.lockstep and not getattr(rig.port, "in_lockstep", False):
+        if self._follows and self.settings.lockstep and not rig.port.in_lockstep:
             rig.port.close()
             raise ConfigError("pace = 'lockstep': the rig has a clock of its own; pace must be realtime")
         if self.pacer:

@@ -18,7 +18,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from rths_nodes.core.errors import ConfigError, join
-from rths_nodes.core.parameters import Spec, declared
+from rths_nodes.core.parameters import Spec, declared, type_of
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import replace
@@ -122,7 +122,7 @@ def _rows(built: Any, path: str) -> Iterator[Row]:
         for name, entry in built.items():
             yield from _rows(entry, join(path, name))
         return
-    if hasattr(type(built), "type_name"):
+    if type_of(built):
         yield Row(join(path, "type"), type(built).type_name, "component")
     for key, spec in declared(type(built)).items():
         value, name = getattr(built, key), join(path, key)

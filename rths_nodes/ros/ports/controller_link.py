@@ -66,6 +66,8 @@ class ControllerLink:
         self._begun = time.monotonic()
         self._end = self._begun + place.connect_within
         self._waiting: list[Any] = []
+        self._node: Any = None
+        self._executor: Any = None
         self._context = middleware.started()
         try:
             with middleware.in_words():
@@ -76,14 +78,14 @@ class ControllerLink:
 
     def _open(self) -> None:
         place, name = self._place, f"rths_port_{os.getpid()}_{secrets.token_hex(3)}"
-        self._node: Any = Node(
+        self._node = Node(
             name,
             context=self._context,
             use_global_arguments=False,
             enable_rosout=False,
             start_parameter_services=False,
         )
-        self._executor: Any = SingleThreadedExecutor(context=self._context)
+        self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
         ours = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
         self._publisher = self._node.create_publisher(Float64MultiArray, place.commands, ours)
@@ -227,10 +229,10 @@ class ControllerLink:
         """Leave; may be called again."""
         if not self._context.ok():
             return
-        if (executor := getattr(self, "_executor", None)) is not None:
-            executor.shutdown()
-        if (node := getattr(self, "_node", None)) is not None:
-            node.destroy_node()
+        if self._executor is not None:
+            self._executor.shutdown()
+        if self._node is not None:
+            self._node.destroy_node()
         rclpy.shutdown(context=self._context)
 
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.durations import SECOND, Durations, median_count
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, integer, number, params, text, texts
@@ -40,7 +41,7 @@ LOOK_S, LOOK_EVERY_S = 0.01, 0.1
 """Time that a joint state is waited for in one turn; between two looks at who else is there, s."""
 
 
-class Ros2ControlPort(Readback):
+class Ros2ControlPort(OfPort, Readback):
     """The port of a rig that is driven by ros2_control."""
 
     @params
@@ -143,7 +144,6 @@ class Ros2ControlPort(Readback):
 
     external = True
     follows_rig = True
-    in_lockstep = False
     partial_stop = ""
     auxiliary_names: tuple[str, ...] = ()
     auxiliary_inputs: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class Ros2ControlPort(Readback):
         if rig is not None:
             raise ConfigError("port.type = 'ros2_control': has no simulated rig: leave rig out")
         self._params, self._dt = params, dt
-        rows = {name: getattr(axis, "rig_axis", None) for name, axis in axes.items()}
+        rows = {name: axis.rig_axis for name, axis in axes.items()}
         self._axes = tuple(axes)
         self._joints = params.joints or tuple(row.name if row else name for name, row in rows.items())
         gains = [(row.displacement.gain, row.command.gain) if row else (1.0, 1.0) for row in rows.values()]

@@ -9,6 +9,7 @@ from typing import Any
 from rclpy.duration import Duration
 from rclpy.node import Node
 
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.plain import decode, encode
 from rths_nodes.core.wire.run_mark import RunMark
@@ -41,7 +42,7 @@ class Interposer:
         """Return the inbox from which the node takes messages of ``topic``, where they come into ``inbox``."""
         return inbox
 
-    def port(self, port: Any) -> Any:
+    def port(self, port: Port) -> Port:
         """Return the port by which the node drives its rig, where ``port`` leads there."""
         return port
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rths_nodes.core import registry
+from rths_nodes.core.declarations import drops_heartbeat
 from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, Disagreement, Level
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, rule, rules_in
@@ -279,8 +280,8 @@ def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
 @rule(CAUTION, "`action: interlock` behind a port with a heartbeat", "it stops as 'stop' does")
 def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
     port = seen.scenario.port
-    cls = None if hasattr(port, "cannot_be_built") else registry.class_of("port", port)
-    if getattr(port, "has_heartbeat", hasattr(cls, "drop_heartbeat")):
+    own = registry.class_of("port", port) if port.has_heartbeat is None else None
+    if port.has_heartbeat or drops_heartbeat(own):
         return
     for place, _, _, level in _levels(seen):
         if level.action == INTERLOCK:
@@ -317,7 +318,7 @@ def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
         if axis.force_control is None or not axis.limits.of_force or axis.limits.force_error is None:
             continue
         far, bound = axis.force_control.largest_correction, axis.limits.force_error
-        stiffness = getattr(axis.force_control.law, "stiffness", None)
+        stiffness = axis.force_control.law.stiffness
         if stiffness is not None and far * stiffness > bound:
             yield Found(
                 f"{place}.force_control.largest_correction",

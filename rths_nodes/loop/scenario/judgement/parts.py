@@ -64,7 +64,7 @@ def stiffness_beside_frequency(seen: Seen) -> Iterator[Found]:
 
 def first_period(scenario: Any) -> float | None:
     """The longest period (s) of the structure with what it states of its part under test; None: not known."""
-    if scenario.structure is None or hasattr(scenario.structure, "cannot_be_built"):
+    if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
     from rths_nodes.numerical.structures.damping import modes  # loads scipy, which a mere run has no need of
 
