@@ -45,12 +45,22 @@ class Durations:
         return np.asarray(self._values[first : self._count] * 1e-9, dtype=np.float64)
 
 
-def statistics(seconds: Array) -> dict[str, float]:
-    """Mean, median, 99th, 99.9th percentile and maximum in s; nan without data."""
+def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
+    """Mean, median, 99th, 99.9th percentile and maximum in s; nan without data.
+
+    ``counts`` ``(n,)``: of how many samples each of the ``seconds`` ``(n,)`` is; of one if left out.
+    """
     if not len(seconds):
         return dict.fromkeys(("mean_s", "median_s", "p99_s", "p999_s", "max_s"), math.nan)
-    median, p99, p999 = np.percentile(seconds, (50.0, 99.0, 99.9)).tolist()
-    mean, largest = float(seconds.mean()), float(seconds.max())
+    if counts is None:
+        found = np.percentile(seconds, (50.0, 99.0, 99.9))
+    else:
+        order = np.argsort(seconds)
+        up_to = np.cumsum(counts[order])
+        wanted = np.array((0.5, 0.99, 0.999)) * (up_to[-1] - 1)
+        found = seconds[order][np.searchsorted(up_to, wanted, side="right")]
+    median, p99, p999 = found.tolist()
+    mean, largest = float(np.average(seconds, weights=counts)), float(seconds.max())
     return {"mean_s": mean, "median_s": median, "p99_s": p99, "p999_s": p999, "max_s": largest}
 
 
@@ -64,15 +74,15 @@ def median_count(counts: Counter[int]) -> int:
     return value
 
 
-def histogram(seconds: Array, edges: Array | None = None) -> dict[str, list[float]]:
+def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:
     """Counts between ``edges`` (s), by default in bins of equal ratio between 1 us and 1 s.
 
-    What is outside counts in the outermost bins.
+    What is outside counts in the outermost bins; ``counts`` as of :func:`statistics`.
     """
     if edges is None:
         edges = np.logspace(-6.0, 0.0, 6 * _BINS_PER_DECADE + 1)
-    counts, _ = np.histogram(np.clip(seconds, edges[0], edges[-1]), edges)
-    return {"edges_s": edges.tolist(), "counts": counts.astype(float).tolist()}
+    found, _ = np.histogram(np.clip(seconds, edges[0], edges[-1]), edges, weights=counts)
+    return {"edges_s": edges.tolist(), "counts": found.astype(float).tolist()}
 
 
 def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:

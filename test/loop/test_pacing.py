@@ -30,6 +30,7 @@ def test_everything_is_as_before_afterwards() -> None:
     def state() -> tuple[object, ...]:
         return scheduling(), gc.isenabled(), gc.get_freeze_count(), signal.getsignal(signal.SIGXCPU)
 
+    gc.unfreeze()  # as in every process that has frozen nothing itself; the run of the tests has
     before = state()
     with realtime.real_time(True) as refused:
         assert not gc.isenabled()

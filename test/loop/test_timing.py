@@ -21,6 +21,13 @@ def test_durations_are_kept_and_do_not_grow() -> None:
     assert len(Durations(10).seconds) == 0
 
 
+def test_a_duration_of_several_samples_counts_as_often() -> None:
+    seconds, counts = np.array([3e-6, 1e-6, 2e-6]), np.array([50, 2000, 450])
+    every = np.repeat(seconds, counts)
+    assert statistics(seconds, counts) == pytest.approx(statistics(every))
+    assert histogram(seconds, None, counts) == histogram(every)
+
+
 def test_statistics_are_percentiles() -> None:
     found = statistics(np.arange(1001) * 1e-6)
     assert list(found) == ["mean_s", "median_s", "p99_s", "p999_s", "max_s"]

@@ -19,7 +19,7 @@ from rths_nodes.loop.embedded import Loop, Outcome, Sink
 from rths_nodes.loop.options import COMPILED, KERNELS
 from rths_nodes.loop.supervision.delay import CHUNK
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.timing import timing
+from rths_nodes.loop.timing import timing_in_chunks
 
 
 class Way(NamedTuple):
@@ -105,6 +105,7 @@ class KernelLoop:
         if compiled:
             constants, states, excitation = in_arrays((constants, states, excitation))
         taken: list[float] = []
+        counts: list[int] = []
         began = time.perf_counter()
         if parts.monitor.monitor.breach or parts.monitor.monitor.in_order:
             return None
@@ -120,11 +121,12 @@ class KernelLoop:
                     return None
             count, begin = min(end, samples) - begin, end
             taken.append((time.perf_counter() - started) / max(count, 1))
+            counts.append(count)
             if progress:
                 progress(min(end, samples))
             if begin <= samples and interrupted and interrupted():
                 break
-        times = timing(time.perf_counter() - began, np.array(taken), np.zeros(0), 0, 0)
+        times = timing_in_chunks(time.perf_counter() - began, np.array(taken), np.array(counts))
         return self._outcome(dict(zip(names, states, strict=True)), min(begin, samples), times), histories
 
     def _outcome(self, states: dict[str, Any], samples: int, times: dict[str, Any]) -> Outcome:
