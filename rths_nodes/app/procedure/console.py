@@ -265,12 +265,12 @@ class Console:
 
     # -- while it is under way ----------------------------------------------------------------------------
 
-    def _perform(self, act: str, name: str = "", **arguments: Any) -> str:
+    def _perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
         """Do an act; one that lasts in a thread of its own, while the operator is heard here."""
         way = TERMINAL if self._leads or self._dialogue.typed else ANSWERS
         if not ACTS[act].lasting:
             return self.runner.do(act, way=way, **arguments)
-        return str(self._meanwhile(name or act, lambda: self.runner.do(act, way=way, **arguments)))
+        return str(self._meanwhile(shown or act, lambda: self.runner.do(act, way=way, **arguments)))
 
     def _changed(self, state: State, reason: str) -> None:
         """Tell at once what ends a motion before its time."""

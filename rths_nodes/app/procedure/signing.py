@@ -19,7 +19,7 @@ Person = dict[str, str]
 class Perform(Protocol):
     """Does an act; what came of it, in words."""
 
-    def __call__(self, act: str, **arguments: Any) -> str: ...
+    def __call__(self, act: str, /, **arguments: Any) -> str: ...
 
 
 class Signing:

@@ -86,7 +86,6 @@ def _plain(name: str) -> str:
 
 
 def _check_digits(given: str, count: int, path: str) -> None:
+    """Raises ConfigError without what was ``given``: it may be a key, which does not belong into a file."""
     if not re.fullmatch(f"[0-9a-f]{{{2 * count}}}", given):
-        raise ConfigError(
-            f"{path} = {show(given)}: must be {2 * count} hexadecimal digits: rths roles prints them"
-        )
+        raise ConfigError(f"{path}: must be {2 * count} hexadecimal digits, as rths roles prints them")
