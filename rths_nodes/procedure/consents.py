@@ -9,7 +9,7 @@ stop, ends it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rths_nodes.core.errors import unknown
 from rths_nodes.loop.pacing import Clock
@@ -24,11 +24,15 @@ OF_BOTH = ("g",)
 """Rungs that need the consents of both roles: no other one loads the specimen in full."""
 
 
+class WrongKey(ActRefused):
+    """A consent whose key is not that of its role."""
+
+
 @dataclass(frozen=True)
 class Thing:
     """Object of a consent: ``called`` in a line, and the ``words`` that have to be the same."""
 
-    called: str
+    called: str = field(compare=False)
     words: str
 
 
@@ -37,9 +41,9 @@ def rung_of(rung: str, scenario_hash: str, offsets_hash: str) -> Thing:
     return Thing(f"rung {rung}", f"rung {rung}, scenario {scenario_hash}, offsets {offsets_hash}")
 
 
-def signature_for(words: str) -> Thing:
-    """Return the signature for what has these ``words``."""
-    return Thing(f"the signature for {words}", f"the signature for {words}")
+def signature_for(words: str, name: str = "") -> Thing:
+    """Return the signature for what has these ``words``, and perhaps a shorter ``name``."""
+    return Thing(f"the signature for {name or words}", f"the signature for {words}")
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,8 @@ class Consents:
     def give(self, role: str, name: str, key: str, thing: Thing) -> str:
         """Somebody with the ``key`` of ``role`` consents to ``thing``; what that is good for, in words.
 
-        Without a ``name`` it is the one that the role has. Raises ActRefused (ConfigError for an unknown role).
+        Without a ``name`` it is the one that the role has. Raises ActRefused, WrongKey for another key, and
+        ConfigError for an unknown role.
         """
         roles, moment = self.roles, self._moment
         if roles is None:
@@ -115,7 +120,7 @@ class Consents:
         owner = roles.owner_of(key)  # takes its time: the lock is free meanwhile
         if owner != role:
             whose = f"that of the {owner}" if owner else "another one"
-            raise ActRefused(f"consent: this is not the key of the {role}, but {whose}: it counts for nothing")
+            raise WrongKey(f"consent: this is not the key of the {role}, but {whose}: it counts for nothing")
         until = self._clock.monotonic_ns() + round(1e9 * GOOD_FOR_S)
         with self._machine.lock:
             if moment != self._moment:

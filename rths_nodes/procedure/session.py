@@ -184,7 +184,7 @@ class RigSession(Acting):
         """The operator answers for one thing that is not verified, by its whole name or its whole words."""
         with self._machine.lock:
             meant = self.clearance.meant(what)
-            names = self.consents.use(signature_for(meant.words))
+            names = self.consents.use(signature_for(meant.words, meant.name))
             self.clearance.sign(meant.words, self.consents.signed(names) or by or self.record.operator, names)
 
     @as_act

@@ -16,7 +16,7 @@ from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.roles import ROLES
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, ActRefused
-from rths_nodes.procedure.consents import OF_BOTH, Consents
+from rths_nodes.procedure.consents import OF_BOTH
 from rths_nodes.procedure.records import RUNGS
 from rths_nodes.procedure.session import RunOutcome
 
@@ -43,12 +43,12 @@ class Hours:
 
 @pytest.fixture
 def both(walk: Callable[..., Any]) -> Callable[..., Any]:
-    """A walk on a bench whose file has roles; ``clock`` is that of its consents."""
+    """A walk on a bench whose file has roles, by a ``clock`` that stands still."""
 
     def make(*sets: str, **further: Any) -> Any:
-        found = walk(*sets, **further)
-        session, found.clock = found.session, Hours()
-        session.consents = Consents(ROLES_OF_BENCH, "bench", session._machine, found.clock)
+        clock = Hours()
+        found = walk(*sets, roles=ROLES_OF_BENCH, clock=clock, **further)
+        found.clock = clock
         return found
 
     return make
@@ -248,7 +248,7 @@ def test_every_signature_needs_both_by_all_its_words(both):
     w.refer()
     w.session.check()
     first, second = w.session.clearance.wanting()
-    words = rf"^the signature for {first.words} needs the consent of the operator .*\n.*consent of the responsible"
+    words = rf"^the signature for {first.name} needs the consent of the operator .*\n.*consent of the responsible"
     for what in (first.name, first.words):
         with pytest.raises(ActRefused, match=words):
             w.session.sign_for(what, "A. Tester")

@@ -11,7 +11,10 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.scenario.roles import ROLES
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.consents import WrongKey
 
+TRIES = 3
+"""A key may be typed so often for one consent: nobody sees what he types."""
 Person = dict[str, str]
 """Arguments of a consent that say whose it is: role, name, key."""
 
@@ -38,14 +41,24 @@ class Signing:
             names = roles.of(role).names
             several = f"name of the {role} ({', '.join(names)}): "
             name = names[0] if len(names) == 1 else self._dialogue.line(several)
-            key = self._dialogue.unseen(f"key of the {role}, {name}: ")
-            found.append({"role": role, "name": name, "key": key})
+            found.append({"role": role, "name": name, "key": self._key(role, name)})
         return found
 
+    def _key(self, role: str, name: str) -> str:
+        return self._dialogue.unseen(f"key of the {role}, {name}: ")
+
     def consent(self, people: Iterable[Person], **to: str) -> None:
-        """Give the consents of ``people`` to one thing."""
+        """Give the consents of ``people`` to one thing; who has mistyped a key is asked for it again."""
         for person in people:
-            self._dialogue.say(self._perform("consent", **person, **to))
+            for left in reversed(range(TRIES)):
+                try:
+                    self._dialogue.say(self._perform("consent", **person, **to))
+                    break
+                except WrongKey as wrong:
+                    if not left:
+                        raise
+                    self._dialogue.say(str(wrong))
+                    person["key"] = self._key(person["role"], person["name"])
 
     def to_all(self, role: str) -> None:
         """Consent to all that is to be signed for, or to the next rung, in a ``role``; empty: in both.
@@ -68,6 +81,8 @@ class Signing:
         runner = self._runner
         if runner.state is not State.POSITIONED:
             return [{"what": each.words} for each in runner.session.clearance.wanting()]
-        step, offsets = runner.ladder.step(runner.next_rung), runner.session.offsets
-        assert offsets is not None
+        planned, offsets = runner.ladder.planned, runner.session.offsets
+        assert offsets is not None  # the state says so
+        needed = runner.session.consents.needed
+        step = runner.ladder.step(next((name for name in planned if needed(name)), runner.next_rung))
         return [{"rung": step.rung.name, "scenario_hash": step.hash, "offsets_hash": offsets.hash}]

@@ -294,13 +294,21 @@ def test_without_a_terminal_a_file_of_answers_neither_signs_nor_arms(tmp_path: P
 
 
 def test_a_key_that_does_not_fit_arms_nothing(tmp_path: Path, stdin: None) -> None:
-    person = Person({"operator": [KEYS["operator"]], "responsible": [KEYS["operator"]]})
+    person = Person({"operator": [KEYS["operator"]], "responsible": ["", "guess", KEYS["operator"], "never"]})
     code, record = by_answers(tmp_path, person)
     assert (code, record.outcome) == (2, "refused")
     assert record.reason.endswith(
         "not the key of the responsible, but that of the operator: it counts for nothing"
     )
     assert record.rungs == []
+    assert person.keys["responsible"] == ["never"]
+
+
+def test_a_key_that_was_mistyped_is_typed_again(tmp_path: Path, stdin: None) -> None:
+    person = Person({"operator": ["correct horse batery", KEYS["operator"]], "responsible": [KEYS["responsible"]]})
+    code, record = by_answers(tmp_path, person)
+    assert (code, record.outcome) == (0, "finished")
+    assert [bool(act.refused) for act in record.acts if act.act == "consent"] == [True, False, False]
 
 
 @pytest.fixture
@@ -417,17 +425,18 @@ def test_an_operator_who_leads_alone_gets_no_further_than_the_start(start, tmp_p
     found = re.search(r"scenario\s+│ (\w{16})", shown)
     assert found
     alone.type(found[1][:6])
-    for key in (KEYS["operator"], KEYS["operator"]):
-        alone.wait_for("key of the .*: ")
-        alone.type(key)
+    for _ in range(4):
+        alone.wait_for(r"key of the \w+, \w\. \w+: ")
+        alone.type(KEYS["operator"])
     alone.wait_for("refused: consent: this is not the key of the responsible, but that of the operator")
     alone.wait_for(proposed)
     alone.type("consent director")
     alone.wait_for("refused: role: unknown role 'director'")
     alone.wait_for(proposed)
     alone.type("consent responsible")
-    alone.wait_for("key of the responsible, R. Sponsible: ")
-    alone.type("")
+    for _ in range(3):
+        alone.wait_for("key of the responsible, R. Sponsible: ")
+        alone.type("")
     alone.wait_for("refused: consent: .*")
     alone.wait_for(proposed)
     alone.type("finish")
