@@ -180,12 +180,17 @@ class RigSession(Acting):
         return self.record.checks
 
     @as_act
-    def sign_for(self, what: str, by: str = "") -> None:
-        """The operator answers for one thing that is not verified, by its whole name or its whole words."""
+    def sign_for(self, what: str, by: str = "") -> str:
+        """The operator answers for one thing that is not verified, by its whole name or its whole words.
+
+        Who has consented, in words, where somebody had to.
+        """
         with self._machine.lock:
             meant = self.clearance.meant(what)
             names = self.consents.use(signature_for(meant.words, meant.name))
-            self.clearance.sign(meant.words, self.consents.signed(names) or by or self.record.operator, names)
+            signed = self.consents.signed(names)
+            self.clearance.sign(meant.words, signed or by or self.record.operator, names)
+        return signed
 
     @as_act
     def consent(self, /, role: str = "", name: str = "", key: str = "", **to: str) -> str:

@@ -17,6 +17,7 @@ from served_test import SECRET
 from terminal import Terminal
 from two_people import KEYS, NAMES, ROLES_OF_BENCH, TEXT, consent_to
 
+from rths_nodes.analysis.report.procedure import acts, head
 from rths_nodes.app.cli import main
 from rths_nodes.app.procedure import signatures
 from rths_nodes.app.procedure.answers import Answers
@@ -41,6 +42,7 @@ NAME = "chen_ricles_2010"
 BENCH = files.locate("bench_simulated", files.RIG).read_text()
 UNKNOWN = "".join(line for line in BENCH.splitlines(keepends=True) if "stiffness_known_to" not in line)
 """A bench whose scales have to be signed for."""
+BOTH = "A. Tester (operator) and R. Sponsible (responsible), both needed by roles in the rig file bench_simulated"
 PEER = Credentials(1, os.getuid())
 ANSWERS: dict[str, Any] = {
     "test_id": "first",
@@ -117,6 +119,7 @@ def test_by_the_socket_both_consent_and_the_test_runs(served, tmp_path: Path) ->
         for role in ROLES:
             program.does("consent", role=role, key=KEYS[role], what=what)
         told = program.does("sign_for", what=what)
+        assert told.result == BOTH
     told = program.does("position")
     hashes = {"rung": "g", "scenario_hash": told.scenario_hash, "offsets_hash": told.offsets_hash}
     program.does("consent", role="operator", key=KEYS["operator"], **hashes)
@@ -127,10 +130,7 @@ def test_by_the_socket_both_consent_and_the_test_runs(served, tmp_path: Path) ->
     assert wrong.reason.endswith("not the key of the responsible, but that of the operator: it counts for nothing")
     program.does("consent", role="responsible", key=KEYS["responsible"], **hashes)
     told = program.does("arm", **hashes)
-    assert told.result.endswith(
-        "by A. Tester (operator) and R. Sponsible (responsible), both needed by roles in the rig file "
-        "bench_simulated"
-    )
+    assert told.result.endswith(f"by {BOTH}")
     program.does("run")
     program.does("finish")
     record = procedure.read(tmp_path / "test")
@@ -138,6 +138,11 @@ def test_by_the_socket_both_consent_and_the_test_runs(served, tmp_path: Path) ->
     assert {name for act in consents for name in act.arguments} == {"role", "what", *hashes}
     assert consents[-1].result.startswith("R. Sponsible (responsible) consents to rung g, scenario ")
     assert all(act.way.startswith("socket, user") for act in consents)
+    shown = acts(record)[0].grid
+    assert shown is not None
+    assert [row[3] for row in shown.rows if row[1] == "sign_for" and "REFUSED" not in row[3]] == [BOTH] * 2
+    deviations = next(part for part in head(record, None) if part.title.startswith("Deviations"))
+    assert [words.endswith(f"signed for by {BOTH}") for words in deviations.items] == [True] * 2
     assert record.rungs[-1].remarks[0].startswith("armed by A. Tester (operator) and R. Sponsible (responsible)")
     assert keys_in(tmp_path) == []
 
