@@ -13,14 +13,17 @@ robot does the same.
 import argparse
 import sys
 import time
+from getpass import getpass
 from typing import Any
 
 from rths_nodes.app.procedure.operator_socket import Ask, by_socket
 from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer, Signer, of_message
+from rths_nodes.loop.scenario.roles import ROLES
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.consents import OF_BOTH
 from rths_nodes.procedure.records import RUNGS
 
 HEAD = 6
@@ -143,7 +146,19 @@ class Leader:
             print(self.told.possible["position"], flush=True)
         for what in self.told.to_sign:
             self.agree(f"{what}; do you sign for it?")
+            self.consent(what=what)
             self.do("sign_for", what=what)
+
+    def consent(self, **to: str) -> None:
+        """Where the rig file has roles, both people type their keys; by the socket, which nobody overhears."""
+        for role in () if self.told.possible["consent"] else ROLES:
+            self.do(
+                "consent",
+                role=role,
+                name=input(f"name of the {role}: "),
+                key=getpass(f"key of the {role}: "),
+                **to,
+            )
 
     def arm(self, rung: str) -> None:
         """A rung that moves is armed by the head of its hash, which a person types."""
@@ -152,7 +167,10 @@ class Leader:
             typed = input(f"to arm rung {rung} ({told.scenario_hash}), type the first {HEAD} characters: ").strip()
             if typed.lower() != told.scenario_hash[:HEAD]:
                 raise Refused(f"rung {rung} is not armed")
-        self.do("arm", rung=rung, scenario_hash=told.scenario_hash, offsets_hash=told.offsets_hash)
+        hashes = {"rung": rung, "scenario_hash": told.scenario_hash, "offsets_hash": told.offsets_hash}
+        if rung in OF_BOTH:
+            self.consent(**hashes)
+        self.do("arm", **hashes)
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ class Act:
     ``arguments`` are their names; where they are ``needed``, the act has no meaning without all of them.
     ``moves``: the rig moves behind it, or may, and must be fit for that. ``lasting``: it takes its time: the
     operator watches meanwhile. ``at_once``: also while another one is under way. ``anybody`` may ask for it: it
-    only brings the rig to rest.
+    only brings the rig to rest. ``secret`` arguments are written down nowhere, and go over no network.
     """
 
     words: str
@@ -31,6 +31,7 @@ class Act:
     lasting: bool = False
     at_once: bool = False
     anybody: bool = False
+    secret: tuple[str, ...] = ()
 
 
 _MOTION = (State.CHECKING, State.POSITIONING, State.RUNNING, State.RESUMING, State.UNLOADING)
@@ -51,6 +52,17 @@ ACTS = {
     ),
     "sign_for": Act(
         "answer for one thing that is not verified, by its whole name", (State.REFERENCED,), ("what",), needed=True
+    ),
+    "consent": Act(
+        "by the key of a role of the rig file: arm exactly this rung, or sign for exactly this; once, within 60 s",
+        (State.REFERENCED, State.POSITIONED),
+        ("role", "name", "key", "rung", "scenario_hash", "offsets_hash", "what"),
+        secret=("key",),
+    ),
+    "withdraw": Act(
+        "take every consent back; what was armed by it is so no more",
+        (State.REFERENCED, State.POSITIONED, State.ARMED),
+        at_once=True,
     ),
     "position": Act(
         "to the start of the test, by a bounded ramp", (State.REFERENCED, State.HELD), moves=True, lasting=True

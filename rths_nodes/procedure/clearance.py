@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.calibration import RigAxis
@@ -45,25 +46,28 @@ class Clearance:
         self._record, self._axes = record, axes
         self.cautions = [ToSign(each.name, each.words, "") for each in cautions]
         self._offsets: Offsets | None = None
-        self._signed: set[str] = set()
+        self._signed: dict[str, dict[str, str]] = {}
+        """By the words of what was signed for: who has signed, by role; nobody where there are no roles."""
 
     def begin(self, offsets: Offsets) -> None:
         """New ``offsets``, or a new check: nothing is checked yet, and nothing signed for."""
         self._offsets = offsets
         self._record.checks = {}
-        self._signed &= {each.words for each in self.cautions}
+        self._signed = {
+            each.words: self._signed[each.words] for each in self.cautions if each.words in self._signed
+        }
 
     def signed_before(self, earlier: Mapping[str, str]) -> None:
         """Cautions that were signed for in an earlier test on the same rig, by their words, and by whom."""
         for each in self.cautions:
             if each.words in earlier and each.words not in self._signed:
-                self._signed.add(each.words)
+                self._signed[each.words] = {}
                 self._record.deviations.append(f"{each.words}: signed for {earlier[each.words]}")
 
     @property
-    def signed_cautions(self) -> list[str]:
-        """The words of the cautions that somebody has signed for."""
-        return [each.words for each in self.cautions if each.words in self._signed]
+    def signed_cautions(self) -> dict[str, dict[str, str]]:
+        """By the words of the cautions that somebody has signed for: who, by role, where there are roles."""
+        return {each.words: self._signed[each.words] for each in self.cautions if each.words in self._signed}
 
     def barred(self) -> str:
         """Why the rig must not leave its place, in words; empty where it may."""
@@ -98,8 +102,8 @@ class Clearance:
             found += [ToSign(f"force at rest of {name}", words, name) for name, words in at_rest.items()]
         return [each for each in found if each.words not in self._signed]
 
-    def sign(self, what: str, by: str) -> None:
-        """The operator answers for ``what``: a whole name, or whole words. Raises ConfigError for others."""
+    def meant(self, what: str) -> ToSign:
+        """Return what is to be signed for by this whole name, or these whole words. Raises ConfigError."""
         wanting = self.wanting()
         meant = next((each for each in wanting if what in (each.name, each.words)), None)
         if meant is None:
@@ -107,7 +111,12 @@ class Clearance:
             raise ConfigError(
                 f"sign_for: {what or 'empty'}: is not to be signed for; by its whole name that is: {names}"
             )
-        self._signed.add(meant.words)
+        return meant
+
+    def sign(self, what: str, by: str, roles: Mapping[str, str] = MappingProxyType({})) -> None:
+        """The operator answers for ``what``, or who has consented by ``roles``. Raises ConfigError as meant."""
+        meant = self.meant(what)
+        self._signed[meant.words] = dict(roles)
         self._record.deviations.append(f"{meant.words}: signed for by {by or 'the operator'}")
         if meant.channel:
             setattr(self._record.checks[meant.axis], f"{meant.channel}_scale", SIGNED)

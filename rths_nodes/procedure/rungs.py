@@ -39,6 +39,8 @@ class RungUnderWay:
         self, armed: Armed, drive: RigDrive, offsets: Offsets, machine: SessionMachine, following: Following
     ) -> None:
         self.armed, self.suspended, self.stopped = armed, False, ""
+        self.signed = ""
+        """Who has consented to it in which role; empty where nobody had to."""
         self._resumed: ActUnderWay | None = None
         self._machine, self._following = machine, following
         self.port = port = _port_of(armed, drive, offsets)

@@ -29,6 +29,7 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import placing, small_move, unloading
@@ -37,6 +38,7 @@ from rths_nodes.procedure.acts import ActRefused
 from rths_nodes.procedure.arming import arm, start_of
 from rths_nodes.procedure.clearance import Clearance
 from rths_nodes.procedure.commissioned import Commissioning, not_commissioned
+from rths_nodes.procedure.consents import Consents, rung_of, signature_for
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import SessionMachine, stopped_by_operator
@@ -65,7 +67,8 @@ _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
 class RigSession(Acting):
     """One procedure on the rig of ``scenario``, written down in ``record``; by the clock, or in lockstep.
 
-    ``code`` is what computes it, taken when the scenario was read; left out: as it is now.
+    ``code`` is what computes it, taken when the scenario was read; left out: as it is now. ``roles`` are those of
+    the rig file; left out: nothing needs a consent.
     ``changed`` is told of each state with its reason, also from the thread that drives the rig. :meth:`hold`,
     :meth:`resume`, :meth:`stop` and :meth:`note` may be called from any thread while another act is under way.
     Raises ConfigError for a scenario without a rig file, and for a port that cannot be built.
@@ -80,6 +83,7 @@ class RigSession(Acting):
         clock: Clock = SYSTEM_CLOCK,
         changed: Callable[[State, str], None] | None = None,
         code: Code | None = None,
+        roles: Roles | None = None,
     ) -> None:
         if scenario.rig_file is None:
             raise ConfigError("rig: a procedure needs a rig file (--rig): ranges of sensors, limits, the port")
@@ -103,6 +107,7 @@ class RigSession(Acting):
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
         cautions = [] if self.drive.port.simulated else judgement.cautions(scenario, False)
         self.clearance = Clearance(record, self._rig_axes, cautions)
+        self.consents = Consents(roles, scenario.rig_file.name, self._machine, clock)
         self._taken: Offsets | None = None
 
     # -- what it shows ------------------------------------------------------------------------------------
@@ -175,9 +180,33 @@ class RigSession(Acting):
         return self.record.checks
 
     @as_act
-    def sign_for(self, what: str, by: str = "") -> None:
-        """The operator answers for one thing that is not verified, by its whole name or its whole words."""
-        self.clearance.sign(what, by or self.record.operator)
+    def sign_for(self, what: str, by: str = "") -> str:
+        """The operator answers for one thing that is not verified, by its whole name or its whole words.
+
+        Who has consented, in words, where somebody had to.
+        """
+        with self._machine.lock:
+            meant = self.clearance.meant(what)
+            names = self.consents.use(signature_for(meant.words, meant.name))
+            signed = self.consents.signed(names)
+            self.clearance.sign(meant.words, signed or by or self.record.operator, names)
+        return signed
+
+    @as_act
+    def consent(self, /, role: str = "", name: str = "", key: str = "", **to: str) -> str:
+        """Somebody with the ``key`` of a role consents to arm a rung, by its hashes, or to one signature."""
+        hashed = self.offsets.hash if self.offsets is not None else ""
+        thing = self.consents.meant(self.state, hashed, [each.words for each in self.clearance.wanting()], to)
+        return self.consents.give(role, name, key, thing)
+
+    def withdraw(self, by: str = "") -> None:
+        """No consent is good any more, and what was armed by one is not armed. From any thread."""
+        with self._machine.lock:
+            self._begin("withdraw")
+            self.consents.withdraw()
+            if self.state is State.ARMED:
+                self._rung = None
+                self._machine.to(State.HELD, f"{by or self.record.operator} has withdrawn the consent")
 
     # -- the rungs ----------------------------------------------------------------------------------------
 
@@ -200,8 +229,11 @@ class RigSession(Acting):
             self.note("the rig does not rest at the start: a sensor drifts, or the specimen relaxes")
 
     @as_act
-    def arm(self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str) -> None:
-        """Arm a rung of ``scenario``, as it runs there. Raises ConfigError where something differs from a hash."""
+    def arm(self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str) -> str:
+        """Arm a rung of ``scenario``, as it runs there; who has consented, in words, where somebody had to.
+
+        Raises ConfigError where something differs from a hash.
+        """
         assert self.offsets is not None
         build = self.drive.port.build
         armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash, self.code, build)
@@ -216,9 +248,13 @@ class RigSession(Acting):
         under_way = RungUnderWay(armed, self.drive, self.offsets, self._machine, following)
         with self._machine.lock:
             self._begin("arm")
+            if self.consents.needed(rung):
+                names = self.consents.use(rung_of(rung, scenario_hash, offsets_hash))
+                under_way.signed = self.consents.signed(names)
             self._armed_until = self._clock.monotonic_ns() + round(1e9 * ARMED_FOR_S)
             self._rung = under_way
             self._machine.to(State.ARMED, f"rung {rung}")
+        return under_way.signed
 
     @as_act
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
@@ -242,6 +278,7 @@ class RigSession(Acting):
         written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
         written.scenario_hash, written.offsets_hash = armed.scenario_hash, offsets.hash
         written.inputs, written.code = armed.inputs, armed.code.hash
+        written.remarks += [f"armed by {rung.signed}"] if rung.signed else []
         self.record.rungs.append(written)
         outcome = RunOutcome("failed", "the host has given no result")
         try:

@@ -43,16 +43,19 @@ def steps(sent: list[float]) -> float:
 
 
 class Walk:
-    """A session on the rig, and the acts that lead it on; ``sent`` are all commands that reached the port, m."""
+    """A session on the rig, and the acts that lead it on; ``sent`` are all commands that reached the port, m.
 
-    def __init__(self, scenario: Scenario, sent: list[float]) -> None:
+    ``further`` arguments are those of the session.
+    """
+
+    def __init__(self, scenario: Scenario, sent: list[float], **further: Any) -> None:
         self.scenario, self.sent = scenario, sent
         self.scenario_file = ""
         self.states: list[State] = []
         self.on_state: Callable[[State], object] = lambda state: None
         self.progress: Callable[[int], None] | None = None
         self.record = ProcedureRecord("test", scenario.name, hash_of(scenario))
-        self.session = RigSession(scenario, self.record, realtime=False, changed=self._changed)
+        self.session = RigSession(scenario, self.record, realtime=False, changed=self._changed, **further)
         self.run: Run | None = None
 
     def _changed(self, state: State, reason: str) -> None:

@@ -30,10 +30,10 @@ def walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     real: list[Any] = []
     made: list[Walk] = []
 
-    def make(*sets: str, rig: tuple[str, str] = ("", ""), name: str = "chen_ricles_2010") -> Walk:
+    def make(*sets: str, rig: tuple[str, str] = ("", ""), name: str = "chen_ricles_2010", **further: Any) -> Walk:
         file = tmp_path / "bench.yaml"
         file.write_text(RIG.replace(*rig))
-        found = Walk(files.load(name, ["duration=0.5", *sets], rig=str(file)), sent)
+        found = Walk(files.load(name, ["duration=0.5", *sets], rig=str(file)), sent, **further)
         found.scenario_file = str(file)
         sent.clear()
         real[:] = [found.session.drive.port]

@@ -15,11 +15,12 @@ from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
 from rths_nodes.core.protocols import Structure
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.laboratory.ports.before import PortBefore
-from rths_nodes.loop.scenario import judgement
+from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.margins import Margins
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.consents import OF_BOTH
 from rths_nodes.recording import commissioning
 
 REHEARSED_S = 2.0
@@ -70,6 +71,7 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals)
         beside = ", ".join(loaded.observed) or "none"
         yield f"interface: {', '.join(loaded.interface)}; observed beside: {beside}"
     yield from _rig(loaded)
+    yield from _roles(rig)
     yield from _reduction(assembly)
     yield from tested.described(assembly)
     yield from _contents(loaded)
@@ -122,6 +124,12 @@ def _rig(loaded: Scenario) -> Iterator[str]:
         yield f"axes.{name}: is {mine.name}; {'; '.join(told)}"
     for name, channel in loaded.rig_file.auxiliary.items():
         yield _channel(name, channel)
+
+
+def _roles(rig: str) -> Iterator[str]:
+    """Name those who have to consent, where the rig file has roles."""
+    if rig and (roles := files.load_rig(rig).roles) is not None:
+        yield f"roles: rung {', '.join(OF_BOTH)} and signatures need the consents of {roles}, each with a key"
 
 
 def _channel(noun: str, channel: Any) -> str:

@@ -7,7 +7,7 @@ import argparse
 import os
 import pwd
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,12 +19,13 @@ from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.streams import show_log
 from rths_nodes.core import key_file
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import NAMESPACE, PACES
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, rehearsal, titles
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.records import ANSWERS, RUNGS, ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import commissioning
@@ -143,6 +144,25 @@ def _told(options: argparse.Namespace) -> float:
     return 0.0 if watch is None else watch.told
 
 
+def _roles(options: argparse.Namespace, operator: str, planned: Collection[str], attended: bool) -> Roles | None:
+    """The roles of the rig file. Raises ConfigError where the operator has none, or nobody could consent."""
+    from rths_nodes.procedure.consents import OF_BOTH
+
+    roles = files.load_rig(options.rig).roles
+    if roles is None:
+        return None
+    if operator not in roles.operator.names:
+        raise ConfigError(
+            f"operator = {show(operator)}: must be of roles.operator: {', '.join(roles.operator.names)}"
+        )
+    if not (attended or options.services) and (both := [name for name in OF_BOTH if name in planned]):
+        raise ConfigError(
+            f"rung {', '.join(both)}: needs the consents of {roles}: their keys stand in no file of answers, and "
+            "there is no terminal to type them at"
+        )
+    return roles
+
+
 def _user(given: str) -> int:
     """The number of a user. Raises ConfigError."""
     try:
@@ -172,9 +192,10 @@ def _test(
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: exists: a test is never written over; give another test_id or --record")
     record.specimen.history = _history(folder.absolute().parent, record.specimen.id)
+    roles = _roles(options, record.operator, ladder.planned, attended)
     commissioned, barred = commissioning.found(scenario, options.rig)
     terminal.tell([barred] if barred and any(RUNGS[name].moves for name in ladder.planned) else [])
-    runner = ProcedureRunner(ladder, record, folder)
+    runner = ProcedureRunner(ladder, record, folder, roles=roles)
     runner.session.commissioned = commissioned
     for words in answers.notes:
         runner.do("note", way=ANSWERS, text=words)

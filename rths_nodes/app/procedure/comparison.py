@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from rths_nodes.core.samples import Array
+from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.recording.run import Run
 
 
@@ -70,3 +71,11 @@ def cautions(level: float, ratio: int, level_before: float, ratio_before: int) -
     if ratio != ratio_before:
         found.append(f"compared with a rung at the time ratio {ratio_before}: what depends on the rate differs")
     return found
+
+
+def in_words(found: dict[str, float], record: ProcedureRecord) -> str:
+    """Differences as people read them, with the names that ``record`` has for the axes."""
+    return ", ".join(
+        f"{record.named(name)} by {'what cannot be told' if math.isnan(value) else f'{value:.3g}'}"
+        for name, value in found.items()
+    )

@@ -11,6 +11,7 @@ from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.operator_input import INTERRUPTED, OperatorInput, Progress
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.signing import Person, Signing
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
@@ -32,6 +33,7 @@ class Console:
         runner.watch.changed = self._changed
         self._input = OperatorInput(runner, dialogue, progress, leads)
         self._meanwhile = self._input.meanwhile
+        self._signing = Signing(runner, dialogue, self._perform)
         self._refused = self._failed = ""
 
     def _say(self, shown: Any) -> None:
@@ -204,12 +206,20 @@ class Console:
         meant = [each for each in wanting if rest in ("", each.name, each.words)]
         if not meant:
             self._perform(act, what=rest)  # which is refused, with the names
+        people: list[Person] = []
         for each in meant:
             if not self._dialogue.signs(self.runner.record.named(each.words), each.called):
                 if self._leads:
                     return True
                 raise ConfigError(f"sign_for: nobody signs for: {each.words} ({each.name})")
-            self._perform(act, what=each.name)
+            people = people or self._signing.people()
+            self._signing.consent(people, what=each.words)
+            self._perform(act, what=each.words if people else each.name)
+        return True
+
+    def _do_consent(self, act: str, rest: str) -> bool:
+        """With a role behind it: in that one alone."""
+        self._signing.to_all(rest)
         return True
 
     def _do_unload(self, act: str, rest: str) -> bool:
@@ -231,14 +241,18 @@ class Console:
         ladder, moves = runner.ladder, RUNGS[rung].moves
         step, found = ladder.step(rung), runner.session.offsets
         offsets_hash = found.hash if found is not None else ""
-        if moves and (self._leads or rung in REDUCED or rung not in self._dialogue.answers.arm):
+        both = runner.session.consents.needed(rung)
+        shown = moves and (self._leads or both or rung not in self._dialogue.answers.arm)
+        if shown or (moves and rung in REDUCED):
             self._meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, self._input.far))
-        if moves and (self._leads or rung not in self._dialogue.answers.arm):
+        if shown:
             self._say(screens.armed(step, runner.ladder, offsets_hash))
         if moves and not self._dialogue.arms(rung, step.hash, offsets_hash):
             self._say("not armed")
             return self._leads
-        self._say(self._perform(act, rung=rung, scenario_hash=step.hash, offsets_hash=offsets_hash))
+        what = {"rung": rung, "scenario_hash": step.hash, "offsets_hash": offsets_hash}
+        self._signing.consent(self._signing.people() if both else [], **what)
+        self._say(self._perform(act, **what))
         return True
 
     def _complete(self, rung: str) -> None:
@@ -251,12 +265,12 @@ class Console:
 
     # -- while it is under way ----------------------------------------------------------------------------
 
-    def _perform(self, act: str, name: str = "", **arguments: Any) -> str:
+    def _perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
         """Do an act; one that lasts in a thread of its own, while the operator is heard here."""
         way = TERMINAL if self._leads or self._dialogue.typed else ANSWERS
         if not ACTS[act].lasting:
             return self.runner.do(act, way=way, **arguments)
-        return str(self._meanwhile(name or act, lambda: self.runner.do(act, way=way, **arguments)))
+        return str(self._meanwhile(shown or act, lambda: self.runner.do(act, way=way, **arguments)))
 
     def _changed(self, state: State, reason: str) -> None:
         """Tell at once what ends a motion before its time."""

@@ -8,8 +8,10 @@ import os
 import select
 import signal
 import sys
+import termios
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rths_nodes.app.procedure.answers import Answers, difference_bound
@@ -35,6 +37,35 @@ def typed(question: str) -> str:
     return input()
 
 
+def typed_unseen(question: str) -> str:
+    """A line that is typed at the terminal behind ``question``, and not shown there."""
+    with _without_echo():
+        print(question, end="", file=sys.stderr, flush=True)
+        if sys.stdin.isatty() and threading.current_thread() is threading.main_thread():
+            _wait_for_a_line()
+        line = sys.stdin.readline()  # input() would show it where readline is loaded
+    print(file=sys.stderr)
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+@contextmanager
+def _without_echo() -> Iterator[None]:
+    """The terminal shows nothing of what is typed, and forgets what was typed before."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    silent = before[:]
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, before)
+
+
 def _wait_for_a_line() -> None:
     """Until the terminal has a line. Ctrl-C is heard whenever it comes.
 
@@ -56,11 +87,17 @@ def _wait_for_a_line() -> None:
 class Dialogue:
     """Answers out of ``answers``; what is not there is asked by ``ask``, which gets the question.
 
-    Without ``ask`` there is no terminal, and every answer stands in the file.
+    Without ``ask`` there is no terminal, and every answer stands in the file. ``ask_unseen`` is for keys.
     """
 
-    def __init__(self, answers: Answers, ask: Callable[[str], str] | None, say: Callable[[Any], None]) -> None:
-        self.answers, self._ask, self.say = answers, ask, say
+    def __init__(
+        self,
+        answers: Answers,
+        ask: Callable[[str], str] | None,
+        say: Callable[[Any], None],
+        ask_unseen: Callable[[str], str] = typed_unseen,
+    ) -> None:
+        self.answers, self._ask, self.say, self._ask_unseen = answers, ask, say, ask_unseen
         self.asking = False
         """True while the operator thinks about an answer."""
         self.typed = False
@@ -73,11 +110,18 @@ class Dialogue:
 
     def line(self, question: str) -> str:
         """A line of the operator. Raises Interrupted where nobody can be asked."""
-        if self._ask is None:
+        return self._asked(self._ask, question).strip()
+
+    def unseen(self, question: str) -> str:
+        """A key, which is typed and not shown, and stands in no file. Raises Interrupted as :meth:`line`."""
+        return self._asked(self._ask and self._ask_unseen, question)
+
+    def _asked(self, ask: Callable[[str], str] | None, question: str) -> str:
+        if ask is None:
             raise Interrupted(f"nobody can be asked: {question}")
         self.asking = self.typed = True
         try:
-            return self._ask(question).strip()
+            return ask(question)
         except (EOFError, OSError):
             raise Interrupted("the terminal is closed") from None
         finally:

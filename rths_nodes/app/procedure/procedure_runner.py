@@ -7,7 +7,6 @@ in words, and nothing has changed then.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop.scenario import inputs
+from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import records
@@ -39,7 +39,7 @@ from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
 
 Look = Callable[[int, int], None]
-NAMED = ("sign_for", "note")
+NAMED = ("sign_for", "note", "withdraw")
 """Acts whose words stand in the record with the name of who has said them."""
 BEFOREHAND = tuple(name for name, act in ACTS.items() if act.moves and act.lasting)
 """Acts that are written down before they begin: they move the rig."""
@@ -65,14 +65,21 @@ def now() -> str:
 
 
 class ProcedureRunner:
-    """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session`` of the rig.
+    """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session``; ``roles`` of the rig file.
 
     Files that the scenario names are copied into the folder first; from then on the copies alone are read.
     ``do`` may be called from any thread: one act at a time, but for those that are heard at once.
     Raises ConfigError where a file has changed since the ladder was made, or cannot be copied.
     """
 
-    def __init__(self, ladder: Ladder, record: ProcedureRecord, folder: Path, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        ladder: Ladder,
+        record: ProcedureRecord,
+        folder: Path,
+        watch: Watch | None = None,
+        roles: Roles | None = None,
+    ) -> None:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.watch = watch or Watch()
         self.session = RigSession(
@@ -81,6 +88,7 @@ class ProcedureRunner:
             code=self.ladder.code,
             realtime=ladder.realtime,
             changed=lambda *told: self.watch.changed(*told),
+            roles=roles,
         )
         self.unwritten = ""
         """Why the record could not be written at some time: such a test has failed. Empty where it always was."""
@@ -161,7 +169,8 @@ class ProcedureRunner:
     def _done(self, act: str, by: str, way: str, arguments: dict[str, Any]) -> str:
         work = getattr(self, f"_{act}", None) or getattr(self.session, act)
         by = by or self.record.operator
-        written = records.Act(now(), act, dict(arguments), by=by, way=way)
+        told = {name: value for name, value in arguments.items() if name not in ACTS[act].secret}
+        written = records.Act(now(), act, told, by=by, way=way)
         try:
             if reason := self.possible()[act]:
                 raise ActRefused(f"{act}: {reason}")
@@ -249,10 +258,10 @@ class ProcedureRunner:
         step = self.ladder.step(name)
         inputs.kept(step.scenario, self.folder)  # every copy is what it was
         self.ladder.check_elastic(name)
-        self.session.arm(name, step.scenario, scenario_hash, offsets_hash)
+        signed = self.session.arm(name, step.scenario, scenario_hash, offsets_hash)
         self._armed = step
         by = f"scenario {scenario_hash}, offsets {offsets_hash}, code {self.session.code.hash}"
-        return f"rung {name} is armed: {by}"
+        return f"rung {name} is armed: {by}{f', by {signed}' if signed else ''}"
 
     def _run(self) -> str:
         step = self._armed
@@ -351,7 +360,8 @@ class ProcedureRunner:
         entry.compared_with = before.name
         entry.differences = comparison.differences(run, entry.level, then, before.level)
         entry.remarks += comparison.cautions(entry.level, entry.time_ratio, before.level, before.time_ratio)
-        return f"; differs from rung {before.name} (rms over rms): {_listed(self.record, entry.differences)}"
+        words = comparison.in_words(entry.differences, self.record)
+        return f"; differs from rung {before.name} (rms over rms): {words}"
 
     def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
         """A rung that moves beside its own rehearsal: the same level, the same time."""
@@ -364,7 +374,7 @@ class ProcedureRunner:
             return ""
         found = comparison.differences(run, 1.0, rehearsed, 1.0)
         entry.differences |= {f"{name}{REHEARSAL}": value for name, value in found.items()}
-        return f"; from its rehearsal: {_listed(self.record, found)}"
+        return f"; from its rehearsal: {comparison.in_words(found, self.record)}"
 
 
 def tell_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
@@ -385,10 +395,3 @@ def tell_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
     row = begun[-1] if begun else rows[-1]
     row |= named | {"level": entry.level} | largest
     return True
-
-
-def _listed(record: ProcedureRecord, differences: dict[str, float]) -> str:
-    return ", ".join(
-        f"{record.named(name)} by {'what cannot be told' if math.isnan(value) else f'{value:.3g}'}"
-        for name, value in differences.items()
-    )

@@ -143,7 +143,8 @@ class Served:
         """Return what is possible now, and what an operator has to name for it."""
         runner = self._runner
         rung, taken = runner.next_rung, runner.taken or runner.session.offsets
-        possible = runner.possible()
+        possible, wanting = runner.possible(), runner.session.clearance.wanting()
+        whole = runner.session.consents.roles is not None  # a consent is to all the words
         return Answer(
             state=int(runner.state),
             acts=tuple(possible),
@@ -152,7 +153,7 @@ class Served:
             scenario_hash=self._hash_of(rung),
             offsets_hash=taken.hash if taken is not None else "",
             test_id=runner.record.test_id,
-            to_sign=() if possible["sign_for"] else tuple(runner.session.clearance.unsigned()),
+            to_sign=() if possible["sign_for"] else tuple(each.words if whole else each.name for each in wanting),
         )
 
     def _hash_of(self, rung: str) -> str:
@@ -184,6 +185,11 @@ class Served:
                 return ANYBODY, STRANGER
             self._count_stranger(request.act)
             raise error.within(request.act) from None
+        if secret := ACTS[request.act].secret:
+            raise ConfigError(
+                f"{request.act}: not by the service: everybody on the domain hears its {', '.join(secret)}; it is "
+                "typed at the terminal or at the page, or comes by the socket"
+            )
         return request.by, KEY
 
     def _check_signature(self, request: Request) -> None:

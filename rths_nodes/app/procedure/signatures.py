@@ -8,7 +8,7 @@ another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, now
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.roles import OPERATOR, RESPONSIBLE
 from rths_nodes.procedure.commissioned import rig_hash
 from rths_nodes.recording import plain
 from rths_nodes.recording.records import reason
@@ -31,14 +32,19 @@ HEAD = (
 
 @dataclass
 class Signature:
-    """A caution in its words, by whom it was signed for, and when (ISO 8601)."""
+    """A caution in its words, by whom it was signed for, and when (ISO 8601).
+
+    ``responsible`` has consented to it; empty where the rig file had no roles.
+    """
 
     caution: str
     by: str
     date: str
+    responsible: str = ""
 
     def __str__(self) -> str:
-        return f"by {self.by} on {self.date}"
+        both = f" ({OPERATOR}) and {self.responsible} ({RESPONSIBLE})" if self.responsible else ""
+        return f"by {self.by}{both} on {self.date}"
 
 
 @dataclass
@@ -61,14 +67,24 @@ def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
     return {each.caution: each for each in found.signatures} if found.rig_hash == rig_hash else {}
 
 
-def add(rig: Path | str, rig_hash: str, cautions: Iterable[str], by: str, date: str) -> None:
-    """Keep that ``cautions`` were signed for; who has signed for one before is kept. Raises ConfigError."""
+def add(rig: Path | str, rig_hash: str, cautions: Mapping[str, Mapping[str, str]], by: str, date: str) -> None:
+    """Keep that ``cautions`` were signed for, by their words, ``by`` somebody, or by names in roles.
+
+    Who has signed for one before is kept, unless he alone has, and both roles do now. Raises ConfigError.
+    """
     known = of_rig(rig, rig_hash)
-    new = {words: Signature(words, by, date) for words in cautions if words not in known}
+    new = {
+        words: Signature(words, roles.get(OPERATOR, by), date, roles.get(RESPONSIBLE, ""))
+        for words, roles in cautions.items()
+        if words not in known or (roles and not known[words].responsible)
+    }
     if not new:
         return
     path = Path(rig).with_suffix(SUFFIX)
-    kept = Signatures(rig_hash, [*known.values(), *new.values()])
+    kept = plain.plain(Signatures(rig_hash, [*(known | new).values()]))
+    for each in kept["signatures"]:
+        if not each["responsible"]:  # as the file was before there were roles
+            del each["responsible"]
     try:
         plain.write(path, plain.text_of(kept, VERSION, HEAD))
     except OSError as error:
@@ -86,7 +102,9 @@ def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -
         yield
         return
     file, hashed = files.locate(rig, files.RIG), rig_hash(scenario)
-    clearance.signed_before({words: str(each) for words, each in of_rig(file, hashed).items()})
+    both = runner.session.consents.roles is not None
+    earlier = {words: str(each) for words, each in of_rig(file, hashed).items() if each.responsible or not both}
+    clearance.signed_before(earlier)
     try:
         yield
     finally:

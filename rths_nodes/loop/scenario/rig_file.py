@@ -31,6 +31,7 @@ from rths_nodes.core.validation import from_data, is_section, opened
 from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_corrections
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
+from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.monitor import MonitorParams
 from rths_nodes.loop.supervision.own_levels import OF_AXES
@@ -89,6 +90,9 @@ class RigFile:
     )
     watch: WatchSection | None = section(
         WatchSection, "a watcher on another computer, for rths watch; left out: there is none", None
+    )
+    roles: Roles | None = section(
+        Roles, "two people of whom the full test and signatures need both; left out: the operator alone", None
     )
 
     def validate(self, path: str) -> None:

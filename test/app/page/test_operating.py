@@ -19,10 +19,12 @@ from pathlib import Path
 import pytest
 from emulated_bench import free_port
 from page_of_test import CHROMIUM, MARK, RTHS, Browser, get, page_and_terminal, procedure_beside
+from two_people import KEYS, NAMES, TEXT
 
 from rths_nodes.app.page.operating import CODE_S, Operating
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer
+from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import procedure
 
@@ -190,6 +192,79 @@ async def arm(browser: Browser) -> None:
     assert "not armed" in await browser.value('document.getElementById("result").textContent')
     await browser.value('document.querySelector("#needs input").value = told.acts.scenario_hash.slice(0, 6)')
     await browser.value(f"{NEEDED}.click()")
+
+
+async def consent(browser: Browser, role: str, name: str, key: str) -> None:
+    """Consent in a role to what is to be armed, by its key, which the page forgets at once."""
+    await browser.click("act_consent")
+    await browser.until(f'{NEEDED} && {NEEDED}.textContent.startsWith("consent to g ")')
+    await browser.value(f'document.querySelector("#needs select").value = "{role}"')
+    fields = 'document.querySelectorAll("#needs input")'
+    await browser.value(f'{fields}[0].value = "{name}"')
+    assert await browser.value(f"{fields}[1].type") == "password"
+    await browser.value(f"{fields}[1].value = {json.dumps(key)}")
+    await browser.value(f"{NEEDED}.click()")
+    await browser.until("!asked")
+
+
+async def two_people(address: str, terminal: Callable[[], str], folder: Path) -> list[str]:
+    """What the page said of each step to a rung g that needs two people."""
+    said = []
+
+    async def shown(browser: Browser) -> None:
+        said.append(await browser.value('document.getElementById("result").textContent'))
+
+    async with Browser(address, folder) as browser:
+        await take_the_lead(browser, terminal)
+        await browser.click("act_check")
+        await browser.until("!asked && !told.acts.possible.position")
+        await browser.click("act_position")
+        await consent(browser, "operator", "", KEYS["operator"])
+        await shown(browser)
+        await browser.click("act_arm")
+        await arm(browser)
+        await browser.until("!asked")
+        await shown(browser)
+        await consent(browser, "responsible", NAMES["responsible"], KEYS["operator"])
+        await shown(browser)
+        await consent(browser, "responsible", NAMES["responsible"], KEYS["responsible"])
+        await shown(browser)
+        await browser.click("act_arm")
+        await arm(browser)
+        await browser.until('!asked && told.procedure.state === "ARMED"')
+        await browser.click("act_withdraw")
+        await browser.until('!asked && told.procedure.state === "HELD"')
+        await browser.click("act_finish")
+        await browser.until("!asked", 60.0)
+    return said
+
+
+@pytest.mark.nodes
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+def test_two_people_type_their_keys_at_the_page(tmp_path: Path) -> None:
+    rig = tmp_path / "bench.yaml"
+    rig.write_text(files.locate("bench_simulated", files.RIG).read_text() + TEXT)
+    with (
+        page_and_terminal("--arm-from-page") as (address, terminal, _),
+        procedure_beside(tmp_path, "g", "--set=duration=0.5", rig=str(rig)) as testing,
+    ):
+        said = asyncio.run(two_people(address, terminal, tmp_path / "browser"))
+        told, _ = testing.communicate(timeout=120.0)
+    words = (
+        r"consent: A. Tester \(operator\) consents to rung g, scenario \w+, offsets \w+: good for 60 s, once",
+        r"rung g needs the consent of the responsible \(roles.responsible in the rig file bench_simulated\)",
+        "consent: this is not the key of the responsible, but that of the operator: it counts for nothing",
+        r"consent: R. Sponsible \(responsible\) consents to rung g, .*",
+    )
+    assert all(re.fullmatch(*each) for each in zip(words, said, strict=True)), said
+    record = procedure.read(tmp_path / "runs" / "first")
+    assert [(act.act, bool(act.refused)) for act in record.acts][-7:] == [
+        *(("consent", False), ("arm", True), ("consent", True), ("consent", False)),
+        *(("arm", False), ("withdraw", False), ("finish", False)),
+    ], told
+    assert not any(key in told + str(record) for key in KEYS.values())
 
 
 async def lead(address: str, terminal: Callable[[], str], folder: Path) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from terminal import Terminal
+from two_people import KEYS, TEXT
 
 from rths_nodes.loop.scenario import files
 from rths_nodes.procedure.records import ProcedureRecord
@@ -28,9 +29,11 @@ TO_SIGN = ("scale of displacement of story_1", "scale of force of story_1")
 class Served:
     """``rths test --services`` on a bench whose stiffness nobody knows, and the program at a terminal."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], rungs: str, *words: str) -> None:
+    def __init__(
+        self, folder: Path, environment: dict[str, str], rungs: str, *words: str, roles: str = ""
+    ) -> None:
         lines = files.locate("bench_simulated", files.RIG).read_text().splitlines(keepends=True)
-        (folder / "bench.yaml").write_text("".join(line for line in lines if "stiffness" not in line))
+        (folder / "bench.yaml").write_text("".join(line for line in lines if "stiffness" not in line) + roles)
         answers = {
             "operator": "A. Tester",
             "specimen": "D-17",
@@ -85,8 +88,8 @@ Serve = Callable[..., Served]
 def serve(tmp_path: Path, environment: dict[str, str]) -> Iterator[Serve]:
     made: list[Served] = []
 
-    def serve(rungs: str, *words: str) -> Served:
-        made.append(Served(tmp_path, environment, rungs, *words))
+    def serve(rungs: str, *words: str, roles: str = "") -> Served:
+        made.append(Served(tmp_path, environment, rungs, *words, roles=roles))
         return made[-1]
 
     yield serve
@@ -120,6 +123,32 @@ def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve, words: tupl
     assert [act.arguments["what"] for act in acts if act.act == "sign_for"] == list(TO_SIGN)
     assert [act.arguments["rung"] for act in acts if act.act == "arm"] == ["c", "d", "g"]
     assert [words for words in served.record.deviations if "signed for by Ada" in words]
+
+
+@pytest.mark.long
+def test_two_people_type_their_keys_where_the_rig_needs_both(serve: Serve) -> None:
+    served = serve("dg", roles=TEXT)
+    served.answers("your name: ", "Ada")
+    served.answers(r"confirm these offsets", "y")
+    served.answers(r"does the specimen carry nothing", "y")
+
+    def consents() -> None:
+        for role, key in KEYS.items():
+            served.answers(f"name of the {role}: ", "")
+            served.answers(f"key of the {role}: ", key)
+
+    for what in TO_SIGN:
+        served.answers(rf"{what} not verified; do you sign for it\? \[y/N\] ", "y")
+        consents()
+    served.arms("d")
+    served.arms("g")
+    consents()
+    assert served.end() == (0, 0), served.terminal.shown
+    assert [act.act for act in served.record.acts if act.act in ("consent", "sign_for", "arm")] == [
+        *["consent", "consent", "sign_for"] * 2,
+        *["arm", "consent", "consent", "arm"],
+    ]
+    assert not any(key in served.terminal.shown for key in KEYS.values())
 
 
 @pytest.mark.parametrize("wrong", ["nothing is signed", "another hash"])

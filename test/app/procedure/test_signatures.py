@@ -17,19 +17,19 @@ OTHER = "port.silence = 20 s: port.longest_wait is 5 s"
 def test_a_signature_holds_for_the_rig_it_was_given_for(tmp_path: Path) -> None:
     rig = tmp_path / "bench.yaml"
     assert signatures.of_rig(rig, "c0ffee") == {}
-    signatures.add(rig, "c0ffee", [LONG], "A. Müller", "2026-06-01")
-    signatures.add(rig, "c0ffee", [LONG, OTHER], "B. Tester", "2026-06-02")
+    signatures.add(rig, "c0ffee", {LONG: {}}, "A. Müller", "2026-06-01")
+    signatures.add(rig, "c0ffee", {LONG: {}, OTHER: {}}, "B. Tester", "2026-06-02")
     assert {words: str(each) for words, each in signatures.of_rig(rig, "c0ffee").items()} == {
         LONG: "by A. Müller on 2026-06-01",
         OTHER: "by B. Tester on 2026-06-02",
     }
     assert signatures.of_rig(rig, "another") == {}
-    signatures.add(rig, "another", [OTHER], "B. Tester", "2026-06-03")
+    signatures.add(rig, "another", {OTHER: {}}, "B. Tester", "2026-06-03")
     assert list(signatures.of_rig(rig, "another")) == [OTHER]
 
 
 def test_nothing_signed_writes_nothing(tmp_path: Path) -> None:
-    signatures.add(tmp_path / "bench.yaml", "c0ffee", [], "A. Müller", "2026-06-01")
+    signatures.add(tmp_path / "bench.yaml", "c0ffee", {}, "A. Müller", "2026-06-01")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -41,4 +41,4 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the signatures cannot be written"):
-        signatures.add(tmp_path / "gone" / "bench.yaml", "c0ffee", [LONG], "A. Müller", "2026-06-01")
+        signatures.add(tmp_path / "gone" / "bench.yaml", "c0ffee", {LONG: {}}, "A. Müller", "2026-06-01")

@@ -266,7 +266,7 @@ async function recordings() {
 // -- the procedure: its acts, as it says what is possible -----------------------------------------------
 
 let token = "", asked = "", shownActs = "";
-const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run", "resume", "acknowledge", "unload", "finish"];
+const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "consent", "withdraw", "sign_for", "position", "arm", "run", "resume", "acknowledge", "unload", "finish"];
 const HEAD = 6;   // characters of a hash that a person types to arm
 
 async function post(path, fields) {
@@ -325,6 +325,17 @@ const NEEDS = {
     row.append(`offsets ${hash}`, label, button("confirm them", () => act("confirm_offsets", { hash, unloaded: unloaded.checked })));
   },
   sign_for: (row) => told.acts.to_sign.forEach((what) => row.append(button(`sign for: ${what}`, () => act("sign_for", { what })))),
+  consent: (row) => {
+    const { next_rung: rung, scenario_hash, offsets_hash, to_sign } = told.acts;
+    const role = document.createElement("select"), [named, name] = field("name", { size: 16 });
+    role.append(new Option("operator"), new Option("responsible"));
+    const [typed, key] = field("key", { type: "password", autocomplete: "off" });
+    const things = to_sign.length ? to_sign.map((what) => ({ what })) : [{ rung, scenario_hash, offsets_hash }];
+    row.append(role, named, typed, ...things.map((to) => button(`consent to ${Object.values(to).join(" ")}`, () => {
+      act("consent", { role: role.value, name: name.value, key: key.value, ...to });
+      key.value = "";
+    })));
+  },
   arm: (row) => {
     const { next_rung: rung, scenario_hash, offsets_hash } = told.acts;
     const [label, typed] = field(`to arm rung ${rung} (${scenario_hash}), type the first ${HEAD} characters`, { maxLength: HEAD, size: HEAD + 2 });
