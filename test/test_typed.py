@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 def words_of(line: str) -> list[str]:
     """The words of a command up to what a shell does with it."""
     words = shlex.split(line, comments=True)
-    ends = [number for number, word in enumerate(words) if word in ("|", ">", "&", "&&", ";")]
+    ends = [number for number, word in enumerate(words) if word in ("|", ">", ">>", "&", "&&", ";")]
     return words[: ends[0]] if ends else words
 
 
