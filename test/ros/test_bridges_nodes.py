@@ -51,9 +51,9 @@ class Compensator:
         self.node.topics.inboxes["measurement"].put(self.node.topics.codec.pack_measurement(measured, 0))
 
     def work(self) -> list[tuple[int, int]]:
-        """Numbers and flags of the Commands that it answers with now."""
+        """Numbers and flags of the Commands that it answers with now; what is late it says at the second look."""
         before = len(self.commands)
-        while self.node.work():
+        while self.node.work() or self.node.work():
             pass
         return [(command.sample, command.flags) for command in self.commands[before:]]
 
@@ -107,6 +107,16 @@ def test_between_two_steps_the_integrator_does_not_wake_up(by_hand, clock):
         assert 8 * PERIOD < node.deadline - clock.now < 9 * PERIOD
         clock.now = node.deadline
         assert (node.awaited_streams, node.deadline) == (kinds.STREAMS, None)
+
+
+def test_after_a_time_in_which_the_process_did_not_run_the_integrator_has_its_turn(compensator, clock):
+    compensator.measurement(1)
+    compensator.work()
+    clock.now += 10 * PERIOD
+    assert not compensator.node.work()
+    compensator.target(2)
+    assert compensator.work() == [(2, 0)]
+    assert compensator.node.stage.bridged == 0
 
 
 def test_the_motion_goes_on_from_a_target_that_comes_late(compensator, clock):

@@ -43,6 +43,8 @@ class CompensatorNode(RthsNode):
         self._patience = round((PATIENCE + scenario.hops.depth) * scenario.dt * 1e9)
         self._period = round(scenario.dt * 1e9)
         self._quiet_from = self._came = 0
+        self._looked = self._looks = 0
+        """When the work before this one, and this one, began, ns."""
         self._hop = Durations(scenario.samples)
         self.clocks = {"work": self._hop}
         self.state_names = self.stage.state_names
@@ -54,6 +56,7 @@ class CompensatorNode(RthsNode):
 
     def work(self, limit: int = 1_000_000) -> bool:
         began = self._now()
+        self._looked, self._looks = self._looks, began
         busy = self._take()
         if self.measurements.broken:
             self._waiting.clear()
@@ -142,8 +145,12 @@ class CompensatorNode(RthsNode):
         return None if self.stage.ready(self.measurements.expected + 1) else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:
+        """Return whether a Target is late, and was at the last look.
+
+        Where this process did not run for a while, its integrator did not either: it has its turn between both.
+        """
         deadline = self.deadline
-        if deadline is None or self._now() < deadline:
+        if deadline is None or self._looked < deadline:
             return False
         self._take_all()  # it may have come while this process did not run
         return True
