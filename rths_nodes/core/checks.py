@@ -116,8 +116,9 @@ class ChecksScenario:
         return []
 
 
-def complete(cls: type) -> None:
-    """Give a class of parameters the methods of :class:`ChecksScenario` that it leaves out."""
-    for name, method in vars(ChecksScenario).items():
-        if not name.startswith("_") and not hasattr(cls, name):
-            setattr(cls, name, method)
+def complete(cls: type, declared: type = ChecksScenario) -> None:
+    """Give a class the members of ``declared``, and of what that inherits from, that it leaves out."""
+    for base in declared.__mro__[:-1]:
+        for name, value in vars(base).items():
+            if not name.startswith("_") and not hasattr(cls, name):
+                setattr(cls, name, value)

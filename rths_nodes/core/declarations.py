@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
-from rths_nodes.core.checks import ChecksScenario
+from rths_nodes.core import checks
 from rths_nodes.core.errors import PortError
 
 
@@ -87,7 +87,7 @@ class OfPort(Protocol):
         raise PortError("the pressure of this rig cannot be switched on purpose")
 
 
-class OfParams(ChecksScenario):
+class OfParams(checks.ChecksScenario):
     """Attributes of the ``Params`` of any component; where it has a parameter of such a name, that one counts."""
 
     type_name: ClassVar[str]
@@ -220,15 +220,8 @@ def of_recorded(family: str) -> type[OfParams]:
 
 def complete(family: str, component: Any) -> None:
     """Give a ``component`` class of ``family``, and its ``Params``, the attributes that they leave out."""
-    _fill(component, _COMPONENTS.get(family, OfComponent))
-    _fill(component.Params, of_params(family))
-
-
-def _fill(cls: Any, declared: type) -> None:
-    for base in declared.__mro__[:-1]:
-        for name, value in vars(base).items():
-            if not name.startswith("_") and not hasattr(cls, name):
-                setattr(cls, name, value)
+    checks.complete(component, _COMPONENTS.get(family, OfComponent))
+    checks.complete(component.Params, of_params(family))
 
 
 def drops_heartbeat(port: Any) -> bool:
