@@ -115,6 +115,13 @@ def in_ring(s: tuple[Array, int], value: float) -> tuple[tuple[Array, int], floa
     return (ring, 0 if oldest == len(ring) else oldest), before
 
 
+def waiting(samples: int) -> tuple[Callable[[Any], Any], Callable[..., Any]]:
+    """Return the state at rest, and what passes a number on, of a force that is so many ``samples`` late."""
+    if samples <= SHORT:
+        return lambda k: (0.0,) * samples, queued
+    return lambda k: (np.zeros(samples), 0), in_ring
+
+
 def constants(p: Any, dt: float) -> Pair:
     """Return the constants of the sensors ``p`` for samples of ``dt`` (s)."""
 
@@ -176,12 +183,10 @@ class SensorPair:
     @classmethod
     def kernel_of(cls, params: Sensors) -> Kernel:
         """The kernel of sensors with these parameters."""
-        count = params.force_delay
-        if not count:
+        if not params.force_delay:
             return Kernel(constants, no_state, sensors)
-        if count <= SHORT:
-            return Kernel(constants, lambda k: (0.0,) * count, late(sensors, queued))
-        return Kernel(constants, lambda k: (np.zeros(count), 0), late(sensors, in_ring))
+        rest, passed = waiting(params.force_delay)
+        return Kernel(constants, rest, late(sensors, passed))
 
     def reset(self) -> None:
         """The noise stream from its beginning, no force before, and nothing has gone wrong."""
@@ -229,7 +234,8 @@ class SensorPair:
             self.saturated = self.saturated or abs(shown[-1]) >= k.limit
         displacement, force = shown
         if self._late:
-            self._state, force = (queued if self._late <= SHORT else in_ring)(self._state, force)
+            _, passed = waiting(self._late)
+            self._state, force = passed(self._state, force)
         return displacement, force
 
 
