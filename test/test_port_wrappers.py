@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bare_port import Bare
 
 import rths_nodes
 from rths_nodes.core.declarations import OfPort
@@ -109,20 +110,6 @@ def test_no_class_hands_on_what_nobody_has_declared() -> None:
     wrong = ast.parse("class A:\n def __getattr__(self, name):\n  return getattr(self._port, name)").body[0]
     assert isinstance(wrong, ast.ClassDef)
     assert looks_up(wrong)
-
-
-class Bare:
-    """A port of another package that has what it must, and nothing else."""
-
-    transport_samples = 0
-    external = simulated = True
-    auxiliary_names = auxiliary_inputs = ()
-    interlock = partial_stop = ""
-
-    def _nothing(self, *_: Any) -> None: ...
-
-    open = begin = arm_watchdog = disarm_watchdog = wait_tick = write = ready = read = truth = _nothing
-    safe = close = _nothing
 
 
 VALUES: dict[str, Any] = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bare_port import Bare
 from doubts import doubts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -367,20 +368,6 @@ def test_nobody_switches_to_an_unknown_pressure() -> None:
 
 
 # -- what a port of another package may leave out
-
-
-class Bare:
-    """A port that reads nothing back."""
-
-    transport_samples = 0
-    external = simulated = True
-    auxiliary_names = auxiliary_inputs = ()
-    interlock = partial_stop = ""
-
-    def _nothing(self, *_: Any) -> None: ...
-
-    open = begin = arm_watchdog = disarm_watchdog = wait_tick = write = ready = read = truth = _nothing
-    safe = close = _nothing
 
 
 class Telling(Bare):

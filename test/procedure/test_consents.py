@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hours import Hours
 from two_people import KEYS, NAMES, ROLES_OF_BENCH, consent_to
 
 from rths_nodes.core.errors import ConfigError
@@ -25,22 +26,6 @@ UNKNOWN = ("    stiffness_known_to: 0.03\n", "")
 """A rig whose scales have to be signed for."""
 
 
-class Hours:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def monotonic_ns(self) -> int:
-        return self.now
-
-    def time_ns(self) -> int:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError("nobody waits here")
-
-
 @pytest.fixture
 def both(walk: Callable[..., Any]) -> Callable[..., Any]:
     """A walk on a bench whose file has roles, by a ``clock`` that stands still."""
@@ -52,6 +37,14 @@ def both(walk: Callable[..., Any]) -> Callable[..., Any]:
         return found
 
     return make
+
+
+def armed_by_both(w: Any) -> None:
+    """Lead ``w`` to the start, and arm the full test with the consents of both."""
+    w.to_start()
+    for role in ROLES:
+        consent_to(w.session, role, **rung_g(w))
+    w.arm("g")
 
 
 def rung_g(w: Any, **changed: str) -> dict[str, str]:
@@ -199,10 +192,7 @@ def test_a_consent_survives_nothing_that_ends_the_state(both, end):
 
 def test_a_trip_ends_every_consent(both):
     w = both()
-    w.to_start()
-    for role in ROLES:
-        consent_to(w.session, role, **rung_g(w))
-    w.arm("g")
+    armed_by_both(w)
     assert w.session.run(lambda scenario, port: RunOutcome("tripped", "a limit")).outcome == "tripped"
     assert w.session.state is State.TRIPPED
     w.session.acknowledge()
@@ -213,10 +203,7 @@ def test_a_trip_ends_every_consent(both):
 
 def test_what_is_withdrawn_is_armed_no_more(both):
     w = both()
-    w.to_start()
-    for role in ROLES:
-        consent_to(w.session, role, **rung_g(w))
-    w.arm("g")
+    armed_by_both(w)
     w.session.withdraw("R. Sponsible")
     assert (w.session.state, w.session.reason) == (State.HELD, "R. Sponsible has withdrawn the consent")
     with pytest.raises(ActRefused, match="run: the rig is held"):
@@ -305,10 +292,7 @@ def test_without_roles_nothing_needs_a_consent(walk):
 
 def test_stop_hold_and_trip_need_no_role(both):
     w = both()
-    w.to_start()
-    for role in ROLES:
-        consent_to(w.session, role, **rung_g(w))
-    w.arm("g")
+    armed_by_both(w)
     w.session.stop()
     assert w.session.state is State.HELD
 

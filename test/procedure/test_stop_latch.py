@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hours import Hours
 from stop_at import AtLine, elsewhere
 
 from rths_nodes.loop.supervision.states import State
@@ -185,22 +186,6 @@ def test_what_is_being_stopped_is_neither_held_nor_resumed(walk):
     assert w.climb("e", slower(w.scenario, 2)).outcome == "held"
     assert told == ["the rung is being stopped: enough"]
     assert State.RESUMING not in w.states
-
-
-class Hours:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def monotonic_ns(self) -> int:
-        return self.now
-
-    def time_ns(self) -> int:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError("nobody waits here")
 
 
 @pytest.mark.parametrize("ticks", [True, False], ids=["by the hold loop's tick", "at the run"])
