@@ -207,6 +207,18 @@ async def consent(browser: Browser, role: str, name: str, key: str) -> None:
     await browser.until("!asked")
 
 
+async def half_typed(browser: Browser) -> None:
+    """What is typed stays while it is about the same thing, whatever else becomes possible meanwhile."""
+    await browser.click("act_consent")
+    await browser.value('document.querySelector("#needs input").value = "R. Spons"')
+    for change, left in (('possible: {...told.acts.possible, run: "no"}', "R. Spons"), ('offsets_hash: "1"', "")):
+        found = await browser.value(
+            f"heard_now = told; told = {{...told, acts: {{...told.acts, {change}}}}}; procedure();"
+            'typed_now = document.querySelector("#needs input").value; told = heard_now; procedure(); typed_now'
+        )
+        assert found == left, change
+
+
 async def two_people(address: str, terminal: Callable[[], str], folder: Path) -> list[str]:
     """What the page said of each step to a rung g that needs two people."""
     said = []
@@ -221,6 +233,7 @@ async def two_people(address: str, terminal: Callable[[], str], folder: Path) ->
         await browser.click("act_position")
         await consent(browser, "operator", "", KEYS["operator"])
         await shown(browser)
+        await half_typed(browser)
         await browser.click("act_arm")
         await arm(browser)
         await browser.until("!asked")

@@ -265,7 +265,7 @@ async function recordings() {
 
 // -- the procedure: its acts, as it says what is possible -----------------------------------------------
 
-let token = "", asked = "", shownActs = "";
+let token = "", asked = "", chosen = "", shownActs = "", shownForm = "";
 const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "consent", "withdraw", "sign_for", "position", "arm", "run", "resume", "acknowledge", "unload", "finish"];
 const HEAD = 6;   // characters of a hash that a person types to arm
 
@@ -370,18 +370,29 @@ function procedure() {
   shownActs = key;
   const next = proposed(acts);
   $("acts").replaceChildren(...ORDER.filter((name) => name in acts.possible).map((name) => {
-    const made = button(name.replace("_", " "), () => name in NEEDS ? needs(name) : act(name));
+    const made = button(name.replace("_", " "), () => name in NEEDS ? choose(name) : act(name));
     made.disabled = !token || Boolean(asked) || Boolean(acts.possible[name]);
     made.title = acts.possible[name] || acts.words[name];
     made.id = `act_${name}`;
     if (name === next && token) made.className = "next";
     return made;
-  }), button("note", () => needs("note")));
+  }), button("note", () => choose("note")));
   $("acts").lastChild.disabled = !token;
-  needs(asked || !token || !(next in NEEDS) ? "" : next);
+  if (asked || acts.possible[chosen]) chosen = "";
+  const wanted = chosen || next;
+  needs(asked || !token || !(wanted in NEEDS) ? "" : wanted);
 }
 
+function choose(name) {
+  chosen = name;
+  needs(name);
+}
+
+// the form of an act: what somebody types into it stays for as long as it is about the same thing
 function needs(name) {
+  const { possible, words: _, operator, ...about } = told.acts, form = name && JSON.stringify([name, about]);
+  if (form === shownForm) return;
+  shownForm = form;
   const row = document.createElement("div");
   row.className = "row";
   if (name) NEEDS[name](row);
