@@ -185,16 +185,20 @@ class Listener:
 @pytest.mark.parametrize(
     ("pace", "joins", "host"),
     [
-        ("lockstep", 500, "processes"),
+        ("realtime", 500, "processes"),
         ("realtime", 0, "composed"),
         pytest.param("lockstep", 500, "composed", marks=pytest.mark.soak),
-        pytest.param("realtime", 0, "processes", marks=pytest.mark.soak),
+        pytest.param("lockstep", 500, "processes", marks=pytest.mark.soak),
     ],
 )
 def test_an_ordinary_subscriber_hears_all_that_is_sent_once_it_is_there(
     pace: str, joins: int, host: str, tmp_path: Path, patience: list[str]
 ) -> None:
-    """And the run has the bits that it has alone."""
+    """And the run has the bits that it has alone.
+
+    A publisher keeps 2000 messages for who is behind: 2 s in real time. Lockstep has that many in half a second,
+    for which a busy machine may well keep a listener waiting.
+    """
     listener, joined = Listener(1 if joins else 0), not joins
     if joined:
         listener.join()
