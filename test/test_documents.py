@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -24,6 +25,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "doc").glob("*.md"), ROOT / "be
 """Pages that people write; those of ``doc/parameters`` are made."""
 
 
+@cache
 def defined(file: Path) -> set[str]:
     """Names that a module defines at the top, and ``Class.name`` of what its classes define."""
     found: set[str] = set()

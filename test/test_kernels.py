@@ -304,7 +304,7 @@ TO_COMPILE = [
 
 @pytest.mark.parametrize(("family", "name", "data"), TO_COMPILE)
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
-@pytest.mark.briefly(25)
+@pytest.mark.briefly(15)
 def test_plain_and_compiled_give_the_same_bits(family: str, name: str, data: Any, extreme: bool) -> None:
     pytest.importorskip("numba")
     agree(*made(family, name, data, 7, extreme))
@@ -460,6 +460,7 @@ def test_a_product_is_summed_from_left_to_right(shape: tuple[int, int], order: A
 
 
 @pytest.mark.parametrize("n", [1, 3, 6])
+@pytest.mark.briefly(1)
 def test_a_product_in_groups_is_that_product(n: int) -> None:
     pytest.importorskip("numba")
     from rths_nodes.app.compiling.kernels import compiled

@@ -187,6 +187,7 @@ def test_eighteen_names_have_eighteen_looks_in_grey() -> None:
 # The command
 
 
+@pytest.mark.long
 def test_the_command_writes_both_beside_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "predefined_sine", "--set", "duration=2", "--record", str(tmp_path / "run")]) == 0
     page = tmp_path / "out" / "sine.html"

@@ -40,6 +40,7 @@ def test_a_sample_costs_some_steps_of_a_plain_loop(monkeypatch: pytest.MonkeyPat
     sys.modules.pop("speed")
 
 
+@pytest.mark.long
 def test_kernels_alone_give_what_the_embedded_loop_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the bit; how long they take, only a quiet machine tells."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))

@@ -121,6 +121,7 @@ def test_a_healthy_rig_passes_what_finds_the_faults(bench: Callable[..., Emulate
     assert failing(rows) == []
 
 
+@pytest.mark.long
 def test_who_acts_before_the_axes_move_does_it_once_more(bench: Callable[..., EmulatedBench]) -> None:
     far = bench(1)
     far.hasty = 1

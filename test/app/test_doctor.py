@@ -225,7 +225,7 @@ def _settle() -> None:
 
 
 @pytest.mark.parametrize("in_real_time", [True, False])
-@pytest.mark.briefly("True")
+@pytest.mark.long
 def test_the_ping_pong_leaves_nothing_behind(in_real_time: bool) -> None:
     _settle()
     before = os.sched_getaffinity(0), os.sched_getscheduler(0), sorted(os.listdir("/proc/self/fd"))
@@ -372,6 +372,7 @@ def test_a_measurement_that_makes_no_sense_is_refused(rate: float, seconds: floa
 # -- the command ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_command_prints_findings_and_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--seconds", "0.1"]) == 0
     out, err = capsys.readouterr()

@@ -58,7 +58,7 @@ long = pytest.mark.long
 @pytest.mark.parametrize(
     "name", [*(pytest.param(name, marks=long) for name in ("gbk", "euc-jp", "ascii", "latin-1")), "C"]
 )
-@pytest.mark.briefly(1)
+@pytest.mark.long
 def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_result_and_its_report(
     name: str, tmp_path: Path
 ) -> None:
@@ -107,6 +107,7 @@ def test_a_scenario_with_letters_of_any_language_runs_in_a_locale_without_them(t
         pytest.param("| head -1", marks=long),
     ],
 )
+@pytest.mark.long
 def test_a_test_whose_output_goes_nowhere_has_its_own_exit_code_and_report(
     redirected: str, tmp_path: Path
 ) -> None:

@@ -316,6 +316,7 @@ def run(changed: Scenario) -> tuple[Outcome, Run]:
     return outcome, collector.run(metrics=outcome.metrics)
 
 
+@pytest.mark.long
 def test_the_loop_with_a_perfect_actuator_tends_to_the_response_of_the_whole() -> None:
     errors = []
     for rate in (250.0, 500.0, 1000.0):

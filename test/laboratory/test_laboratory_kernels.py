@@ -54,7 +54,7 @@ def clean(step: Callable[..., Any]) -> None:
 
 @every_specimen
 @extremes
-@pytest.mark.briefly(12)
+@pytest.mark.briefly(6)
 def test_specimens(data: dict[str, Any], extreme: bool) -> None:
     pytest.importorskip("numba")
     kernel, constants, rows = of_specimen(*params_of("specimen", data), np.random.default_rng(2), extreme)

@@ -102,13 +102,14 @@ def check_vectors(folder: Path, name: str, flags: str) -> None:
     passes(make(folder, "vectors", CC=compiler, RUN=emulator, LDFLAGS="-static", CFLAGS=flags))
 
 
+@pytest.mark.long
 def test_another_compiler_gives_the_same_bits(tmp_path: Path) -> None:
     needs("clang", "clang")
     passes(make(tmp_path, "vectors", CC="clang"))
 
 
 @pytest.mark.parametrize("name", ["aarch64", "arm", "powerpc"])
-@pytest.mark.briefly("powerpc")
+@pytest.mark.long
 def test_another_processor_gives_the_same_bits(tmp_path: Path, name: str) -> None:
     check_vectors(tmp_path, name, "-O2")
 
@@ -361,7 +362,7 @@ def test_the_self_test_notices_other_arithmetic(tmp_path: Path, flags: str, foun
 
 
 @pytest.mark.parametrize("name", ["aarch64", "arm", "powerpc"])
-@pytest.mark.briefly("aarch64")
+@pytest.mark.long
 def test_the_self_test_notices_contraction_on_another_processor(tmp_path: Path, name: str) -> None:
     compiler, emulator, packages = FOREIGN[name]
     needs(f"qemu-user {packages}", compiler, emulator)
@@ -415,6 +416,7 @@ def test_hostile_datagrams_do_nothing_undefined_and_raise_no_exception(tmp_path:
 # -- rules and costs
 
 
+@pytest.mark.long
 def test_the_page_gives_a_reason_for_every_rule_that_is_not_kept(tmp_path: Path) -> None:
     """MISRA C:2012, as far as cppcheck looks."""
     needs("cppcheck", "cppcheck")

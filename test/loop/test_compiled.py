@@ -101,7 +101,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("words", CHANGED.values(), ids=CHANGED)
-@pytest.mark.briefly(9)
+@pytest.mark.briefly(5)
 def test_what_a_scenario_may_have_besides_gives_the_same_bits(words: str, different: Different) -> None:
     name, *overrides = words.split()
     scenario = files.load(name, [each.replace(":", ": ") for each in overrides] + ["duration=1.5"])

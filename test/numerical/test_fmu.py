@@ -108,6 +108,7 @@ def test_a_frame_as_fmu_moves_as_our_own(stories: int, version: int, tmp_path: P
         assert apart(getattr(found, name), getattr(expected, name)) < 1e-9, name
 
 
+@pytest.mark.long
 def test_units_of_the_fmu_become_si(tmp_path: Path) -> None:
     """The same numbers in mm and kN are another frame: the one that they are to its own, it is to the rig."""
     units = tuple((f"x{i}", "mm") for i in (1, 2, 3)) + (("f1", "kN"),)
@@ -202,6 +203,7 @@ int model_step(double *v, double t, double h)
 """
 
 
+@pytest.mark.long
 def test_a_force_that_is_held_takes_the_damping_of_half_a_step_away(tmp_path: Path) -> None:
     """It is that of our structure with c - k h / 2, k under test; read ahead by ``force_lead`` that with c."""
     damping, h = 3.0e3, 0.005

@@ -184,6 +184,7 @@ def test_a_model_that_does_not_start_is_refused(at_start: str, says: str, tmp_pa
     assert says in refused(rogue(at_start=at_start), tmp_path)
 
 
+@pytest.mark.long
 def test_a_model_that_does_not_come_to_its_start_is_refused_in_time(tmp_path: Path) -> None:
     words = refused(rogue(at_start="for (;;)"), tmp_path, start_within=1.5)
     assert "the FMU has not answered in 1.5 s" in words

@@ -443,7 +443,7 @@ def check_laboratories(talk: Callable[..., int], with_what: Any, seeds: range) -
     assert {TIMEOUT, CLOSED, GARBAGE} <= set(found)
 
 
-@pytest.mark.briefly(1)
+@pytest.mark.long
 def test_a_laboratory_that_misbehaves_is_told_by_the_library(c: Any) -> None:
     check_laboratories(talk_in_c, c, range(60))
 

@@ -114,7 +114,7 @@ def started(name: str, overrides: Sequence[str] = (), **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", STARTED_WITH)
-@pytest.mark.briefly("KRAlphaExplicit", "HHTHSFixedNumIter")
+@pytest.mark.long
 def test_a_model_that_the_test_starts_moves_as_one_that_the_user_starts(name: str, tmp_path: Path) -> None:
     words, overrides, steps = INTEGRATORS[name]
     by_user, _ = split(tmp_path, words, overrides, steps, keep=True)

@@ -142,6 +142,7 @@ def test_a_bouc_wen_frame_is_that_of_opensees_as_the_step_shrinks(both: Both, lo
     assert apart(found[512][0], 2.0 * found[1024][1][::2] - found[512][1]) < 2.0 * SMALL
 
 
+@pytest.mark.long
 def test_p_delta_is_a_column_of_bars_that_leans_in_opensees(both: Both) -> None:
     """Corotational bars under the weights of the floors, Newmark's method: both converge to one response."""
     heights, weights = [3.5, 3.0, 3.0], [2.4e6, 2.4e6, 2.4e6]

@@ -95,7 +95,7 @@ def test_it_is_refused_with_the_reason(words: str, parts: list[bytes]) -> None:
         ("of 2048 bytes of a message", [greeting(), vector(3)[:1000]]),
     ],
 )
-@pytest.mark.briefly(1)
+@pytest.mark.long
 def test_silence_has_an_end(words: str, parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "WHOLE_S", 0.2)
     assert words in refusal(sending(*parts, stay=2.0), AGREED)

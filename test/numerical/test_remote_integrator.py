@@ -170,6 +170,7 @@ def test_the_process_ends_with_a_test_that_fails() -> None:
     assert Remote.alive == []
 
 
+@pytest.mark.long
 def test_the_stage_does_not_wait_for_a_slow_answer() -> None:
     stage, local = opened(*REMOTE, "integrator.delay=1"), opened(*LOCAL)
     began = time.monotonic()

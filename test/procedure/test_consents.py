@@ -22,6 +22,8 @@ from rths_nodes.procedure.records import RUNGS
 from rths_nodes.procedure.session import RunOutcome
 
 NEEDS_BOTH = r"needs the consent of the operator.*\n.*consent of the responsible"
+pytestmark = pytest.mark.usefixtures("keys_hashed_once")
+
 UNKNOWN = ("    stiffness_known_to: 0.03\n", "")
 """A rig whose scales have to be signed for."""
 

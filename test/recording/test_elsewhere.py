@@ -117,6 +117,7 @@ def test_the_page_says_that_it_was_made_elsewhere(
     assert [str(each.message) for each in recwarn] == []
 
 
+@pytest.mark.long
 def test_text_without_a_scenario_is_looked_at_and_fitted_but_not_computed_again(
     ours: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ ctypes.PyDLL(None).pause()
 """
 
 
+@pytest.mark.long
 def test_a_guard_that_is_armed_again_waits_anew_and_takes_the_last_code():
     started = time.monotonic()
     assert subprocess.run([sys.executable, "-c", ARMED_AGAIN], timeout=60, check=False).returncode == 130
@@ -65,6 +66,7 @@ TEST = ["scenario:=chen_ricles_2010", "overrides:=['duration=0.2']", f"peers:={N
     "way",
     ["thread", "middleware", *(pytest.param(way, marks=pytest.mark.long) for way in ("spin", "hang", "node"))],
 )
+@pytest.mark.long
 def test_nodes_that_have_said_their_last_word_are_gone_within_two_seconds(way, environment):
     """The clock of the process says so; it is given ten times as long, for the sake of a machine that is busy."""
     words = ["rig", *NODES, "--ros-args", *(part for word in TEST for part in ("-p", word))]

@@ -259,6 +259,7 @@ def test_ten_thousand_foreign_messages_on_every_topic_change_no_bit(
         assert "malformed" not in notes[0], "they were not even looked at"
 
 
+@pytest.mark.long
 def test_a_recording_that_is_replayed_does_not_count_as_the_run_of_its_name(undisturbed, tmp_path, monkeypatch):
     """Also where no message says whose it is: another test of the same run id, before and during this one."""
     monkeypatch.setattr(endpoints, "GID", "none")

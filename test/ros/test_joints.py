@@ -80,6 +80,7 @@ def test_they_are_samples_of_the_test(tested: tuple[Path, Run, Any]) -> None:
     check(heard, run, 10)
 
 
+@pytest.mark.long
 def test_a_recording_that_is_played_again_has_them(
     tested: tuple[Path, Run, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

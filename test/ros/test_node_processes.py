@@ -122,6 +122,7 @@ os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=[(os.POSIX_SPAWN_OPEN, 
 """Sleeps as one that waits for a disk, uninterruptibly (vfork), until somebody opens the pipe."""
 
 
+@pytest.mark.long
 def test_one_that_computes_and_one_that_waits_for_a_disk_are_not_still(monkeypatch, tmp_path):
     monkeypatch.setattr(node_processes, "HANGS_S", 1.0)
     fifo = str(tmp_path / "disk")

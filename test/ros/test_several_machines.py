@@ -79,6 +79,7 @@ def test_two_machines_give_the_bits_of_one(two_machines: Any, tmp_path: Path, di
     assert different(rths_nodes.run(NAME, ["duration=1"]), run) == []
 
 
+@pytest.mark.long
 def test_another_scenario_on_the_other_machine_is_refused_with_both_hashes(
     two_machines: Any, tmp_path: Path
 ) -> None:

@@ -302,6 +302,7 @@ def test_a_node_on_another_machine_is_heard_by_topic_and_changes_no_bit(
     assert (found["outcome"], found["gaps"]) == ("finished", "0")
 
 
+@pytest.mark.long
 def test_nodes_that_were_cleaned_up_and_configured_again_change_no_bit(undisturbed: Any, tmp_path: Path) -> None:
     again = (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_CLEANUP)
     with (
@@ -488,6 +489,7 @@ def rig(folder: Path, namespace: str, user: int) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.long
 def test_two_rigs_in_two_namespaces_on_one_machine_do_not_meet(undisturbed: Any) -> None:
     """Of two users, where root tests, who alone may act as another one."""
     users = (os.getuid(), os.getuid() or NOBODY)

@@ -146,6 +146,7 @@ def test_in_a_browser_the_key_stops_the_rig_also_while_something_else_has_the_fo
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+@pytest.mark.long
 def test_a_page_that_was_cut_off_or_loaded_again_comes_back_with_everything(tmp_path: Path) -> None:
     async def look(address: str) -> list[str]:
         async with Browser(address, tmp_path / "browser") as browser:

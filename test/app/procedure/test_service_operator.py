@@ -152,6 +152,7 @@ def test_two_people_type_their_keys_where_the_rig_needs_both(serve: Serve) -> No
 
 
 @pytest.mark.parametrize("wrong", ["nothing is signed", "another hash"])
+@pytest.mark.long
 def test_what_a_person_does_not_want_is_not_done(serve: Serve, wrong: str) -> None:
     served = serve("g")
     served.answers("your name: ", "Ada")

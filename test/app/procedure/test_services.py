@@ -142,6 +142,7 @@ def test_a_stranger_who_hears_whole_tests_gets_no_act(tmp_path: Path) -> None:
     assert no_act_of_a_stranger(partial(directly, tmp_path), 3, seed=8) > 800
 
 
+@pytest.mark.long
 def test_a_stranger_who_hears_a_whole_test_gets_no_act_by_service_or_action(tmp_path: Path) -> None:
     assert no_act_of_a_stranger(partial(by_service, tmp_path), 2, seed=8, of_each=2) > 100
 

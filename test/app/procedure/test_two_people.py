@@ -38,6 +38,8 @@ pytest.importorskip("rclpy")
 
 from rths_nodes.ros.transport.greeting import Credentials
 
+pytestmark = pytest.mark.usefixtures("keys_hashed_once")
+
 NAME = "chen_ricles_2010"
 BENCH = files.locate("bench_simulated", files.RIG).read_text()
 UNKNOWN = "".join(line for line in BENCH.splitlines(keepends=True) if "stiffness_known_to" not in line)
@@ -109,6 +111,7 @@ def keys_in(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_by_the_socket_both_consent_and_the_test_runs(served, tmp_path: Path) -> None:
     program = served(rig=UNKNOWN)
     told = program.checked()

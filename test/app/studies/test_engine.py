@@ -56,6 +56,7 @@ def test_jobs_are_taken_as_they_are_needed(work: Work) -> None:
     assert len(taken) < COUNT
 
 
+@pytest.mark.long
 def test_a_piece_that_ends_its_process_is_lost_and_takes_none_along(work: Work) -> None:
     found = dict(as_completed(work("dying"), iter(JOBS), COUNT, Where(2)))
     lost = found.pop(3)
@@ -115,6 +116,7 @@ def test_a_cluster_of_another_version_is_refused(
         list(as_completed(work("square"), iter(JOBS), COUNT, Where(scheduler=cluster.scheduler_address)))
 
 
+@pytest.mark.long
 def test_a_scheduler_that_is_not_there_is_refused(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
     monkeypatch.setattr(on_dask, "PATIENCE_S", 0.5)

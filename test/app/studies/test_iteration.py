@@ -98,6 +98,7 @@ def test_a_run_that_trips_ends_it_with_its_own_code(tmp_path: Path) -> None:
     assert found.reason.startswith("run 1 tripped: sample")
 
 
+@pytest.mark.long
 def test_a_history_runs_again_to_the_same_bits(tmp_path: Path) -> None:
     """What was sent stands in one file, and a recording is all that it takes to send it again."""
     found = iterated(HISTORY, tmp_path, record=True)

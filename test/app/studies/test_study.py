@@ -360,6 +360,7 @@ def test_a_study_that_was_killed_goes_on_where_it_was(tmp_path: Path, number: in
 
 
 @pytest.mark.nodes
+@pytest.mark.long
 def test_a_cluster_gives_the_same_table(cluster: Any, tmp_path: Path) -> None:
     here = done(designed(), tmp_path / "here")
     there = done(designed(), tmp_path / "there", Where(scheduler=cluster.scheduler_address))

@@ -89,6 +89,7 @@ def test_the_predicted_error_is_that_of_a_second_test(recording: Path, changes: 
     assert as_it_was["error_norm_percent"] == pytest.approx(measured["error_norm_percent"], rel=0.15)
 
 
+@pytest.mark.long
 def test_the_engine_changes_nothing(recording: Path) -> None:
     changes = ["compensator.type=none"]
     one, other = (what_if.predict(rths_nodes.read(recording), changes, each) for each in ("python", "compiled"))
