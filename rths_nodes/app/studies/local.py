@@ -72,6 +72,8 @@ def _parallel(
     """As joblib gives them: as they are ready, and before joblib 1.4 in their order."""
     release = tuple(int(part) for part in joblib.__version__.split(".")[:2])
     order = "generator_unordered" if release >= (1, 4) else "generator"
+    # what a process has compiled stays in its memory: joblib takes that for a leak, and replaces the process
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
     # processes of an earlier call are taken again, unless modules are found elsewhere now
     begin = {"initializer": _begin, "initargs": (tuple(sys.path),), "idle_worker_timeout": IDLE_S}
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1, **begin):

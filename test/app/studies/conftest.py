@@ -14,6 +14,8 @@ import os
 import time
 from pathlib import Path
 
+kept = []
+
 
 def square(number, tell):
     """The square, later for smaller numbers, so that they become ready in another order."""
@@ -34,6 +36,13 @@ def dying_once(number, place, tell):
     if number == 3 and not (seen := Path(place) / "seen").exists():
         seen.touch()
         os._exit(7)
+    return number * number
+
+
+def growing(number, tell):
+    """Keeps 160 MB for each piece, as what is compiled is kept."""
+    kept.append(b"x" * 160_000_000)
+    time.sleep(1.1)
     return number * number
 
 

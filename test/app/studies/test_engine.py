@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -68,6 +69,15 @@ def test_a_piece_that_ends_its_process_is_lost_and_takes_none_along(work: Work) 
 def test_a_piece_whose_process_was_ended_by_others_is_done_again(work: Work, tmp_path: Path) -> None:
     jobs = [(number, (number, str(tmp_path))) for number in range(COUNT)]
     assert dict(as_completed(work("dying_once"), iter(jobs), COUNT, Where(2))) == SQUARES
+
+
+@pytest.mark.long
+def test_a_process_that_grows_is_replaced_without_a_word(work: Work) -> None:
+    """After 300 MB."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert dict(as_completed(work("growing"), iter(JOBS), COUNT, Where(2))) == SQUARES
+    assert [str(each.message) for each in said] == []
 
 
 @pytest.mark.parametrize("where", HERE)
