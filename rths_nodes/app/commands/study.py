@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what is still to be done, write the tables and the page; exit code 3 where a run did not finish."""
-    from rths_nodes.app.studies import design, study
+    from rths_nodes.app.studies import design, engine, study
     from rths_nodes.app.studies.journal import Journal
 
     where = arguments.where(options)
@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"rths: {done} more runs are kept in {folder}; the same command goes on", file=sys.stderr)
             raise
         table = study.table(of, journal.results | lost)
+    engine.release(where)
     _write(table, folder)
     if options.json:
         terminal.print_json(_data(table, folder))

@@ -64,6 +64,14 @@ def as_completed(
             yield result
 
 
+def release(where: Where) -> None:
+    """Free what processes of this machine still hold: a study of many plants is to stay below 1 GB."""
+    if not where.scheduler and where.processes > 1:
+        from rths_nodes.app.studies import local
+
+        local.release()
+
+
 def _finished(
     work: Callable[..., Any], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None
 ) -> Iterator[tuple[int, Any]]:

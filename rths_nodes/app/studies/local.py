@@ -17,6 +17,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from rths_nodes.app.studies.tasks import Job, Lost, Progress
@@ -86,6 +87,11 @@ def _parallel(
         with warnings.catch_warnings():  # joblib warns of pieces that are given up, which is what is meant
             warnings.simplefilter("ignore")
             results.close()  # ends the processes where the caller has stopped
+
+
+def release() -> None:
+    """End the processes, which would wait for further work, and free their memory."""
+    get_reusable_executor().shutdown()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rths_nodes.app.studies import cluster as on_dask
-from rths_nodes.app.studies.engine import Where, as_completed
+from rths_nodes.app.studies.engine import Where, as_completed, release
 from rths_nodes.app.studies.tasks import Lost
 from rths_nodes.core.errors import ConfigError
 
@@ -78,6 +78,18 @@ def test_a_process_that_grows_is_replaced_without_a_word(work: Work) -> None:
         warnings.simplefilter("always")
         assert dict(as_completed(work("growing"), iter(JOBS), COUNT, Where(2))) == SQUARES
     assert [str(each.message) for each in said] == []
+
+
+def test_processes_that_are_released_have_ended(work: Work) -> None:
+    def processes() -> int:
+        me = Path(f"/proc/{os.getpid()}/task")
+        children = [child for task in me.iterdir() for child in (task / "children").read_text().split()]
+        return sum(b"LokyProcess" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
+
+    assert dict(as_completed(work("square"), iter(JOBS), COUNT, Where(2))) == SQUARES
+    assert processes() == 2
+    release(Where(2))
+    assert processes() == 0
 
 
 @pytest.mark.parametrize("where", HERE)
