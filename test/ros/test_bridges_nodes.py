@@ -273,6 +273,19 @@ def test_the_first_command_is_waited_for(by_hand, clock):
         assert rig.turn() == [FLAG_SLIPPED]
 
 
+def test_ticks_that_are_missed_trip_where_their_number_is_limited(by_hand, clock):
+    allowed = ["bridge.overruns={in_a_row: 4, in_window: 9, window: 1.0}"]
+    with by_hand.node("actuator", clock=clock, pace="realtime", peers=["actuator"], overrides=allowed) as node:
+        rig, flags = Rig(by_hand, node, clock), []
+        for sample, late in enumerate((0, 4, 0, 3, 0, 3, 0), start=1):
+            rig.command(sample, 1e-5 * sample)
+            clock.now = node.pacer.due + late * PERIOD if node.pacer.due else clock.now
+            flags += rig.turn()
+        assert flags == [0, FLAG_SLIPPED, 0, FLAG_SLIPPED, 0, FLAG_SLIPPED, FLAG_TRIPPED]
+        words = "bridge.overruns.in_window: 10 periods were late in 1 s: must be <= 9"
+        assert words in node.rig.machine.reason
+
+
 # All nodes in one process, with faults on the wire: which sample is late does not depend on the machine
 
 

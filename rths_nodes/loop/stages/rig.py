@@ -160,7 +160,7 @@ class RigStage:
 
         ``pacer`` as in :meth:`Port.open`. Raises ConfigError for a port that is not a simulator.
         """
-        open_port(self.port, pacer)
+        open_port(self.port, self._bridges.counting(pacer))
         self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
             self.machine.to(state)
@@ -274,7 +274,7 @@ class RigStage:
             # the rig did not follow a Target, or not in its time, or its port had to fill in what was lost on the
             # way: nothing is to be learnt from this measurement
             measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
-            self.bridged += measured.flags & FLAG_BRIDGED > 0
+            self.bridged += self._bridges.sampled(sample, measured.flags & FLAG_BRIDGED > 0)
             self.slowed += measured.flags & FLAG_SLOWED > 0
         self.sample = sample
         if self.stopping:
@@ -362,7 +362,7 @@ class RigStage:
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
             return self.stop_request.reason
-        if self._bridges.in_a_row and (breach := self._bridges.breach):
+        if self._bridges.counts and (breach := self._bridges.breach):
             return breach
         if self.pause.active and (breach := self.pause.breach):
             return breach

@@ -17,14 +17,17 @@ turns a mere jump of the target's velocity into a jump of the command.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from rths_nodes.core.control import Rows
-from rths_nodes.core.parameters import integer, number, params, text
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.protocols import Setup
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion, Target
+from rths_nodes.loop.supervision.overruns import OverrunParams, Overruns
 
 
 @params
@@ -48,6 +51,14 @@ class BridgeParams:
     max_pause: float = number(
         "longest time for which a pause waits; beyond it the rig trips", "s", 1.0, more_than=0.0, at_most=10.0
     )
+    overruns: OverrunParams | None = section(
+        OverrunParams, "how much may be late in real time; left out, it is flagged and counted only", None
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses overruns of a test that pauses for what is late."""
+        if self.pauses and self.overruns is not None:
+            raise ConfigError(f"{path}.overruns: must be left out where {path}.when_late = 'pause', which waits")
 
     @property
     def pauses(self) -> bool:
@@ -247,6 +258,7 @@ class BridgeCount:
         self._max_bridge = params.max_bridge
         self._longest = params.longest(dt)
         self._dt = dt
+        self._overruns = Overruns(params.overruns, dt) if params.overruns else None
         self.in_a_row = 0
         self._missing = ""
 
@@ -259,6 +271,21 @@ class BridgeCount:
         """A sample has all it needs."""
         self.in_a_row = 0
 
+    def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
+        """Return the ``pacer`` of the port, whose missed periods count where their number is limited."""
+        return pacer if self._overruns is None or pacer is None else self._overruns.counting(pacer)
+
+    def sampled(self, sample: int, bridged: bool) -> bool:
+        """Judge the ``sample`` that is over; return whether it was ``bridged``."""
+        if self._overruns is not None:
+            self._overruns.sampled(sample, bridged)
+        return bridged
+
+    @property
+    def counts(self) -> bool:
+        """True where there may be a breach."""
+        return self.in_a_row > 0 or self._overruns is not None
+
     @property
     def exhausted(self) -> bool:
         """True when no further sample may be bridged."""
@@ -266,9 +293,9 @@ class BridgeCount:
 
     @property
     def breach(self) -> str:
-        """Why the rig must not be bridged any longer; empty while it may."""
+        """Why the rig must not be bridged any longer, or too much was late; empty while it may."""
         if self.in_a_row <= self._longest:
-            return ""
+            return self._overruns.breach if self._overruns else ""
         late = self.in_a_row * self._dt
         bound = f"must be <= {1e3 * self._max_bridge:g} ms"
         return f"bridge.max_bridge: no {self._missing} for {1e3 * late:.3g} ms: {bound}"

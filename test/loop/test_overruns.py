@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Overruns: so much may be late in a row and in a window, nothing counts at first; then the rig trips in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.validation import from_data
+from rths_nodes.loop.supervision.bridges import BridgeParams
+from rths_nodes.loop.supervision.overruns import OverrunParams, Overruns
+
+DT = 1.0 / 1024.0
+ALLOWED = {"in_a_row": 2, "in_window": 5, "window": 100 * DT}
+NAME = "chen_ricles_2010"
+
+
+def overruns(**changed: Any) -> Overruns:
+    return Overruns(from_data(OverrunParams, ALLOWED | changed, "overruns"), DT)
+
+
+def played(found: Overruns, late: dict[int, int], samples: int = 300) -> tuple[int, str]:
+    """The sample of a breach, and its words; ``late``: periods that are missed before a sample, -1: bridged."""
+    missed = 0
+    tick = found.counting(lambda: missed)
+    for sample in range(1, samples):
+        missed = max(late.get(sample, 0), 0)
+        assert tick() == missed
+        found.sampled(sample, late.get(sample, 0) < 0)
+        if found.breach:
+            return sample, found.breach
+    return 0, ""
+
+
+@pytest.mark.parametrize(
+    ("late", "sample", "words"),
+    [
+        ({20: 2, 40: 2}, 0, ""),
+        ({20: 3}, 20, "bridge.overruns.in_a_row: 3 periods were late in a row: must be <= 2"),
+        ({20: -1, 21: -1, 22: -1}, 22, "bridge.overruns.in_a_row: 3 periods were late in a row: must be <= 2"),
+        ({20: -1, 21: 2}, 21, "bridge.overruns.in_a_row: 3 periods were late in a row: must be <= 2"),
+        ({20: 2, 22: 2, 24: 2}, 24, "bridge.overruns.in_window: 6 periods were late in 0.0976562 s: must be <= 5"),
+        ({20: 2, 22: 2, 120: 2}, 0, ""),  # the first of them has left the window
+        (
+            {20: 2, 22: 2, 119: 2},
+            119,
+            "bridge.overruns.in_window: 6 periods were late in 0.0976562 s: must be <= 5",
+        ),
+    ],
+)
+def test_what_is_late_counts_in_a_row_and_in_the_window(late, sample, words):
+    assert played(overruns(), late) == (sample, words)
+
+
+def test_nothing_counts_in_the_time_that_is_ignored():
+    late = {3: 500, 10: 500, 11: 1}
+    assert played(overruns(ignored=10 * DT), late) == (0, "")
+    assert played(overruns(ignored=9 * DT), late)[0] == 10
+
+
+def test_where_none_is_allowed_the_first_one_is_told_in_the_singular():
+    words = "bridge.overruns.in_a_row: 1 period was late in a row: must be <= 0"
+    assert played(overruns(in_a_row=0, in_window=0), {7: 1}) == (7, words)
+
+
+@given(
+    st.dictionaries(st.integers(1, 60), st.integers(-1, 3)),
+    st.integers(0, 3),
+    st.integers(0, 5),
+    st.integers(1, 9),
+)
+def test_the_first_breach_is_that_of_counting_anew_at_every_sample(late, in_a_row, more, window):
+    in_window = in_a_row + more
+    counted = [abs(late.get(sample, 0)) for sample in range(61)]
+
+    def broken(sample: int) -> bool:
+        row = next((back for back in range(sample + 1) if not counted[sample - back]), sample)
+        return bool(counted[sample]) and (
+            sum(counted[sample - row + 1 : sample + 1]) > in_a_row
+            or sum(counted[max(sample - window + 1, 0) : sample + 1]) > in_window
+        )
+
+    expected = next((sample for sample in range(1, 61) if broken(sample)), 0)
+    found = overruns(in_a_row=in_a_row, in_window=in_window, window=window * DT)
+    assert played(found, late, 61)[0] == expected
+
+
+def test_a_test_with_late_commands_trips_with_the_reason():
+    allowed = ["bridge.overruns={in_a_row: 1, in_window: 3, window: 1.0}", "duration=2"]
+    faults = ["late@0.1:command,0.05"]
+    free = hosts.run(NAME, allowed[1:], faults=faults)
+    assert (free.exit_code, free.timing["bridged"]) == (0, pytest.approx(100, abs=50))
+    done = hosts.run(NAME, allowed, faults=faults)
+    assert done.exit_code == 3
+    assert "bridge.overruns.in_" in done.reason
+    assert hosts.run(NAME, allowed).exit_code == 0, "nothing is late"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (
+            {"overruns": ALLOWED | {"in_a_row": 6}},
+            r"bridge.overruns.in_a_row = 6: must be <= bridge.overruns.in_window = 5",
+        ),
+        ({"overruns": {"in_a_row": 1}}, "bridge.overruns.in_window: missing"),
+        (
+            {"overruns": ALLOWED, "when_late": "pause"},
+            "bridge.overruns: must be left out where bridge.when_late = 'pause'",
+        ),
+    ],
+)
+def test_what_means_nothing_is_refused(data, words):
+    with pytest.raises(ConfigError, match=words):
+        from_data(BridgeParams, data, "bridge")
+
+
+def test_a_typo_is_refused_with_the_names_that_are_known(capsys):
+    sets = "--set=bridge.overruns={in_row: 1, in_window: 3, window: 1.0}"
+    assert main(["check", NAME, sets]) == 2
+    assert "in_a_row" in capsys.readouterr().err
