@@ -110,7 +110,7 @@ class Similitude:
         if self.time != 1.0:
             raise ConfigError(
                 f"{path}.time = {self.time:g}: must be 1: targets, lead and limits of velocity would have to be "
-                "of two times; a rig that goes slower by a whole number is time_ratio of the scenario"
+                "of two times; a rig that goes slower is time_ratio of the scenario"
             )
 
 

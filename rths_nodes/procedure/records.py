@@ -149,7 +149,7 @@ class RungRecord:
     host: str = ""
     pace: str = ""
     level: float = 1.0
-    time_ratio: int = 1
+    time_ratio: float = 1.0
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""

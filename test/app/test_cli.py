@@ -282,7 +282,8 @@ WRONG: list[tuple[str, str]] = [
         "duration=86400 servo_rate=40000 substeps=1",
         "3456000000 samples, 3456000000 steps: .* GiB of memory, must be <= 4 GiB",
     ),
-    ("name=" + "a" * 300, "name = 'a+...: 300 bytes: must be <= 180, to name files"),
+    ("time_ratio=1.25", "time_ratio = 1.25: times substeps = 10 must be whole"),
+    ("name=" + "a" * 300, "name = 'a+...: 300 bytes: must be <= 180"),
     ("axes={" + "a" * 300 + ": {}}", "axes: the name 'a+... has 300 characters: must be <= 64"),
     # not an assignment, not YAML
     ("substeps", "--set substeps: must be section.key=value"),

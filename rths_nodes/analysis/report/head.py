@@ -70,7 +70,7 @@ def particulars(of: Evaluation) -> dict[str, str]:
     if scenario.hops.depth:
         found["Samples p under way in hops"] = str(scenario.hops.depth)
     if scenario.time_ratio > 1:
-        found["Time axis"] = f"the rig moves {scenario.time_ratio} times slower"
+        found["Time axis"] = f"the rig moves {scenario.time_ratio:g} times slower"
     if "gaps" in known:
         lost = f" ({known['lost']})" if known.get("lost") else ""
         found["Missing in the recording"] = f"{known['gaps']} gaps{lost}" if known["gaps"] != "0" else "nothing"

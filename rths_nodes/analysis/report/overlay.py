@@ -103,7 +103,7 @@ def _head(test: Compared) -> list[str]:
         run.scenario.name,
         ", ".join(filter(None, (known.get("host"), known.get("pace")))) or DASH,
         f"{PERCENT * rung.level:g} %" if rung else DASH,
-        f"{ratio} times slower" if ratio > 1 else "real time",
+        f"{ratio:g} times slower" if ratio > 1 else "real time",
         type(run.scenario.compensator).type_name,
     ]
 
@@ -158,7 +158,7 @@ def _cautions(first: Aligned, other: Aligned) -> list[str]:
     one, two = first.of.scenario, other.of.scenario
     found = []
     if one.time_ratio != two.time_ratio:
-        found.append(f"Time ratio {two.time_ratio} beside {one.time_ratio}: what depends on the rate differs.")
+        found.append(f"Time ratio {two.time_ratio:g} beside {one.time_ratio:g}: what depends on the rate differs.")
     if one.servo_rate != two.servo_rate:
         found.append(
             f"{two.servo_rate:g} Hz beside {one.servo_rate:g} Hz: interpolated linearly between the samples."

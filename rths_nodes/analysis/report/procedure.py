@@ -277,7 +277,7 @@ def ladder(record: ProcedureRecord) -> list[Part]:
 
 
 def _climbed(rung: RungRecord) -> list[str]:
-    slower = f"{rung.time_ratio} × slower" if rung.time_ratio > 1 else ""
+    slower = f"{rung.time_ratio:g} × slower" if rung.time_ratio > 1 else ""
     how = ", ".join(filter(None, (rung.host, rung.pace, slower)))
     ended = rung.ending + (f": {rung.reason}" if rung.reason and rung.outcome != "finished" else "")
     ended += f"; counts by the word of {rung.counts}" if rung.counts else ""

@@ -60,7 +60,7 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals)
     """Lines about the test, each as soon as it is known."""
     from rths_nodes.analysis import tested
 
-    slower = f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else ""
+    slower = f", {loaded.time_ratio:g} times slower" if loaded.time_ratio > 1 else ""
     each, dof = loaded.samples_per_step, len(assembly.names.model)
     yield (
         f"{loaded.steps} steps of {each} sample{'s'[: each > 1]} at {loaded.servo_rate:g} Hz: "

@@ -60,7 +60,7 @@ def _largest(values: Array) -> float:
     return float(np.abs(known).max()) if len(known) else 0.0
 
 
-def cautions(level: float, ratio: int, level_before: float, ratio_before: int) -> list[str]:
+def cautions(level: float, ratio: float, level_before: float, ratio_before: float) -> list[str]:
     """Say what a comparison of rungs that differ in level or time ratio does not show."""
     found = []
     if level != level_before:
@@ -69,7 +69,7 @@ def cautions(level: float, ratio: int, level_before: float, ratio_before: int) -
             "linear differs"
         )
     if ratio != ratio_before:
-        found.append(f"compared with a rung at the time ratio {ratio_before}: what depends on the rate differs")
+        found.append(f"compared with a rung at the time ratio {ratio_before:g}: what depends on the rate differs")
     return found
 
 

@@ -42,7 +42,7 @@ class Step:
     rung: Rung
     scenario: Scenario
     level: float
-    ratio: int
+    ratio: float
     host: str
     pace: str
 

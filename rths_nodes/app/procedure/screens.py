@@ -101,7 +101,7 @@ def rungs(record: ProcedureRecord) -> Table:
         column.no_wrap = True
     for row in record.rungs:
         differs = [_worst(row.differences, rehearsal) for rehearsal in (False, True)]
-        slower = f", ratio {row.time_ratio}" if row.time_ratio > 1 else ""
+        slower = f", ratio {row.time_ratio:g}" if row.time_ratio > 1 else ""
         first = (f"{row.name} {RUNGS[row.name].title}{slower}", f"{PERCENT * row.level:g} %")
         for axis, peak in (row.peaks or {"": {}}).items():
             stop = row.limits.get(axis, {})

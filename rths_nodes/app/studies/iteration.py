@@ -162,7 +162,7 @@ def check(scenario: Scenario) -> None:
             "a real one each run needs an operator who arms it"
         )
     if scenario.time_ratio != 1:
-        raise ConfigError(f"time_ratio = {scenario.time_ratio}: must be 1: what repeats does so in real time")
+        raise ConfigError(f"time_ratio = {scenario.time_ratio:g}: must be 1: what repeats does so in real time")
     if scenario.force_axes:
         raise ConfigError(f"axes.{scenario.force_axes[0]}: is controlled by force; what repeats are displacements")
     if scenario.semi_active is not None:

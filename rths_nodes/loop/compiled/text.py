@@ -135,7 +135,7 @@ def _lead(kind: Kind) -> str:
 def _shared_out(kind: Kind) -> list[str]:
     """Return lines that name each number that the integrator gives, where they are few, in the time of the rig."""
     d, lines = kind.dofs, []
-    late = ("v", "ratio"), ("a", "ratio**2"), ("exact", "ratio**2")
+    late = ("v", "ratio"), ("a", "(ratio * ratio)"), ("exact", "(ratio * ratio)")
     if d > FEW:
         lines += [f"{name} = {name} / {by}" for name, by in late if kind.ratio]
         return [*lines, "posed = numbers(x)", f"pose = {row('posed[#]', d)}"]

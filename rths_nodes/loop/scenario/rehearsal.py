@@ -91,7 +91,7 @@ def _right(true: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: to_data(getattr(true, name)) for name in names}
 
 
-def slower(scenario: Scenario, ratio: int) -> Scenario:
+def slower(scenario: Scenario, ratio: float) -> Scenario:
     """The test with its rig ``ratio`` times slower than ``scenario`` has it; its duration is the structure's.
 
     Raises ConfigError for a ratio that leaves the bounds.
@@ -159,14 +159,14 @@ def elastic_limits(scenario: Scenario) -> dict[str, float]:
     return {name: row.elastic_limit for name, row in known.items() if row.elastic_limit is not None}
 
 
-def rate_remarks(scenario: Scenario, ratio: int) -> list[str]:
+def rate_remarks(scenario: Scenario, ratio: float) -> list[str]:
     """Say what a rehearsal that is ``ratio`` times slower cannot show: parts that depend on the rate, in words."""
     if ratio <= 1:
         return []
     return [*_specimens(scenario, ratio), *_parts_with_time(scenario, ratio)]
 
 
-def _specimens(scenario: Scenario, ratio: int) -> Iterator[str]:
+def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
     if scenario.rig is not None:
         yield f"rig ({_name(scenario.rig)}): how its forces depend on the rate is not known before the test"
     for name, axis in scenario.axes.items() if scenario.rig is None else ():
@@ -181,19 +181,19 @@ def _specimens(scenario: Scenario, ratio: int) -> Iterator[str]:
             yield f"{place}: whether it depends on the rate cannot be computed"
         elif differs > SAME_FORCE:
             yield (
-                f"{place}: depends on the rate: {ratio} times slower its force differs by {differs:.0%} (rms, "
+                f"{place}: depends on the rate: {ratio:g} times slower its force differs by {differs:.0%} (rms, "
                 f"{over})"
             )
 
 
-def rate_dependence(params: Any, amplitude: float, ratio: int) -> float:
+def rate_dependence(params: Any, amplitude: float, ratio: float) -> float:
     """Difference of a specimen's force when it moves ``ratio`` times slower: rms over the rms of the fast one.
 
     Over the second cycle of a sine of ``amplitude`` (m) and ``CYCLE_HZ``; nan where it cannot be computed.
     """
-    parts = min(ratio, FINEST)
+    parts = min(math.ceil(ratio), FINEST)
     fast = _cycle(params, amplitude, 1, 1.0)
-    slow = _cycle(params, amplitude, parts, float(ratio))
+    slow = _cycle(params, amplitude, parts, ratio)
     size = float(np.sqrt(np.mean(fast**2)))
     return float(np.sqrt(np.mean((fast - slow) ** 2))) / size if size else float(np.abs(slow).max())
 
@@ -210,7 +210,7 @@ def _cycle(params: Any, amplitude: float, parts: int, ratio: float) -> Array:
     return np.array(force[parts - 1 :: parts][CYCLE_SAMPLES:])
 
 
-def _parts_with_time(scenario: Scenario, ratio: int) -> Iterator[str]:
+def _parts_with_time(scenario: Scenario, ratio: float) -> Iterator[str]:
     damping = np.asarray(scenario.integrator.equivalent_damping or 0.0, dtype=float)
     if damping.any():
         yield (

@@ -111,11 +111,11 @@ class Scenario(AxesByMode):
     servo_rate: float = number("samples per second of the rig", "Hz", more_than=0.0, at_most=100e3)
     substeps: int = integer("samples per integration step", at_least=1, at_most=100_000)
     duration: float = number("length of the test, rounded up to whole steps", "s", more_than=0.0, at_most=86_400.0)
-    time_ratio: int = integer(
-        "ratio of the time axis: the rig moves so many times slower than the structure; 1 is real time",
-        default=1,
-        at_least=1,
-        at_most=1000,
+    time_ratio: float = number(
+        "the rig moves so many times slower than the structure, a multiple of 1 / substeps; 1 is real time",
+        default=1.0,
+        at_least=1.0,
+        at_most=1000.0,
     )
     soft_start: SoftStart | None = section(
         SoftStart, "prescribed motion before the test, for adaptive compensators; none if left out", None
@@ -170,9 +170,9 @@ class Scenario(AxesByMode):
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"name = {show(self.name)}: must be letters, digits and ' _ . -', to name files")
         if (length := len(self.name.encode())) > _LONGEST_NAME:
-            raise ConfigError(
-                f"name = {show(self.name)}: {length} bytes: must be <= {_LONGEST_NAME}, to name files"
-            )
+            raise ConfigError(f"name = {show(self.name)}: {length} bytes: must be <= {_LONGEST_NAME}")
+        if abs(self.substeps * self.time_ratio - self.samples_per_step) > ROUNDING * self.samples_per_step:
+            raise ConfigError(f"time_ratio = {self.time_ratio:g}: times substeps = {self.substeps} must be whole")
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
         self._validate_rig()
@@ -328,7 +328,7 @@ class Scenario(AxesByMode):
     @property
     def samples_per_step(self) -> int:
         """Servo samples n of one integration step; more than ``substeps`` on a slower time axis."""
-        return self.substeps * self.time_ratio
+        return round(self.substeps * self.time_ratio)
 
     @property
     def soft_start_steps(self) -> int:
