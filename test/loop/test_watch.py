@@ -47,7 +47,12 @@ MOMENTS = fast_moments(6)
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 @pytest.mark.parametrize(
-    "moment", MOMENTS[:1] + [pytest.param(each, marks=pytest.mark.long) for each in MOMENTS[1:]]
+    "moment",
+    [
+        *MOMENTS[:1],
+        *(pytest.param(each, marks=pytest.mark.long) for each in MOMENTS[1:4]),
+        *(pytest.param(each, marks=pytest.mark.soak) for each in MOMENTS[4:]),
+    ],
 )
 def test_pulse_ends_in_50_ms(attack: Attack, moment: float) -> None:
     begins = 4.3 if attack.at_rest else moment

@@ -147,7 +147,7 @@ def test_a_stranger_who_hears_a_whole_test_gets_no_act_by_service_or_action(tmp_
     assert no_act_of_a_stranger(partial(by_service, tmp_path), 2, seed=8, of_each=2) > 100
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(400)
 def test_a_stranger_who_hears_whole_tests_gets_no_act_by_service_or_action(tmp_path: Path) -> None:
     assert no_act_of_a_stranger(partial(by_service, tmp_path), 3, seed=8) > 800
