@@ -13,9 +13,9 @@ robot does the same.
 import argparse
 import sys
 import time
-from getpass import getpass
 from typing import Any
 
+from rths_nodes.app.procedure.dialogue import typed, typed_unseen
 from rths_nodes.app.procedure.operator_socket import Ask, by_socket
 from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
@@ -100,7 +100,7 @@ class Leader:
 
     def agree(self, question: str) -> None:
         """Raises Refused unless the person says yes."""
-        if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+        if typed(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
             raise Refused(question)
 
     def lead(self) -> None:
@@ -136,7 +136,7 @@ class Leader:
         """Ask for what the sensors show at rest; a person says whether it counts."""
         self.do("take_offsets", seconds="0.5")
         self.agree(f"confirm these offsets ({self.told.offsets_hash})?")
-        carries_nothing = input("does the specimen carry nothing now, so that its force is tared? [y/N] ").strip()
+        carries_nothing = typed("does the specimen carry nothing now, so that its force is tared? [y/N] ").strip()
         unloaded = "true" if carries_nothing.lower() in ("y", "yes") else "false"
         self.do("confirm_offsets", hash=self.told.offsets_hash, unloaded=unloaded)
 
@@ -155,8 +155,8 @@ class Leader:
             self.do(
                 "consent",
                 role=role,
-                name=input(f"name of the {role}: "),
-                key=getpass(f"key of the {role}: "),
+                name=typed(f"name of the {role}: "),
+                key=typed_unseen(f"key of the {role}: "),
                 **to,
             )
 
@@ -164,8 +164,8 @@ class Leader:
         """A rung that moves is armed by the head of its hash, which a person types."""
         told = self.told
         if RUNGS[rung].moves:
-            typed = input(f"to arm rung {rung} ({told.scenario_hash}), type the first {HEAD} characters: ").strip()
-            if typed.lower() != told.scenario_hash[:HEAD]:
+            head = typed(f"to arm rung {rung} ({told.scenario_hash}), type the first {HEAD} characters: ").strip()
+            if head.lower() != told.scenario_hash[:HEAD]:
                 raise Refused(f"rung {rung} is not armed")
         hashes = {"rung": rung, "scenario_hash": told.scenario_hash, "offsets_hash": told.offsets_hash}
         if rung in OF_BOTH:
@@ -181,7 +181,7 @@ def main() -> int:
     given = parser.parse_args()
     try:
         ask = by_service(given.namespace, key_file.read(given.key)) if given.key else by_socket(given.namespace)
-        leader = Leader(ask, input("your name: ").strip())
+        leader = Leader(ask, typed("your name: ").strip())
     except (ConfigError, EOFError) as error:
         print(error or "nobody is there", file=sys.stderr)
         return 2
