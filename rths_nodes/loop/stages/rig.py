@@ -362,7 +362,7 @@ class RigStage:
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
             return self.stop_request.reason
-        if self._bridges.counts and (breach := self._bridges.breach):
+        if breach := self._bridges.breach:
             return breach
         if self.pause.active and (breach := self.pause.breach):
             return breach

@@ -282,11 +282,6 @@ class BridgeCount:
         return bridged
 
     @property
-    def counts(self) -> bool:
-        """True where there may be a breach."""
-        return self.in_a_row > 0 or self._overruns is not None
-
-    @property
     def exhausted(self) -> bool:
         """True when no further sample may be bridged."""
         return self.in_a_row >= self._longest
