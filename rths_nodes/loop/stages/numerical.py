@@ -159,11 +159,8 @@ class NumericalStage:
         velocity, acceleration = seen(solver.velocity), seen(solver.acceleration)
         exact = seen(solver.exact_acceleration)
         if ratio != 1:  # on the wire stands the motion of the rig
-            velocity, acceleration, exact = (
-                velocity / ratio,
-                acceleration / (ratio * ratio),
-                exact / (ratio * ratio),
-            )
+            square = ratio * ratio
+            velocity, acceleration, exact = velocity / ratio, acceleration / square, exact / square
         displacement, restoring = seen(solver.displacement), self._seen.restoring(solver.restoring_force, before)
         auxiliary = self._auxiliary
         return Target(self._index, displacement, velocity, acceleration, exact, external, restoring, auxiliary)
