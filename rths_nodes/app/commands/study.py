@@ -47,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
             print(f"rths: {done} more runs are kept in {folder}; the same command goes on", file=sys.stderr)
             raise
         table = study.table(of, journal.results | lost)
-    engine.release(where)
+    if left:
+        engine.release(where)
     _write(table, folder)
     if options.json:
         terminal.print_json(_data(table, folder))
