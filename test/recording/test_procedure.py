@@ -34,21 +34,8 @@ def record() -> ProcedureRecord:
     """One with something in every field."""
     offsets = OffsetsRecord(NOON, 2.0, {"a": AxisOffsets(1e-4, 2e-6, -30.5, 4.0, math.nan, True)}, "ab12", True)
     rung = RungRecord(
-        *(
-            "d",
-            NOON,
-            "embedded",
-            "lockstep",
-            0.5,
-            10.0,
-            "h1",
-            "ab12",
-            "held",
-            "stop: asked for",
-            512,
-            0.7,
-            "rung_d",
-        ),
+        *("d", NOON, "embedded", "lockstep", 0.5, 10.0, "h1", "ab12"),
+        *("held", "stop: asked for", 512, 0.7, "rung_d"),
         compared_with="b",
         differences={"a.displacement": 1e-14},
         peaks={"a": {"displacement": 0.01, "force": 1e5, "velocity": 0.2}},

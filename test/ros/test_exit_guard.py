@@ -62,10 +62,7 @@ TEST = ["scenario:=chen_ricles_2010", "overrides:=['duration=0.2']", f"peers:={N
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize(
-    "way",
-    ["thread", "middleware", *(pytest.param(way, marks=pytest.mark.long) for way in ("spin", "hang", "node"))],
-)
+@pytest.mark.parametrize("way", ["thread", "middleware", "spin", "hang", "node"])
 @pytest.mark.long
 def test_nodes_that_have_said_their_last_word_are_gone_within_two_seconds(way, environment):
     """The clock of the process says so; it is given ten times as long, for the sake of a machine that is busy."""

@@ -208,7 +208,7 @@ async def consent(browser: Browser, role: str, name: str, key: str) -> None:
 
 
 async def half_typed(browser: Browser) -> None:
-    """What is typed stays while it is about the same thing, whatever else becomes possible meanwhile."""
+    """Type a part of a name: it stays while the form is about the same thing, and goes with it."""
     await browser.click("act_consent")
     await browser.value('document.querySelector("#needs input").value = "R. Spons"')
     for change, left in (('possible: {...told.acts.possible, run: "no"}', "R. Spons"), ('offsets_hash: "1"', "")):
