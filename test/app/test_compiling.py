@@ -110,6 +110,18 @@ def test_what_has_other_types_is_compiled_beside(anew: Path) -> None:
         loops._ways.clear()
 
 
+def test_the_memory_of_the_compiler_is_not_kept(
+    anew: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child of this process compiles; here what it has made is read from the disk."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    compiled_here = []
+    forms = kernels.compiled
+    monkeypatch.setattr(kernels, "compiled", lambda *given: compiled_here.append(given) or forms(*given))
+    way = loops.way_of(parts())
+    assert (way.compiled, way.notes, compiled_here) == (True, (), [])
+
+
 @pytest.mark.parametrize("damage", ["made", "module"])
 @pytest.mark.briefly(1)
 def test_what_is_damaged_is_made_anew(damage: str, anew: Path, different: Different) -> None:

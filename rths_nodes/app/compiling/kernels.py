@@ -54,6 +54,11 @@ def _features(binding: Any) -> str:
         return ""
 
 
+def begin() -> None:
+    """Read what compiling and loading need alike, before a child is forked to compile and this process loads."""
+    numba().njit(lambda: 0, no_cfunc_wrapper=True).compile(())
+
+
 def compiled(kernel: Callable[..., Any], inner: bool = False, in_line: bool = True) -> Any:
     """The compiled form of a kernel's function: the same bits. Raises ConfigError where numba is missing.
 
@@ -69,12 +74,18 @@ def compiled(kernel: Callable[..., Any], inner: bool = False, in_line: bool = Tr
 def _compiled(kernel: Callable[..., Any], own: dict[str, bool], of_all: dict[str, bool]) -> Any:
     """With options of its ``own``, and ``of_all`` that it calls."""
     key = identity(kernel)
-    if key in _made:
+    if own and key in _made:
         return _made[key]
     key = key, *own, *of_all
     if key not in _made:
-        _made[key] = numba().njit(error_model="numpy", **own)(_with_compiled(kernel, of_all))
+        own_form = _made.get(identity(kernel))
+        text = _called(own_form) if own_form else _with_compiled(kernel, of_all)
+        _made[key] = numba().njit(error_model="numpy", **own)(text)
     return _made[key]
+
+
+def _called(form: Any) -> Callable[..., Any]:
+    return lambda *given: form(*given)
 
 
 def _with_compiled(function: Any, options: dict[str, bool]) -> FunctionType:
@@ -96,7 +107,7 @@ def _own_forms() -> dict[Any, Any]:
     """Compiled forms of what is not compiled from its plain text."""
     found = numba()
 
-    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    @found.njit(error_model="numpy", **BARE)  # type: ignore[untyped-decorator]
     def matvec_into(array: Any, matrix: Any, vector: Any) -> None:
         rows, columns = matrix.shape
         for row in range(rows):
@@ -105,24 +116,24 @@ def _own_forms() -> dict[Any, Any]:
             for row in range(rows):
                 array[row] += matrix[row, column] * vector[column]
 
-    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    @found.njit(error_model="numpy", **BARE)  # type: ignore[untyped-decorator]
     def matvec(matrix: Any, vector: Any) -> Any:
         result = np.empty(len(matrix))
         matvec_into(result, matrix, vector)
         return result
 
-    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    @found.njit(error_model="numpy", **BARE)  # type: ignore[untyped-decorator]
     def numbers(vector: Any) -> Any:
         return vector
 
-    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    @found.njit(error_model="numpy", **BARE)  # type: ignore[untyped-decorator]
     def dot(a: Any, b: Any) -> Any:
         total = 0.0
         for index in range(len(a)):
             total += a[index] * b[index]
         return total
 
-    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    @found.njit(error_model="numpy", **BARE)  # type: ignore[untyped-decorator]
     def put(array: Any, first: Any, values: Any) -> None:
         for index in range(len(values)):
             array[first + index] = values[index]
@@ -228,4 +239,4 @@ def _written_out(
     overload(by_type)(names["typed"])
     call: dict[str, Any] = {"by_type": by_type, "__name__": __name__}
     exec(f"def of({arguments}):\n    return by_type({arguments})", call)
-    return found.njit(error_model="numpy")(call["of"])
+    return found.njit(error_model="numpy", **BARE)(call["of"])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.app.compiling import kernels
+from rths_nodes.app.compiling.apart import done_apart
 from rths_nodes.app.compiling.folder import Module, place
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
@@ -94,20 +95,28 @@ def _compiled(parts: Parts) -> Way:
     module, notes = Module(parts.text, key_of(parts)), []
     try:
         with module.held():
+            if not module.whole():
+                if module.path.exists():
+                    notes.append(f"{place()}: what was compiled there is damaged; it is made anew")
+                kernels.begin()
+                done_apart(lambda: _make(module, parts))
             if module.whole():
                 with suppress(Exception):  # whatever it has come upon, it is made anew
-                    return Way(_typed(parts, _imported(module.path), True), True)
-            if module.path.exists():
-                notes.append(f"{place()}: what was compiled there is damaged; it is made anew")
-            module.write()
-            run = _typed(parts, _imported(module.path), True, _forms(parts))
-            module.close()
+                    return Way(_typed(parts, _imported(module.path), True), True, tuple(notes))
+            return Way(_make(module, parts), True, tuple(notes))
     except OSError as error:
         notes.append(f"{place()}: {error.strerror or error}: what is compiled is not kept for the next time")
         space: dict[str, Any] = {}
         exec(compile(parts.text, "<loop over kernels>", "exec"), space)
-        run = _typed(parts, space, False, _forms(parts))
-    return Way(run, True, tuple(notes))
+        return Way(_typed(parts, space, False, _forms(parts)), True, tuple(notes))
+
+
+def _make(module: Module, parts: Parts) -> Any:
+    """Compile the loop and keep it in ``module``. Raises OSError, and whatever the compiler raises."""
+    module.write()
+    run = _typed(parts, _imported(module.path), True, _forms(parts))
+    module.close()
+    return run
 
 
 def _forms(parts: Parts) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work in a child of this process, whose memory ends with it: a compiler holds 300 MB that it never gives back."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+
+from rths_nodes.core.child_program import end_with
+
+COLLECTED = 20_000
+"""New objects after which Python's collector looks for cycles: those of a compiler live as long as it."""
+
+
+class Watch(threading.Thread):
+    """A thread that sleeps and looks, and never holds a lock for which a forked child could wait."""
+
+
+def done_apart(work: Callable[[], None]) -> bool:
+    """Do ``work`` in a forked child and return whether it came to its end there; what it raises is not told.
+
+    Nothing is forked where this process has other threads than a ``Watch``: the child could wait for their locks.
+    """
+    others = set(threading.enumerate()) - {threading.current_thread()}
+    if not all(isinstance(each, Watch) for each in others):
+        return False
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for any thread
+        child = os.fork()
+    if not child:
+        _do_and_exit(work, parent)
+    try:
+        return os.waitpid(child, 0)[1] == 0
+    except BaseException:  # Ctrl-C, above all
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        raise
+
+
+def _do_and_exit(work: Callable[[], None], parent: int) -> None:
+    """Exit without what the parent does at its end: its handlers, what it has not written yet."""
+    status = 1
+    try:
+        end_with(parent)
+        gc.freeze()  # the collector need not look at what is the parent's
+        gc.set_threshold(COLLECTED)
+        work()
+        status = 0
+    finally:
+        os._exit(status)
