@@ -113,13 +113,16 @@ def test_what_has_other_types_is_compiled_beside(anew: Path) -> None:
 def test_the_memory_of_the_compiler_is_not_kept(
     anew: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child of this process compiles; here what it has made is read from the disk."""
+    """A child of this process compiles the first loop; here what it has made is read from the disk."""
+    monkeypatch.setattr(loops, "_made_anew", set())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compiled_here = []
     forms = kernels.compiled
     monkeypatch.setattr(kernels, "compiled", lambda *given: compiled_here.append(given) or forms(*given))
     way = loops.way_of(parts())
     assert (way.compiled, way.notes, compiled_here) == (True, (), [])
+    assert loops.way_of(parts("chen_ricles_2010", "compensator.type=none")).compiled
+    assert compiled_here
 
 
 @pytest.mark.parametrize("damage", ["made", "module"])

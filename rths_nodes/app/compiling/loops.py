@@ -31,6 +31,9 @@ OLDEST = (0, 61)
 SLOWER = "20 to 100 times as long"
 _ways: dict[Any, Way] = {}
 _told: set[str] = set()
+_made_anew: set[str] = set()
+"""Modules for which a compiler has worked. The first one costs this process no memory; who needs several compiles
+the others here, where what they have in common is compiled once: a scoreboard takes less time."""
 
 
 def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
@@ -98,8 +101,10 @@ def _compiled(parts: Parts) -> Way:
             if not module.whole():
                 if module.path.exists():
                     notes.append(f"{place()}: what was compiled there is damaged; it is made anew")
-                kernels.begin()
-                done_apart(lambda: _make(module, parts))
+                if not _made_anew:
+                    kernels.begin()
+                    done_apart(lambda: _make(module, parts))
+                _made_anew.add(module.name)
             if module.whole():
                 with suppress(Exception):  # whatever it has come upon, it is made anew
                     return Way(_typed(parts, _imported(module.path), True), True, tuple(notes))
