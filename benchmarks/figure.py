@@ -58,7 +58,9 @@ def draw(result: dict[str, Any], path: Path) -> None:
     for panel in panels:
         panel.set_xticks(rates, [f"{rate:g}" for rate in rates])
         panel.minorticks_off()
-    chart.legend(loc="outside lower center", ncols=3, fontsize=8)
+    legend = chart.legend(loc="lower center", ncols=3, fontsize=8)  # "outside" only from matplotlib 3.7 on
+    below = 0.01 + legend.get_window_extent().height / chart.bbox.height
+    chart.get_layout_engine().set(rect=(0.0, below, 1.0, 1.0 - below))
     chart.savefig(path, dpi=130)
     plt.close(chart)
 

@@ -20,14 +20,14 @@ from time import perf_counter, perf_counter_ns
 
 import numpy as np
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
-from scipy.sparse import coo_array, csr_array, diags_array, save_npz
+from scipy.sparse import coo_array, csr_array, save_npz
 
 from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.stages.numerical import NumericalStage
-from rths_nodes.mechanics.sparse import dense
+from rths_nodes.mechanics.sparse import dense, diagonal
 
 SIZES, HALF_BANDWIDTH = (10, 100, 1000, 3000), 30
 INTEGRATORS = ("cr", "newmark", "kr_alpha", "hht_alpha")
@@ -41,7 +41,7 @@ def matrices(n: int) -> tuple[csr_array, csr_array]:
     """Mass and stiffness of masses that are joined by springs up to ``HALF_BANDWIDTH`` places away, SI."""
     generator = np.random.default_rng(1)
     width = min(HALF_BANDWIDTH, n - 1)
-    stiffness = diags_array(np.full(n, 1e5)).tocsr()
+    stiffness = diagonal(np.full(n, 1e5))
     for apart in range(1, width + 1):
         springs = generator.uniform(0.5e5, 1e6, n - apart)
         low = np.arange(n - apart)
@@ -49,7 +49,7 @@ def matrices(n: int) -> tuple[csr_array, csr_array]:
         columns = np.concatenate([low, low + apart, low + apart, low])
         values = np.concatenate([springs, springs, -springs, -springs])
         stiffness = stiffness + coo_array((values, (rows, columns)), shape=(n, n)).tocsr()
-    mass = diags_array(np.full(n, 1e3)).tocsr() + 1e-6 * stiffness
+    mass = diagonal(np.full(n, 1e3)) + 1e-6 * stiffness
     return mass.tocsr(), stiffness.tocsr()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
+from scipy.integrate import solve_ivp, trapezoid
 
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
@@ -117,7 +117,7 @@ def test_a_closed_loop_of_friction_takes_the_energy_of_its_closed_form(make: Mak
     x = wave(3 * 1024 + 1, amplitude, 1.0)
     shown = driven(make("specimen", "softening_elastomeric", **data), x)[0]
     loop = slice(1024, 2049)
-    taken = np.trapezoid(shown[1023:2048], x[loop])
+    taken = trapezoid(shown[1023:2048], x[loop])
     assert taken == pytest.approx(2.0 * force * (2.0 * amplitude - 2.5 * slip), rel=2e-3)
 
 

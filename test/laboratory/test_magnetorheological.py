@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 
@@ -87,7 +88,7 @@ def test_loops_of_the_published_experiment(damper: Make) -> None:
         x, v, force = loop(damper(voltage=voltage), 0.5e-3)
         second = slice(len(x) // 2, None)
         peaks.append(np.abs(force[second]).max())
-        energies.append(np.trapezoid(force[second], x[second]))
+        energies.append(trapezoid(force[second], x[second]))
         fast = np.abs(v) > 0.1
         assert (force[fast] * v[fast] > 0.0)[second].all()
     assert peaks[3] == pytest.approx(1500.0, rel=0.1)

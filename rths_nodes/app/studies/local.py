@@ -19,6 +19,7 @@ import joblib
 import numpy as np
 from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
+from joblib.parallel import LokyBackend
 
 from rths_nodes.app.compiling.apart import Watch
 from rths_nodes.app.studies.tasks import Job, Lost, Progress
@@ -30,6 +31,16 @@ ORPHANED_S = 0.5
 """Time after which a process notices that the one that started it was killed, s."""
 IDLE_S = 10
 """Time after which a process without work ends, s."""
+
+
+class _Processes(LokyBackend):  # type: ignore[misc]
+    """Processes that begin with ``_begin``; joblib hands this on itself from 1.4 on only."""
+
+    def configure(self, *places: Any, **names: Any) -> int:
+        """Take the processes of an earlier call again, unless modules are found elsewhere now."""
+        begin = {"initializer": _begin, "initargs": (tuple(sys.path),), "idle_worker_timeout": IDLE_S}
+        workers: int = super().configure(*places, **begin, **names)
+        return workers
 
 
 def as_completed(
@@ -76,11 +87,9 @@ def _parallel(
     order = "generator_unordered" if release >= (1, 4) else "generator"
     # what a process has compiled stays in its memory: joblib takes that for a leak, and replaces the process
     warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
-    # processes of an earlier call are taken again, unless modules are found elsewhere now
-    begin = {"initializer": _begin, "initargs": (tuple(sys.path),), "idle_worker_timeout": IDLE_S}
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1, **begin):
-        parallel = joblib.Parallel(processes, return_as=order, batch_size=1, pre_dispatch=2 * processes)
-        results = parallel(joblib.delayed(_work)(work, *job, file) for job in jobs)
+    backend = _Processes(inner_max_num_threads=1)
+    parallel = joblib.Parallel(processes, backend, return_as=order, batch_size=1, pre_dispatch=2 * processes)
+    results = parallel(joblib.delayed(_work)(work, *job, file) for job in jobs)
     try:
         for result in results:  # noqa: UP028 (closes it before what stands below)
             yield result
