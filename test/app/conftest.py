@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from rths_nodes.app.cli import main
+
+
+@pytest.fixture
+def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only threads of the test are listed, as in a process of its own; those of joblib may be there still."""
+    everything, before = threading.enumerate, set(threading.enumerate()) - {threading.current_thread()}
+    monkeypatch.setattr(threading, "enumerate", lambda: [each for each in everything() if each not in before])
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_what_has_other_types_is_compiled_beside(anew: Path) -> None:
 
 
 def test_the_memory_of_the_compiler_is_not_kept(
-    anew: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    anew: Path, own_threads: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child of this process compiles the first loop; here what it has made is read from the disk."""
     monkeypatch.setattr(loops, "_made_anew", set())

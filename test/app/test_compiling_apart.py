@@ -14,6 +14,8 @@ import pytest
 
 from rths_nodes.app.compiling.apart import Watch, done_apart
 
+pytestmark = pytest.mark.usefixtures("own_threads")
+
 
 def test_what_it_writes_is_there_and_what_it_holds_is_not(tmp_path: Path) -> None:
     held: list[int] = []
