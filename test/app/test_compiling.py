@@ -135,6 +135,14 @@ def test_what_is_damaged_is_made_anew(damage: str, anew: Path, different: Differ
     assert different(found, run("python")[1]) == []
 
 
+def test_what_was_interrupted_is_made_anew_in_silence(anew: Path) -> None:
+    for file in anew.glob("loop_*.sums"):
+        file.unlink()
+    compiled, _ = run("compiled")
+    assert (compiled.engine, compiled.notes) == ("compiled", [])
+    assert list(anew.glob("loop_*.sums"))
+
+
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(
     anew: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

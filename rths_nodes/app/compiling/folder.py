@@ -50,6 +50,10 @@ class Module:
         sums = self._sums()
         return bool(sums) and sums == self._known() and self._text == self._read()
 
+    def finished(self) -> bool:
+        """Return whether it was made to its end once; where somebody is interrupted it is not."""
+        return bool(self._known())
+
     def write(self) -> None:
         """It stands there, and nothing beside it. Raises OSError."""
         self.remove()

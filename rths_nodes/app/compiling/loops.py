@@ -99,7 +99,7 @@ def _compiled(parts: Parts) -> Way:
     try:
         with module.held():
             if not module.whole():
-                if module.path.exists():
+                if module.finished():
                     notes.append(f"{place()}: what was compiled there is damaged; it is made anew")
                 if not _made_anew:
                     kernels.begin()
