@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from rclpy.exceptions import InvalidHandle
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.msg import Live, LiveCurves, SyncStatus
@@ -101,3 +104,22 @@ def test_a_stop_that_nobody_hears_is_an_error() -> None:
             stopper.stop("stop", "page at 127.0.0.1")
     finally:
         stopper.close()
+
+
+@pytest.mark.parametrize(
+    ("raised", "warned"), [(InvalidHandle("gone"), []), (ValueError("odd"), ["message dropped: ValueError: odd"])]
+)
+def test_only_what_cannot_be_read_is_told(
+    onlooker: Onlooker, raised: Exception, warned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subscription that is given up while the executor looks at it has lost nothing."""
+    turns, told = iter([raised]), []
+
+    def spin() -> None:
+        for each in turns:
+            raise each
+
+    monkeypatch.setattr(onlooker._executor, "spin", spin)
+    monkeypatch.setattr(onlooker._node, "get_logger", lambda: SimpleNamespace(warning=told.append))
+    onlooker._spin()
+    assert told == warned

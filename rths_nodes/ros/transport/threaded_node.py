@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import rclpy
+from rclpy.exceptions import InvalidHandle
 from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.node import Node
 
@@ -64,5 +65,7 @@ class ThreadedNode:
                 return
             except ExternalShutdownException:
                 return
+            except InvalidHandle:  # a subscription was given up while the executor looked at it
+                continue
             except Exception as error:
                 self._node.get_logger().warning(f"message dropped: {type(error).__name__}: {error}")
