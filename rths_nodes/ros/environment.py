@@ -78,11 +78,15 @@ def check() -> None:
 
     Nodes in one process hear each other all the same, but not who calls their stop service.
     """
-    for module, words in MODULES.items():
-        if importlib.util.find_spec(module) is None:
-            raise ConfigError(words)
+    if words := missing():
+        raise ConfigError(words)
     if found := findings():
         raise ConfigError(*map(str, found))
+
+
+def missing() -> str:
+    """Return in words which module is not here that every node needs; nothing where all are."""
+    return next((words for module, words in MODULES.items() if importlib.util.find_spec(module) is None), "")
 
 
 def findings(environment: Environment = os.environ) -> list[Finding]:

@@ -18,6 +18,7 @@ import pytest
 from rths_nodes.app.cli import main
 from rths_nodes.app.doctor import background_load, floor, machine, timing_forecast
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.ros import environment
 
 PERIOD = 1.0 / 1024.0
 
@@ -81,6 +82,15 @@ def test_a_machine_made_for_it_is_good_in_everything(tmp_path: Path) -> None:
     assert found["idle"].value == {"deepest_us": 2, "kept_awake": True}  # the deeper state is disabled
     assert found["memory"].value["lock_limit_bytes"] == "unlimited"
     assert found["isolation"].value == [3]
+
+
+def test_without_ros_2_it_says_which_hosts_are_only_a_forecast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(environment.MODULES, "no_such_module", "no_such_module is not here")
+    found = facts(tree(tmp_path))["ROS 2"]
+    assert (found.words, found.verdict) == ("no_such_module is not here", "advice")
+    assert "composed and processes" in found.advice
 
 
 @pytest.mark.usefixtures("granted")
@@ -387,8 +397,8 @@ def test_the_command_prints_one_json_object_and_loads_no_ros() -> None:
         "import sys; from rths_nodes.app.cli import main; code = main(['doctor', '--seconds', '0.1', '--json'])\n"
         "sys.exit(code or 10 * ('rclpy' in sys.modules))"
     )
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    variables = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=variables)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert set(found) == {"facts", "paced", "ping_pong", "python_step_s", "outlook", "summary"}

@@ -232,6 +232,9 @@ def clock_source(root: Path) -> Look:
 
 def ros(_: Path) -> Look:
     """Findings of the environment: what keeps nodes from starting, or from finding each other."""
+    if words := environment.missing():
+        advice = "until it is, composed and processes below are what this machine could do, and cannot run"
+        return {"missing": words}, words, advice
     found = environment.findings()
     words = "; ".join(f"{each.variable}: {each.problem}" for each in found)
     told = words or "the environment lets nodes start and find each other"
