@@ -203,9 +203,10 @@ def test_quantities_are_made_from_each_other() -> None:
     ],
 )
 def test_a_quantity_that_cannot_be_made_is_refused(quantities: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        watch(quantities, x={"of": "force.a", "unit": "N", "maximum": 1.0})
-    assert why in str(refused.value)
+    for levels in ({"x": {"of": "force.a", "unit": "N", "maximum": 1.0}}, {}):  # also where no level is of it
+        with pytest.raises(ConfigError) as refused:
+            watch(quantities, **levels)
+        assert why in str(refused.value)
 
 
 def fails(quantity: Any, values: Sequence[float]) -> float:

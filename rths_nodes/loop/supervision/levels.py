@@ -112,10 +112,10 @@ class LevelWatch:
         axes = [(index, axis, each.levels) for index, (axis, each) in enumerate(limits.items()) if each.levels]
         levels = [(index, axis, *level) for index, axis, each in axes for level in each.given().items()]
         levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
+        own = OwnLevels(list(limits), channels)
+        own.remember(quantities or {}, dt)  # checked even where no level is of them
         if not levels:
             return None
-        own = OwnLevels(list(limits), channels)
-        own.remember(quantities or {}, dt)
         return cls(levels, list(limits), dt, channels, tares or Tares.none(len(limits)), own)
 
     def judge(
