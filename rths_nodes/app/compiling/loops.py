@@ -32,8 +32,8 @@ SLOWER = "20 to 100 times as long"
 _ways: dict[Any, Way] = {}
 _told: set[str] = set()
 _made_anew: set[str] = set()
-"""Modules for which a compiler has worked. The first one costs this process no memory; who needs several compiles
-the others here, where what they have in common is compiled once: a scoreboard takes less time."""
+"""Modules that were compiled for this process. A child compiles the first one, and its memory ends with the child;
+this process compiles the others, and what they share only once."""
 
 
 def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
