@@ -4,17 +4,20 @@
 Runs `chen_ricles_2010` for ten minutes of test in lockstep on each host, with recording on the node hosts, and
 prints the resident memory of all its processes at a tenth, half and the end of the test. `make hour` does so for
 an hour of real time at 256 Hz: there the time that the test took is set beside its samples and the ticks that
-slipped.
+slipped. With `--study FILE` it runs that study with nothing compiled yet, and prints how long it took and the
+largest memory of all its processes, where a page that several of them have counts once (proportional set size).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter, sleep
 
 from rths_nodes.app import hosts
 from rths_nodes.loop.options import HOSTS, PACES
@@ -23,19 +26,25 @@ RATE = 1024.0
 """Of the scenario, Hz."""
 ALPHA = 29.0
 """Of its actuator, in samples."""
+LOOKS_S = 0.5
+"""Time between two looks at the memory of a study, s."""
 PATIENCE = ("bridge.max_bridge=1", "heartbeat.monitor=5", "heartbeat.recorder=5")
 """A run in real time that is held up by something else is to be measured, not ended."""
 
 
 def resident_mb() -> float:
     """Resident memory of this process and its children."""
-    here = os.getpid()
-    family = [here] + [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and parent_of(int(entry.name)) == here
-    ]
-    return sum(pages(pid) for pid in family) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return sum(pages(pid) for pid in family(os.getpid())) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def family(first: int) -> list[int]:
+    """Process ``first``, its children, and theirs."""
+    everybody = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    parents = {pid: parent_of(pid) for pid in everybody}
+    found = [first]
+    for known in found:
+        found += [pid for pid, parent in parents.items() if parent == known]
+    return found
 
 
 def parent_of(pid: int) -> int:
@@ -50,6 +59,29 @@ def pages(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:
         return 0
+
+
+def proportional_mb(pid: int) -> float:
+    """Memory of a process; what it shares with others counts in part."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(1024e-6 * float(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def study(file: str) -> None:
+    """Run the study ``file`` as a process that finds nothing compiled, and print its time and largest memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [sys.executable, "-m", "rths_nodes.app.cli", "study", file, "--out", f"{folder}/study", "--json"]
+        begun, largest = perf_counter(), 0.0
+        running = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=os.environ | {"XDG_CACHE_HOME": folder})
+        while running.poll() is None:
+            largest = max(largest, sum(map(proportional_mb, family(running.pid))))
+            sleep(LOOKS_S)
+        if running.returncode:
+            sys.exit(f"{file}: exit code {running.returncode}")
+        print(f"{file}: {perf_counter() - begun:.1f} s, at most {largest:.0f} MB in all processes")
 
 
 def watcher(seen: dict[float, float]) -> Callable[[int, int], None]:
@@ -101,7 +133,11 @@ def main() -> None:
     parser.add_argument("--hosts", nargs="+", choices=HOSTS, default=list(HOSTS))
     parser.add_argument("--pace", choices=PACES, default="lockstep", help="default: %(default)s")
     parser.add_argument("--rate", type=float, default=RATE, help="servo rate, Hz; default: %(default)s")
+    parser.add_argument("--study", metavar="FILE", help="memory of this study, in place of all that")
     options = parser.parse_args()
+    if options.study:
+        study(options.study)
+        return
     print("host          10 %      50 %      95 %   growth, MB of resident memory")
     for host in options.hosts:
         seen: dict[float, float] = {}
