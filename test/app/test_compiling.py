@@ -114,7 +114,6 @@ def test_the_memory_of_the_compiler_is_not_kept(
     anew: Path, own_threads: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child of this process compiles the first loop; here what it has made is read from the disk."""
-    monkeypatch.setattr(loops, "_made_anew", set())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     compiled_here = []
     forms = kernels.compiled

@@ -73,12 +73,12 @@ def compiled(kernel: Callable[..., Any], inner: bool = False, in_line: bool = Tr
 
 def _compiled(kernel: Callable[..., Any], own: dict[str, bool], of_all: dict[str, bool]) -> Any:
     """With options of its ``own``, and ``of_all`` that it calls."""
-    key = identity(kernel)
-    if own and key in _made:
-        return _made[key]
-    key = key, *own, *of_all
+    name = identity(kernel)
+    own_form = _made.get(name)
+    if own and own_form:
+        return own_form
+    key = name, *own, *of_all
     if key not in _made:
-        own_form = _made.get(identity(kernel))
         text = _called(own_form) if own_form else _with_compiled(kernel, of_all)
         _made[key] = numba().njit(error_model="numpy", **own)(text)
     return _made[key]

@@ -31,9 +31,6 @@ OLDEST = (0, 61)
 SLOWER = "20 to 100 times as long"
 _ways: dict[Any, Way] = {}
 _told: set[str] = set()
-_made_anew: set[str] = set()
-"""Modules that were compiled for this process. A child compiles the first one, and its memory ends with the child;
-this process compiles the others, and what they share only once."""
 
 
 def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
@@ -94,18 +91,21 @@ def _missing() -> str:
 
 
 def _compiled(parts: Parts) -> Way:
-    """The compiled loop, from the disk where it is there. Raises whatever the compiler raises."""
+    """The compiled loop, from the disk where it is there. Raises whatever the compiler raises.
+
+    A child compiles the first loop of this process, and its memory ends with the child; this process compiles
+    further ones itself, and what they share only once.
+    """
     module, notes = Module(parts.text, key_of(parts)), []
     try:
         with module.held():
-            if not module.whole():
-                if module.finished():
-                    notes.append(f"{place()}: what was compiled there is damaged; it is made anew")
-                if not _made_anew:
-                    kernels.begin()
-                    done_apart(lambda: _make(module, parts))
-                _made_anew.add(module.name)
-            if module.whole():
+            whole = module.whole()
+            if not whole and module.finished():
+                notes.append(f"{place()}: what was compiled there is damaged; it is made anew")
+            if not whole and not _ways:
+                kernels.begin()
+                whole = done_apart(lambda: _make(module, parts))
+            if whole:
                 with suppress(Exception):  # whatever it has come upon, it is made anew
                     return Way(_typed(parts, _imported(module.path), True), True, tuple(notes))
             return Way(_make(module, parts), True, tuple(notes))
