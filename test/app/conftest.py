@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of several commands need."""
+"""Fixtures of several commands."""
 
 from __future__ import annotations
 

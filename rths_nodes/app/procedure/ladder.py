@@ -144,7 +144,7 @@ class Ladder:
         return comparison.peaks(self.rehearsed(name, progress))
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """As :meth:`predicted`; empty where the test has no simulator."""
+        """Return what is :meth:`predicted`; empty where the test has no simulator."""
         return self.predicted(name, progress) if self.has_simulator else {}
 
     @cached_property

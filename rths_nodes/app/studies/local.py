@@ -46,7 +46,10 @@ class _Processes(LokyBackend):  # type: ignore[misc]
 def as_completed(
     work: Callable[..., Any], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
 ) -> Iterator[tuple[int, Any]]:
-    """As ``engine.as_completed``, by so many processes. A piece whose process ends is tried once more, alone."""
+    """Yield what ``engine.as_completed`` does, by so many processes.
+
+    A piece whose process ends is tried once more, alone.
+    """
     with _shares(count, progress) as (file, shares):
         waiting, under_way = iter(jobs), {}
 
@@ -82,7 +85,7 @@ def _alone(work: Callable[..., Any], job: Job, file: str, broken: Exception) -> 
 def _parallel(
     work: Callable[..., Any], jobs: Iterator[Job], processes: int, file: str
 ) -> Iterator[tuple[int, Any]]:
-    """As joblib gives them: as they are ready, and before joblib 1.4 in their order."""
+    """Yield what joblib gives: as it is ready, and before joblib 1.4 in order."""
     release = tuple(int(part) for part in joblib.__version__.split(".")[:2])
     order = "generator_unordered" if release >= (1, 4) else "generator"
     # what a process has compiled stays in its memory: joblib takes that for a leak, and replaces the process

@@ -160,7 +160,10 @@ class LevelWatch:
         return values + second + own
 
     def _of_rig(self, command: Command | None, measured: Measurement) -> list[float]:
-        """As in WHOLE: a bridged Command tells nothing of a parameter, a second counts from the first one."""
+        """Return the values of WHOLE.
+
+        A bridged Command tells nothing of a parameter, a second counts from the first one.
+        """
         flags = 0 if command is None else command.flags
         bridged, second = bool((flags | measured.flags) & FLAG_BRIDGED), self._second
         self._bridged = self._bridged + 1 if bridged else 0
