@@ -7,9 +7,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.signal import cont2discrete, lfilter, ss2tf
+from scipy.linalg.blas import dtbsv  # scipy.signal, which filters as well, takes half a second to load
 
 from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.discretisation import transition
 
 DAMPING = 0.05
 """Damping ratio of the oscillators, as codes have it."""
@@ -37,8 +38,12 @@ def response_spectrum(acceleration: Array, step: float, periods: Array, damping:
 
 def _largest(acceleration: Array, step: float, omega: float, damping: float) -> float:
     # in units of the oscillator's own time, so that both states are of one size
-    rows = ([[0.0, 1.0], [-1.0, -2.0 * damping]], [[0.0], [-1.0]], [[1.0, 0.0]], [[0.0]])
-    a, b, c, d, _ = cont2discrete([np.array(row) for row in rows], omega * step, method="foh")
-    above, below = ss2tf(a, b, c, d)
-    moved = lfilter(above[0], below, acceleration)
+    system, inputs = np.array([[0.0, 1.0], [-1.0, -2.0 * damping]]), np.array([[0.0], [-1.0]])
+    phi, before, now = transition(system, inputs, omega * step)
+    # the displacement alone: x_k - trace x_{k-1} + det x_{k-2} of what the ground adds (Cayley & Hamilton)
+    trace, n = float(np.trace(phi)), len(acceleration)
+    rest = phi - trace * np.eye(2)
+    added = np.convolve(acceleration, np.hstack([now, before + rest @ now, rest @ before])[0])[:n]
+    bands = np.repeat([[1.0], [-trace], [float(np.linalg.det(phi))]], n, axis=1)
+    moved = dtbsv(2, np.asfortranarray(bands), added, lower=1, diag=1)
     return float(np.abs(moved).max(initial=0.0)) / omega**2
