@@ -66,10 +66,15 @@ def _loaded(bench: Bench, known: bool, sets: tuple[str, ...]) -> Scenario:
     return files.load(bench.name, [*bench.sets, *sets], rig=str(file))
 
 
+@cache
+def _motion(scale: float) -> str:
+    values = scale * 1.2 * np.sin(2.0 * np.pi * 2.0 * TIMES)
+    return "\n".join(f"{time:.8f} {value:.8f}" for time, value in zip(TIMES, values, strict=True))
+
+
 def moved(scale: float) -> None:
     """The file of the ground motion, with ``scale`` times its values."""
-    values = scale * 1.2 * np.sin(2.0 * np.pi * 2.0 * TIMES)
-    MOTION.write_text("\n".join(f"{time:.8f} {value:.8f}" for time, value in zip(TIMES, values, strict=True)))
+    MOTION.write_text(_motion(scale))
 
 
 def restored() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -49,13 +50,13 @@ class WatchedPort:
         watch: MotionWatch,
     ) -> None:
         self._port, self._state, self._moving = port, state, moving
-        self._step, self._stroke = step, stroke
+        self._step, self._stroke = step.tolist(), stroke.tolist()
         self.watch = watch
         self.lost: Callable[[], bool] = lambda: False
         """Whether the rig does not follow: then the command goes to where it stands, in any state."""
         self._was_lost = False
-        self._last: dict[str, Array] = {}
-        self._by_force: Array = np.zeros(len(step), bool)
+        self._last: dict[str, list[float]] = {}
+        self._by_force = [False] * len(step)
         self.violations: list[str] = []
         self.ticks = 0
         self.pending: list[tuple[int, str, Callable[[], object]]] = []
@@ -112,34 +113,38 @@ class WatchedPort:
 
     def write(self, command: Command) -> None:
         self._due("write")
-        self._last.setdefault("sent", self._port.active_command)
-        self._last.setdefault("active", self._port.active_command)
+        if not self._last:
+            self._last = dict.fromkeys(("sent", "active"), self._port.active_command.tolist())
         modes = command.control_mode
-        by_force = np.array([bool(modes) and modes[axis] == MODE_FORCE for axis in range(len(self._step))])
-        now, lost = np.array(command.command), self.lost()
-        moved = ~(by_force | self._by_force)  # a force loop leads its axis while the rest stands, too
+        by_force = [bool(modes) and modes[axis] == MODE_FORCE for axis in range(len(self._step))]
+        now, lost = command.command.tolist(), self.lost()
+        # a force loop leads its axis while the rest stands, too
+        moved = [not (new or old) for new, old in zip(by_force, self._by_force, strict=True)]
         self._judge("sent", now, moved)
         self._by_force = by_force
         self.watch.state, self.watch.lost = self._state().name, lost
-        self.watch.sent(now, modes, f"tick {self.ticks}, {self._state().name}")
+        self.watch.sent(command.command, modes, f"tick {self.ticks}, {self._state().name}")
         self._port.write(command)
         if lost or self._was_lost:  # on its return it has what was sent last
-            self._last["active"] = self._port.active_command
+            self._last["active"] = self._port.active_command.tolist()
         self._was_lost = lost
-        self._judge("active", self._port.active_command, moved)
+        self._judge("active", self._port.active_command.tolist(), moved)
         self.ticks += 1
 
-    def _judge(self, what: str, now: Array, moved: Array) -> None:
+    def _judge(self, what: str, now: list[float], moved: list[bool]) -> None:
         last, state = self._last[what], self._state()
-        told = f"tick {self.ticks}, {state.name}: {what} {now.tolist()} after {last.tolist()} m"
-        step = np.where(moved, now - last, 0.0)
-        if not (np.isfinite(now).all() and (np.abs(now) <= self._stroke)[moved].all()):
-            self.violations.append(f"{told}: beyond the stroke")
-        elif state not in self._moving and not self.lost() and step.any():
-            self.violations.append(f"{told}: moves in a state that is none of motion")
-        elif (np.abs(step) > self._step * (1.0 + ROUNDING)).any():
-            self.violations.append(f"{told}: a step beyond the velocity limit, {self._step.tolist()} m")
-        self._last[what] = now.copy()
+        self._last[what] = now
+        steps = [(new - old) * moves for new, old, moves in zip(now, last, moved, strict=True)]
+        within = (abs(at) <= most or not moves for at, most, moves in zip(now, self._stroke, moved, strict=True))
+        wrong = ""
+        if not (all(map(isfinite, now)) and all(within)):
+            wrong = "beyond the stroke"
+        elif state not in self._moving and any(steps) and not self.lost():
+            wrong = "moves in a state that is none of motion"
+        elif any(abs(step) > most * (1.0 + ROUNDING) for step, most in zip(steps, self._step, strict=True)):
+            wrong = f"a step beyond the velocity limit, {self._step} m"
+        if wrong:
+            self.violations.append(f"tick {self.ticks}, {state.name}: {what} {now} after {last} m: {wrong}")
 
     def read(self) -> Measurement:
         measured = self._port.read()
