@@ -5,8 +5,8 @@
 
 # What `make demo` runs: arguments of `rths`.
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
-# Which tests of both kinds `make test` runs.
-LONG := not long
+# Those that take seconds each are left out by `make test`; `make test LENGTH=` runs them, too.
+LENGTH := and not long
 # Which tests `make oldest` and `make newest` run.
 BOUNDED ?= test -m 'not nodes and not soak and not long'
 # Arguments of `make fault-soak`.
@@ -194,11 +194,11 @@ test:
 	# Without xdist, one after another. Tests with nodes mostly wait: for discovery, or for their clock.
 	parallel=(); waiting=()
 	if $$python -c 'import xdist' 2>/dev/null; then parallel=(-n auto --dist worksteal); waiting=(-n 4); fi
-	$$python -m pytest -m 'not nodes and not soak and $(LONG)' "$${parallel[@]}"
-	$$python -m pytest -m 'nodes and not soak and $(LONG)' "$${waiting[@]}"
+	$$python -m pytest -m 'not nodes and not soak $(LENGTH)' "$${parallel[@]}"
+	$$python -m pytest -m 'nodes and not soak $(LENGTH)' "$${waiting[@]}"
 
 # Those that take seconds each.
-test-long: LONG := long
+test-long: LENGTH := and long
 test-long: test
 
 # With the lowest versions that pyproject.toml allows, and with the newest that there are, each in an environment of
@@ -252,7 +252,8 @@ colcon:
 	  exec 9<&-
 	  prefix=$$PWD/.venv-colcon$(SUFFIX)
 	  export PATH="$$prefix/bin:$$PATH" AMENT_PREFIX_PATH="$$prefix" CMAKE_PREFIX_PATH="$$prefix"
-	  options=(--cmake-args "-DPython3_EXECUTABLE=$$prefix/bin/python")
+	  options=(--cmake-args "-DPython3_EXECUTABLE=$$prefix/bin/python" -DCMAKE_UNITY_BUILD=ON \
+	    -DCMAKE_UNITY_BUILD_BATCH_SIZE=0)
 	fi
 	export COLCON_LOG_PATH="$$PWD/log$(SUFFIX)"
 	bases=(--build-base build$(SUFFIX) --install-base install$(SUFFIX))
@@ -275,9 +276,9 @@ pip-check:
 	  "$$folder/venv/bin/python" -m pip install --quiet -r "$$folder/build"
 	  options=(--no-build-isolation)
 	fi
-	"$$folder/venv/bin/python" -m pip install --quiet "$${options[@]}" .
+	"$$folder/venv/bin/python" -m pip install --quiet --no-compile "$${options[@]}" .
 	# nothing of numba is there: kernels, and the bits of scenarios, in plain Python
-	"$$folder/venv/bin/python" -m pip install --quiet pytest hypothesis pytest-timeout
+	"$$folder/venv/bin/python" -m pip install --quiet --no-compile pytest hypothesis pytest-timeout
 	"$$folder/venv/bin/python" -c 'import importlib.util as found; assert found.find_spec("numba") is None'
 	"$$folder/venv/bin/python" -m pytest -p no:cacheprovider test/test_kernels.py test/loop/test_digests.py
 	"$$folder/venv/bin/python" -m pip uninstall --quiet --yes pytest hypothesis pytest-timeout

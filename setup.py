@@ -136,6 +136,8 @@ class BuildInterfaces(Command):
             options = {
                 "CMAKE_BUILD_TYPE": "Release",
                 "CMAKE_INSTALL_PREFIX": str(stage),
+                "CMAKE_UNITY_BUILD": "ON",  # one file of each target: its many headers are read once
+                "CMAKE_UNITY_BUILD_BATCH_SIZE": "0",
                 "BUILD_TESTING": "OFF",
                 "Python3_EXECUTABLE": sys.executable,
             }
