@@ -18,7 +18,10 @@ GROWTH = 1e-6
 """Growth per step that is not refused: an undamped mode would be lost to rounding otherwise."""
 
 HALVINGS = 40
-"""Halvings of the interval in which a stability limit is looked for; of the step, until it is stable."""
+"""Halvings of a step until it is stable."""
+
+CLOSE = 1e-7
+"""Share to which a stability limit is found; six digits of it are shown."""
 
 
 @params
@@ -124,7 +127,7 @@ def _longest(stable: Callable[[float], bool], dt: float) -> float:
         good, bad = 0.5 * good, good
     else:
         return good
-    for _ in range(HALVINGS):
+    while bad - good > CLOSE * good:
         middle = 0.5 * (good + bad)
         good, bad = (middle, bad) if stable(middle) else (good, middle)
     return good
