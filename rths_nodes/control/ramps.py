@@ -71,10 +71,13 @@ class OfKernel(Ramp):
 
     def start(self, target: Target) -> None:
         k, start = self._constants, self.kernel.start
-        self._states = [start(k, x, v, a) for x, v, a in self._each(target)]
+        self._states = [start(k, x, v, a) for x, v, a in self._each(target, rows_of(target))]
 
     def follow(self, target: Target) -> None:
-        k, follow, motions = self._constants, self.kernel.follow, self._each(target)
+        self.follow_rows(target, rows_of(target))
+
+    def follow_rows(self, target: Target, rows: Rows) -> None:
+        k, follow, motions = self._constants, self.kernel.follow, self._each(target, rows)
         self._states = [follow(k, s, x, v, a) for s, (x, v, a) in zip(self._states, motions, strict=True)]
 
     def step(self, substep: int) -> Motion:
@@ -89,9 +92,9 @@ class OfKernel(Ramp):
     def predicted_rows(self, substep: int) -> Rows:
         return self._rows(self.kernel.predict, substep)
 
-    def _each(self, target: Target) -> Any:
+    def _each(self, target: Target, rows: Rows) -> Any:
         if self.apart:
-            return zip(*rows_of(target), strict=True)
+            return zip(*rows, strict=True)
         return ((target.displacement.copy(), target.velocity.copy(), target.acceleration.copy()),)
 
     def _rows(self, step: Callable[..., Any], substep: int) -> Rows:
@@ -249,10 +252,10 @@ class HermiteRamp(OfKernel):
         self._handed_on = rows_of(target)
         super().start(target)
 
-    def follow(self, target: Target) -> None:
-        self._handed_on = rows_of(target)
+    def follow_rows(self, target: Target, rows: Rows) -> None:
+        self._handed_on = rows
         if not self.hands_on:
-            super().follow(target)
+            super().follow_rows(target, rows)
 
     def rows(self, substep: int) -> Rows:
         return self._handed_on if self.hands_on else super().rows(substep)

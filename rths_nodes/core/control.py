@@ -61,6 +61,10 @@ class Ramp(Component):
     def follow(self, target: Target) -> None:
         """Begin the step that ends at ``target``."""
 
+    def follow_rows(self, target: Target, rows: Rows) -> None:
+        """As :meth:`follow`; ``rows`` are the numbers of ``target``."""
+        self.follow(target)
+
     @abstractmethod
     def step(self, substep: int) -> Motion:
         """Motion ``(n_dof,)`` at sub-step 1..substeps of the step under way."""

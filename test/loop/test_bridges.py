@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.app.cli import main
+from rths_nodes.core.control import rows_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion, Target
@@ -121,7 +122,7 @@ def test_a_new_difference_is_added_to_what_is_left() -> None:
 
 def test_the_taylor_series_is_exact_on_a_constant_acceleration() -> None:
     bridge = MotionBridge(Straight(), DT, 10, Fading(10, DT, np.array([0.76])))  # type: ignore[arg-type]
-    bridge.follow(target(3, *parabola(30 * DT)))
+    bridge.follow(3, rows_of(target(3, *parabola(30 * DT))))
     for sample in range(31, 45):
         found = [values[0] for values in bridge.motion(sample)]
         np.testing.assert_allclose(found, parabola(sample * DT), rtol=1e-12)

@@ -53,6 +53,15 @@ def mapped(product: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..
     return axes, forces
 
 
+def axis_of_three(k: tuple[Any, Any], x: Any, v: Any, a: Any) -> tuple[Any, Any, Any]:
+    """A single axis of three degrees of freedom: its row is read once for the three products."""
+    ((p, q, r),), _ = k
+    d, e, f = x
+    g, h, i = v
+    j, m, n = a
+    return (p * d + q * e + r * f,), (p * g + q * h + r * i,), (p * j + q * m + r * n,)
+
+
 class Matrix(SetupOfKernel):
     """The axes move with d = T x, their forces act on the degrees of freedom as T' f: the same virtual work.
 
@@ -88,7 +97,10 @@ class Matrix(SetupOfKernel):
     @classmethod
     def kernel_of(cls, params: Params) -> SetupKernel:
         """T and T' in numbers, or in arrays where it is large."""
-        return SetupKernel(constants, *mapped(times if is_small(params) else matvec))
+        axes, forces = mapped(times if is_small(params) else matvec)
+        if len(params.matrix) == 1 and len(params.matrix[0]) == 3:
+            axes = axis_of_three
+        return SetupKernel(constants, axes, forces)
 
     def histories(self, displacement: Array) -> Array:
         found: Array = displacement @ self._matrix.T

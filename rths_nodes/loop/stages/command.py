@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rths_nodes.core.control import Rows
+from rths_nodes.core.control import Rows, rows_of
 from rths_nodes.core.protocols import Compensator, Ramp, Setup
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import (
@@ -131,7 +131,7 @@ class CommandStage:
         if target.step == 0:
             self._flags, self._auxiliary = target.flags, target.auxiliary
             self.ramp.start(target)
-            self._bridge.follow(target)
+            self._bridge.follow(0, rows_of(target))
         else:
             self._targets.append(target)
 
@@ -186,10 +186,12 @@ class CommandStage:
             target = self._targets.popleft()
             self._flags, self._auxiliary = target.flags, target.auxiliary
             self._followed = target.step
-            if not self._bridge.follow(target):
+            rows = rows_of(target)
+            if not self._bridge.follow(target.step, rows):
                 # the limits find it at once, whatever the ramp uses of a Target
                 target = replace(target, displacement=np.full_like(target.displacement, np.nan))
-            self.ramp.follow(target)
+                rows = rows_of(target)
+            self.ramp.follow_rows(target, rows)
 
     def _command(self, sample: int, measured: Measurement, flags: int) -> Command | None:
         of_target = self._flags

@@ -26,7 +26,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.protocols import Setup
 from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion, Target
+from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion
 from rths_nodes.loop.supervision.overruns import OverrunParams, Overruns
 
 
@@ -141,8 +141,8 @@ class Fading:
         return left
 
 
-_Followed = tuple[int, list[list[float]]]
-"""The sample of a Target; displacement, velocity and acceleration. Lists, which are quick: the loop waits."""
+_Followed = tuple[int, Rows]
+"""The sample of a Target; displacement, velocity and acceleration. In numbers, which are quick: the loop waits."""
 
 
 class MotionBridge:
@@ -157,13 +157,12 @@ class MotionBridge:
         self._dt = dt
         self._substeps = substeps
         self._fading = fading
-        self._last: _Followed = (0, [[], [], []])
+        self._last: _Followed = (0, ([], [], []))
         self._driving: _Followed | None = None
 
-    def follow(self, target: Target) -> bool:
-        """The newest Target, whose arrays are copied; False when one of its numbers is not finite."""
-        rows = [target.displacement.tolist(), target.velocity.tolist(), target.acceleration.tolist()]
-        self._last = (target.step * self._substeps, rows)
+    def follow(self, step: int, rows: Rows) -> bool:
+        """Take in the numbers of the newest Target, of ``step``; False when one of them is not finite."""
+        self._last = (step * self._substeps, rows)
         total = 0.0
         for numbers in rows:
             for value in numbers:
