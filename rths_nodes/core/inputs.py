@@ -32,12 +32,16 @@ FOLDER = "inputs"
 
 @dataclass(frozen=True)
 class Named:
-    """A file as parameters name it: their ``place``, its ``path``; ``opens`` lists what a program opens."""
+    """A file as parameters name it: their ``place``, its ``path``; ``opens`` lists what a Python program opens.
+
+    One that ``runs`` is a program of any kind.
+    """
 
     place: str
     path: str
     program: bool = False
     opens: tuple[str, ...] = ()
+    runs: bool = False
 
     def absolute(self, folder: Path) -> str:
         """Its path, which stands relative to ``folder``; ``~`` is the home of the user."""
@@ -139,7 +143,7 @@ def replace_files_of(spec: Spec, data: dict[str, Any], name: str, change: Change
     """As :func:`replace_files`, of the parameter ``name`` alone, which ``spec`` declares."""
     value = data.get(name)
     if spec.kind in ("path", "matrix") and isinstance(value, str):
-        data[name] = change(Named(place, value, bool(spec.opens), _listed(data.get(spec.opens))))
+        data[name] = change(Named(place, value, bool(spec.opens), _listed(data.get(spec.opens)), spec.runs))
     for path, entry in _entries(spec, value, place):
         if isinstance(entry, dict) and (inner := class_of(spec, entry)) is not None:
             replace_files(inner, entry, change, path)

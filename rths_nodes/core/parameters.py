@@ -61,6 +61,8 @@ class Spec:
     after: str = ""
     opens: str = ""
     """Name of the field beside a Python program that lists the files which the program opens."""
+    runs: bool = False
+    """True for a file that is a program."""
     places: Mapping[str, str] = attrs.field(factory=dict)
     """Where an option of a run is offered, and what it is called there; empty for other parameters."""
 
@@ -107,13 +109,15 @@ def text(doc: str, default: Any = attrs.NOTHING, choices: Iterable[str] = (), **
     return _field("text", doc, default, choices=tuple(choices), **further)
 
 
-def path(doc: str, default: Any = attrs.NOTHING, opens: str = "") -> Any:
+def path(doc: str, default: Any = attrs.NOTHING, opens: str = "", runs: bool = False) -> Any:
     """A file. In a scenario file it is relative to that file, elsewhere to the working directory.
+
+    One that ``runs`` is a program, with all rights of the user.
 
     ``opens`` is for a Python program: modules that it imports from below its folder belong to it, and the files,
     relative to it, that the field ``opens`` lists.
     """
-    return _field("path", doc, default, opens=opens)
+    return _field("path", doc, default, opens=opens, runs=runs or bool(opens))
 
 
 def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Any:

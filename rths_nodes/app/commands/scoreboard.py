@@ -55,6 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     others.add_argument(
         "--verify", metavar="ENTRY", help="run an entry again, and compare; exit code 3 where it is another"
     )
+    parser.add_argument(
+        "--run-programs",
+        action="store_true",
+        help="with --verify: programs of the entry, as FMUs, run here with all your rights",
+    )
     others.add_argument(
         "--merge", nargs="+", metavar="ENTRY", help="one table of several entries, without running anything"
     )
@@ -126,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
         return _merged([Path(each) for each in options.merge])
     where = arguments.where(options)
     if options.verify:
-        return _verified(Path(options.verify), where)
+        return _verified(Path(options.verify), where, options.run_programs)
     _check(options)
     loaded = files.load(options.benchmark, options.set)
     options.rank = options.rank or runs.ranking_index(loaded)
@@ -153,6 +158,8 @@ def run(options: argparse.Namespace) -> int:
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
     of = scoreboard.design(loaded, chosen, scored)
+    if options.entry:  # what cannot be carried is refused before anything runs
+        entries.written(loaded, scored, chosen, folder, [])
     where = arguments.tell_engine(where, of.count * loaded.samples, [loaded])
     table = scoreboard.run(of, folder, where, terminal.progress)
     axes = options.rank, options.response or options.rank
@@ -187,11 +194,16 @@ def _scored(options: argparse.Namespace, loaded: Any) -> Any:
     )
 
 
-def _verified(path: Path, where: Any) -> int:
+def _verified(path: Path, where: Any, run_programs: bool) -> int:
     """Run an entry again, and say of each row whether it is as it was told."""
     from rths_nodes.app.studies import entries
 
     content = entries.read(path)
+    if not run_programs and (found := entries.programs(content)):
+        raise ConfigError(
+            f"{path}: has programs, which would run here with all your rights ({'; '.join(found)}); where you "
+            "trust those who wrote it: --run-programs"
+        )
     with tempfile.TemporaryDirectory(prefix="rths_entry_") as folder:
         verdicts, differs = entries.verify(content, Path(folder), where, terminal.progress)
     for words in differs:

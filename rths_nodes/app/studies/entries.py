@@ -4,11 +4,14 @@
 An entry is a YAML file with the scenario, what was scored, the settings of each law with the files that they name,
 what they came to, and with which code. Its digest (SHA-256 of all of it) shows that it is as it was written; that
 its numbers are right shows only who runs it again: :func:`verify`. Bits of constants differ between processors
-and versions of LAPACK, so numbers count as equal within ``TOLERANCE``.
+and versions of LAPACK, so numbers count as equal within ``TOLERANCE``. Files that are no texts, as FMUs, are
+carried in base64; those that are programs run on the machine of who verifies only where that person says so.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import json
 import math
@@ -28,10 +31,10 @@ from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.scoreboard import Scored
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.inputs import Named, make_absolute, replace_files
+from rths_nodes.core.inputs import Named, make_absolute, named_files, replace_files
 from rths_nodes.core.registry import load
 from rths_nodes.core.resources import PACKAGE
-from rths_nodes.core.text_files import read_text, reason
+from rths_nodes.core.text_files import read_bytes, read_text, reason
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import replace
@@ -40,6 +43,9 @@ from rths_nodes.loop.scenario.schema import Scenario
 VERSION = 1
 TOLERANCE = 1e-6
 """Relative difference up to which numbers count as equal."""
+LARGEST_FILE = 1 << 24
+"""Bytes of a file that an entry carries, at most."""
+BASE64 = "base64"
 COMPUTES = ("numpy", "scipy")
 """Packages on which numbers depend, beside this one and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
@@ -51,10 +57,10 @@ def written(
 ) -> dict[str, Any]:
     """The entry of what was scored; ``folder`` is that of the files which settings name.
 
-    Raises ConfigError for a file that is no text.
+    Raises ConfigError for a file that cannot be carried.
     """
     given = {law.name: deepcopy(dict(law.settings)) for law in laws if not law.reason}
-    carried: dict[str, str] = {}
+    carried: dict[str, Any] = {}
     for name, settings in given.items():
         replace_files(_params_of(settings), settings, partial(_carry, carried, name, folder))
     data = scenario.data()
@@ -77,14 +83,44 @@ def _params_of(settings: Mapping[str, Any]) -> type:
     return found
 
 
-def _carry(carried: dict[str, str], law: str, folder: Path, named: Named) -> str:
+def _carry(carried: dict[str, Any], law: str, folder: Path, named: Named) -> str:
     """Keep what is in a file that ``law`` names; returns its name in the entry."""
     file = Path(named.absolute(folder))
     try:
-        carried[f"{law}_{file.name}"] = read_text(file)
+        content = read_bytes(file, LARGEST_FILE)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{law}.{named.place} = {file}: an entry carries texts only ({error})") from None
+        raise ConfigError(f"{law}.{named.place} = {file}: cannot be carried ({reason(error)})") from None
+    try:
+        carried[f"{law}_{file.name}"] = content.decode("utf-8")
+    except UnicodeDecodeError:
+        carried[f"{law}_{file.name}"] = {BASE64: base64.b64encode(content).decode()}
     return f"{law}_{file.name}"
+
+
+def _put(carried: Mapping[str, Any], folder: Path) -> None:
+    """Write the files that an entry carries into ``folder``, and nowhere else. Raises ConfigError."""
+    for name, content in carried.items():
+        if Path(name).name != name or name == "..":
+            raise ConfigError(f"files.{name}: must be the name of a file, without a folder")
+        if isinstance(content, str):
+            (folder / name).write_text(content, encoding="utf-8")
+            continue
+        try:
+            (folder / name).write_bytes(base64.b64decode(content[BASE64], validate=True))
+        except (TypeError, KeyError, binascii.Error):
+            raise ConfigError(f"files.{name}: must be a text, or {BASE64}: ...") from None
+
+
+def programs(content: Mapping[str, Any]) -> list[str]:
+    """Return what runs as a program where an entry is verified: its places and files, in words.
+
+    Raises ConfigError for a law that is not known here.
+    """
+    scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
+    found = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
+    for law, settings in content["laws"].items():
+        found += [(f"{law}.{named.place}", named) for named in named_files(_params_of(settings), dict(settings))]
+    return [f"{place} = {named.path}" for place, named in found if named.runs]
 
 
 def _code(scenario: Scenario, laws: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -143,8 +179,7 @@ def verify(
 
     Raises ConfigError where it cannot be run here.
     """
-    for name, text in content["files"].items():
-        (folder / name).write_text(text, encoding="utf-8")
+    _put(content["files"], folder)
     scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
     laws = []
     for name, settings in deepcopy(dict(content["laws"])).items():

@@ -38,7 +38,7 @@ class Row(NamedTuple):
 class FmuParams:
     """Parameters of every component that is an FMU."""
 
-    file: str = path("the FMU: co-simulation, FMI 2.0 or 3.0, with a binary for this machine")
+    file: str = path("the FMU: co-simulation, FMI 2.0 or 3.0, with a binary for this machine", runs=True)
     parameters: Mapping[str, Any] = mapping(
         "parameters of the FMU by name: each a number in the unit that the FMU declares, true, false or text"
     )

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import shutil
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
+import fmus
 import pytest
 
 from rths_nodes.app.cli import main
@@ -125,6 +127,49 @@ def test_what_is_no_entry_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     for name, words in (("none.yaml", "is no entry of a scoreboard"), ("nowhere.yaml", "cannot be read")):
         assert main(["scoreboard", "--verify", str(tmp_path / name)]) == 2
         assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["../law.yaml", "/tmp/law.yaml", "..", "a/b"])
+def test_a_file_of_an_entry_is_written_nowhere_else(
+    name: str, entry: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = content_of(entry)
+    content["files"][name] = "numerator: [1]\n"
+    entries.write(content | {"digest": entries.digest(content)}, tmp_path / "theirs.yaml")
+    assert main(["scoreboard", "--verify", str(tmp_path / "theirs.yaml"), "--jobs", "1"]) == 2
+    assert f"files.{name}: must be the name of a file, without a folder" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_controllers_that_were_exported_take_part_and_are_verified_where_that_is_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two groups with an FMU each; an entry carries them, and they run elsewhere only where somebody says so."""
+    fmus.skip_without_fmi()
+    build, law = fmus.example(), fmus.EXAMPLE / "controller.c"
+    for group in ("group_a", "group_b"):
+        (tmp_path / group).mkdir()
+        build.build(law, build.OTHERS["controller"], tmp_path / group / "law.fmu")
+    names = {each: each for each in ("target", "velocity", "measured", "command")}
+    of = {"type": "fmu", "axes": {"story_1": names}}
+    rows = {
+        group: of | {"file": f"{group}/law.fmu", "parameters": {"delay": delay}}
+        for group, delay in (("group_a", 0.02), ("group_b", 0.03))
+    }
+    (tmp_path / "settings.yaml").write_text(yaml_text.dump(rows))
+    words = ["--laws", "group_a,group_b", "--settings", str(tmp_path / "settings.yaml"), "--noise-seeds", "1"]
+    told = tmp_path / "entry.yaml"
+    words += ["--out", str(tmp_path / "out"), "--entry", str(told)]
+    assert main(["scoreboard", *BRIEF, *words]) == 0
+    assert {row["law"] for row in content_of(told)["scores"]} == {"group_a", "group_b"}
+    shutil.rmtree(tmp_path / "group_a")
+    capsys.readouterr()
+    assert main(["scoreboard", "--verify", str(told), "--jobs", "1"]) == 2
+    refused = capsys.readouterr().err
+    assert "group_a.file = group_a_law.fmu; group_b.file = group_b_law.fmu" in refused
+    assert "--run-programs" in refused
+    assert main(["scoreboard", "--verify", str(told), "--jobs", "1", "--run-programs"]) == 0
+    assert "group_a A: as told" in capsys.readouterr().out
 
 
 def test_the_code_of_a_law_of_another_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
