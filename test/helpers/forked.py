@@ -12,6 +12,7 @@ The parent of such a program is the server, which therefore tells a node to stop
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -45,6 +46,7 @@ LOADED = (
 OURS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX")
 """Variables of Python that a fork can still heed, or that change nothing of what is loaded."""
 LONGEST = 1 << 20
+CLONE_NEWNET = 0x40000000
 
 
 def _python(environment: dict[str, str]) -> dict[str, str]:
@@ -65,6 +67,7 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         words, executable, before, _, kept, folder, environment, _, _, shell = given[:10]
         gid, gids, uid, umask, session, group = given[17:23]
         variables = dict(os.environ if environment is None else environment)
+        network, words = _network_of(words)
         special = executable or before or shell or umask != -1 or group != -1 or {gid, gids, uid} != {None}
         if special or not _is_program(words) or _python(variables) != _python(dict(os.environ)):
             super()._execute_child(*given)  # type: ignore[misc]
@@ -75,6 +78,7 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
             "environment": variables,
             "session": session,
             "starter": os.getpid(),
+            "network": network,
             "numbers": [0, 1, 2, *kept],
         }
         self._ask(task, given[10:16])
@@ -109,6 +113,13 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
                 if pid:
                     self._handle_exitstatus(status)
         return self.returncode
+
+
+def _network_of(words: Any) -> tuple[str, Any]:
+    """Return the network namespace of the program that ``words`` start, and its own words."""
+    if isinstance(words, (list, tuple)) and list(words[:3]) == ["ip", "netns", "exec"]:
+        return f"/run/netns/{words[3]}", words[4:]
+    return f"/proc/{os.getpid()}/ns/net", words
 
 
 def _is_program(words: Any) -> bool:
@@ -244,6 +255,7 @@ def _become(task: dict[str, Any], numbers: list[int]) -> NoReturn:
         signal.set_wakeup_fd(-1)
         for each in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
             signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+        _enter(task["network"])
         _hand_over(numbers, task["numbers"])
         if task["session"]:
             os.setsid()
@@ -276,6 +288,15 @@ def _become(task: dict[str, Any], numbers: list[int]) -> NoReturn:
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
     finally:
         _end(code)
+
+
+def _enter(network: str) -> None:
+    """Go over to another network namespace; the server stays in its own."""
+    with open(network) as there, open("/proc/self/ns/net") as here:
+        if os.fstat(there.fileno()).st_ino == os.fstat(here.fileno()).st_ino:
+            return
+        if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"cannot enter {network}")
 
 
 def _end(code: int) -> NoReturn:
