@@ -240,9 +240,9 @@ class Receiver:
         persistence: int = 1,
         groups: Sequence[int] | None = None,
         units: Sequence[float] | None = None,
-        position: Sequence[float] = (),
         loads: Sequence[ReceiverLoad] = (),
         switching: int = 1,
+        position: Sequence[float] = (),
     ) -> None:
         self._library = library()
         self._target, self.sensors = _Target(), Sensors()

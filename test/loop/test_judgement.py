@@ -288,12 +288,13 @@ def test_no_shipped_scenario_has_a_word(name: str) -> None:
 
 MEANT = {"bench_ros2_control": ["component: port"]}
 """Names of the cautions that a shipped rig file is meant to have: its controller has no watchdog."""
+TESTS = {"column_udp": "column_under_axial_load"}
 RATES = {"bench_ros2_control": ["servo_rate=256", "substeps=2", "time_ratio=10"]}
 
 
 @pytest.mark.parametrize("name", files.shipped(files.RIG))
 def test_a_shipped_rig_file_has_the_words_that_are_meant(name: str) -> None:
-    scenario = files.load("chen_ricles_2010", RATES.get(name, []), rig=name)
+    scenario = files.load(TESTS.get(name, "chen_ricles_2010"), RATES.get(name, []), rig=name)
     assert [each.name for each in judgement.cautions(scenario, True, TODAY)] == MEANT.get(name, [])
 
 

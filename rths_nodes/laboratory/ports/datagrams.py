@@ -223,6 +223,10 @@ class FarLoad(NamedTuple):
     travel: float
     """Furthest that its force loop may lead the axis from where stiffness and drift explain."""
 
+    def times(self, command: float, newtons: float) -> FarLoad:
+        """The same in SI units, where a command of 1 is ``command`` m or ``newtons`` N."""
+        return FarLoad(newtons * self.rate, newtons * self.error, command * self.travel)
+
 
 @dataclass(slots=True)
 class Answer:

@@ -107,6 +107,19 @@ def refuse_loads(scenario: Any, what: str) -> None:
         )
 
 
+def refuse_loops_of_controller(scenario: Any, what: str) -> None:
+    """Raises ConfigError where the controller of a rig, not of a simulator, closes force loops of ``scenario``.
+
+    ``what`` (words) cannot drive it.
+    """
+    for name in scenario.force_axes if not scenario.port.builds_axes else ():
+        if scenario.axes[name].force_control.closed_by == CONTROLLER:
+            raise ConfigError(
+                f"axes.{name}.force_control.closed_by = 'controller': {what} cannot drive a force loop that the "
+                "controller of the rig closes; 'nodes' closes it before the port"
+            )
+
+
 def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
     """A port that carries displacements only has its force loops closed by the nodes."""
     port = scenario.port
@@ -119,8 +132,9 @@ def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
                 f"axes.{name}.force_control.closed_by = 'controller': the port {kind} carries displacements only; "
                 "'nodes' closes the force loop before it"
             )
-        if scenario.rig_file is not None and not port.builds_axes:
+        on_rig = scenario.axes[name].rig_axis
+        if scenario.rig_file is not None and not port.builds_axes and on_rig.force_command is None:
             raise ConfigError(
-                f"axes.{name}.force_control.closed_by = 'controller': a rig file has no channel for N; "
-                "'nodes' closes the force loop before it"
+                f"axes.{name}.force_control.closed_by = 'controller': the rig file has no force_command for axis "
+                f"{on_rig.name}, the channel for N; 'nodes' closes the force loop before it"
             )
