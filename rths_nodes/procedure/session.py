@@ -29,7 +29,6 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.force_axes import refuse_loops_of_controller
 from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
@@ -88,7 +87,6 @@ class RigSession(Acting):
     ) -> None:
         if scenario.rig_file is None:
             raise ConfigError("rig: a procedure needs a rig file (--rig): ranges of sensors, limits, the port")
-        refuse_loops_of_controller(scenario, "a procedure")
         self.scenario, self.record, self.realtime = scenario, record, realtime
         self.code = code or Code.of(scenario)
         self.record.code = dict(self.code.names)

@@ -24,8 +24,6 @@ from rths_nodes.core.samples import FLAG_TRIPPED, MODE_DISPLACEMENT, MODE_FORCE,
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.procedure.records import ProcedureRecord
-from rths_nodes.procedure.session import RigSession
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
@@ -330,9 +328,3 @@ def test_an_emulated_controller_has_a_valve() -> None:
     law = "axes.load.force_control.law={type: feed_forward_pi, stiffness: 1.0e9}"
     with pytest.raises(ConfigError, match="the controller of an emulated rig is a servo_valve"):
         Rig([law], (), False)
-
-
-def test_a_procedure_refuses_a_force_loop_of_the_controller() -> None:
-    scenario = files.load(NAME, BRIEF, rig=RIG)
-    with pytest.raises(ConfigError, match="a procedure cannot drive a force loop that the controller of the rig"):
-        RigSession(scenario, ProcedureRecord("id", NAME, ""), realtime=False)

@@ -107,19 +107,6 @@ def refuse_loads(scenario: Any, what: str) -> None:
         )
 
 
-def refuse_loops_of_controller(scenario: Any, what: str) -> None:
-    """Raises ConfigError where the controller of a rig, not of a simulator, closes force loops of ``scenario``.
-
-    ``what`` (words) cannot drive it.
-    """
-    for name in scenario.force_axes if not scenario.port.builds_axes else ():
-        if scenario.axes[name].force_control.closed_by == CONTROLLER:
-            raise ConfigError(
-                f"axes.{name}.force_control.closed_by = 'controller': {what} cannot drive a force loop that the "
-                "controller of the rig closes; 'nodes' closes it before the port"
-            )
-
-
 def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
     """A port that carries displacements only has its force loops closed by the nodes."""
     port = scenario.port
