@@ -317,7 +317,8 @@ class RigDrive:
     def _hold(self) -> None:
         """Hold where they are the axes that were commanded in N."""
         both = self._before.copy(), self.command.copy()
-        self._before, self.command = held_places(both, (self._before_modes,) * 2, 0, self.measured)
+        there = replace(self.measured, displacement=self.measured.displacement - self.shift)
+        self._before, self.command = held_places(both, (self._before_modes,) * 2, 0, there)
         self._before_modes = b""
 
     def _end(self) -> None:

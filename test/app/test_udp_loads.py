@@ -252,9 +252,9 @@ def test_silence_and_an_open_interlock_end_held(held_up: str) -> None:
 
 
 def test_a_trip_of_the_drift_keeps_the_load_until_that_rests(run: Running) -> None:
-    outcome, watch, rig = run((*BRIEF, "axes.drift.limits.force=2.5e3"))
+    outcome, watch, rig = run((*BRIEF, "axes.drift.limits.levels={force: {minimum: -2500.0, maximum: 2500.0}}"))
     assert outcome.state.name == "TRIPPED"
-    assert "axes.drift.limits.force" in outcome.reason
+    assert "axes.drift.limits.levels.force" in outcome.reason
     first = next(k for k, each in enumerate(watch.measured) if each.flags & FLAG_TRIPPED)
     assert np.abs(rig.force[first:] / LOAD - 1.0).max() < 0.03
     assert rig.emulator._receiver.modes[1] == MODE_DISPLACEMENT

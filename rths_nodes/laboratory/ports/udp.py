@@ -337,7 +337,7 @@ class UdpPort(OfPort):
         if self._silent or state is None:
             unknown = np.full(len(self._axes), np.nan)
             channels = np.full(len(self.auxiliary_names), np.nan)
-            return Measurement(k, unknown, unknown, self._sent.command, channels, FLAG_BRIDGED)
+            return Measurement(k, unknown, unknown, self._sent.unheard, channels, FLAG_BRIDGED)
         head = state.head
         flags = FLAG_SATURATED if head.flags & datagrams.SATURATED else 0
         if head.flags & datagrams.BRIDGED:

@@ -39,6 +39,11 @@ class SentCommands:
         self.command, self._modes = sent, modes
         return datagrams.command_rows(sent.tolist(), slope.tolist(), command.auxiliary, modes)
 
+    @property
+    def unheard(self) -> Array:
+        """The last Command where no state tells its mode: nan of an axis that was commanded in N."""
+        return np.where(_forced(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
+
     def applied(self, state: RigState) -> Array:
         """The last Command, or what the receiver has made of it by itself, in the unit that ``state`` tells."""
         head = state.head
