@@ -398,7 +398,7 @@ static void look(rths_target *t, const rths_sensors *measured) {
   for (i = 0; i < t->config.axes; i++) {
     const rths_load *limit = &t->config.load[i];
     const double place = measured->displacement[i], force = measured->force[i];
-    const double drift = measured->displacement[limit->coupled];
+    const double drift = measured->displacement[has_loop(t, i) ? limit->coupled : 0u];
     rths_loop *loop = &t->loop[i];
     if (!has_loop(t, i)) continue;
     loop->told = measured->mode[i];

@@ -342,6 +342,14 @@ def test_limits_of_a_loop_that_are_none_are_refused(wrong: dict[str, Any]) -> No
         Column(loads=[NO_LOOP, LOOP._replace(**wrong)])
 
 
+def test_nothing_is_looked_at_where_there_is_no_loop() -> None:
+    loads = [ReceiverLoad(0.0, -1.0, math.nan, 0.0, math.inf, 0.0, 1, 255), LOOP]
+    one, other = Column(loads=loads), Column()
+    for column in (one, other):
+        column.pressed(10e3)
+    assert one.places == other.places
+
+
 def test_a_loop_needs_a_limit_of_force_and_a_time_to_change_its_mode() -> None:
     with pytest.raises(ConfigError):
         Column(switching=0)
