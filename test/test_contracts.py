@@ -51,6 +51,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("setup", "rigid_coupler"): {"anchors": [[0.0, 1.0], [0.0, -1.0]], "attachments": [[2.0, 1.0], [2.0, -1.0]]},
     ("setup", "upright_load"): {"actuator_length": 2.0},
     ("force_controller", "feed_forward_pi"): {"stiffness": 1e9, "lead": 0.02, "column": {"column_length": 3.0}},
+    ("force_controller", "servo_valve"): {"stiffness": 1e9, "leakage": 1e-6, "column": {"column_length": 3.0}},
     ("integrator", "prescribed"): {"displacement": {"type": "sine", "amplitude": 0.1, "frequency": 2.0}},
     ("integrator", "predefined"): {"history": written_history(1, 0.01)},
     ("integrator", "remote"): {"experimental_stiffness": [[2.0]]},

@@ -88,7 +88,17 @@ LAYERS = {
     "procedure": (
         ("acts", "hold_loop", "loss", "motion_curves", "motions", "records"),
         ("commissioned", "drive", "machine", "offsets", "quasi_static"),
-        ("arming", "axis_moves", "clearance", "consents", "following", "rung_port", "rungs", "scales"),
+        (
+            "arming",
+            "axis_moves",
+            "clearance",
+            "consents",
+            "following",
+            "rung_port",
+            "rungs",
+            "scales",
+            "small_force",
+        ),
         ("acting", "checks", "placing", "small_move", "unloading"),
         ("session",),
         ("commissioning",),

@@ -256,6 +256,7 @@ VARIANTS: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("setup", "matrix"): [{"matrix": [[1.0, *[0.5] * 63], [0.5, -1.0, *[0.25] * 62]]}],
     ("ramp", "predictor_corrector"): [{"order": 3}],
     ("force_controller", "feed_forward_pi"): [{"stiffness": 1e9}],
+    ("force_controller", "servo_valve"): [{"stiffness": 1e9}],
 }
 """Further parameters that make another text, or another way through it."""
 WITH_KERNEL = [

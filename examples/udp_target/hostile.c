@@ -20,11 +20,15 @@
 #define ROUNDS 500L /* of 200 ticks, about 212 datagrams each */
 #define TICKS 200L
 #define OURS 99u
+#define LONGEST 512u /* bytes */
 #define RTHS_VECTORS 0xed0fc5413077e61du /* of ROUNDS rounds */
+#define RTHS_VECTORS_IN_NEWTONS 0xbeae7395acff53f9u /* of as many, with force loops on some axes */
 
 static uint32_t seed = 1u;
 static long datagrams = 0, stops = 0;
-static uint64_t vectors = 0xcbf29ce484222325u; /* FNV-1a of all that the receiver has done */
+#define BASIS 0xcbf29ce484222325u
+static uint64_t vectors = BASIS; /* FNV-1a of all that the receiver has done */
+static int in_newtons = 0;       /* some axes have force loops */
 
 static void note(const uint8_t *data, size_t size) {
   size_t i;
@@ -52,6 +56,19 @@ static void put_real(uint8_t *at, double value) {
   put32(at + 4, (uint32_t)(bits >> 32));
 }
 
+static uint8_t wanted[RTHS_MAX_AXES]; /* modes for a while */
+
+/* The row of an axis that is to be controlled by force for a while; now and then of one that has no force loop. */
+static void press(const rths_target *t, int i, uint8_t *row) {
+  if (draw() % 60u == 0u) wanted[i] = (uint8_t)(draw() % 3u);
+  if (t->config.load[i].rate <= 0.0 && draw() % 256u) return;
+  row[16] = wanted[i];
+  if (row[16] != RTHS_BY_FORCE) return;
+  put_real(row, draw() % 64u ? (t->mode[i] == RTHS_BY_FORCE ? t->command[i] + uniform(-1.1, 1.1) * t->config.load[i].rate * t->dt
+                                                           : t->loop[i].shown)
+                             : uniform(-2.0, 2.0) * t->config.limits[i].force);
+}
+
 /* Rows of a command: bytes of any kind, or the next point at a velocity that an axis keeps for a while. Reals that a
  * processor may flush to zero are left out, here and in limits: vectors are the same whether it does or not. */
 static void rows(const rths_target *t, const double *speed, uint8_t *row) {
@@ -65,6 +82,7 @@ static void rows(const rths_target *t, const double *speed, uint8_t *row) {
     if (kind == 0) continue;
     put_real(row, kind == 1 ? uniform(-2.0, 2.0) * limit->stroke : t->command[i] + speed[i] * t->dt);
     put_real(row + 8, kind == 2 ? uniform(-9.0, 9.0) * limit->velocity : speed[i]);
+    if (in_newtons) press(t, i, row);
   }
 }
 
@@ -80,6 +98,7 @@ static size_t datagram(const rths_target *t, const double *speed, uint8_t *data,
   put32(data + RTHS_AT_COUNTER, t->counter - (draw() % 8u ? 0u : draw() % 70u));
   put32(data + RTHS_AT_PERIOD, t->config.period_ns);
   data[RTHS_AT_FLAGS] = RTHS_EMULATOR;
+  if (in_newtons && draw() % 8u) data[RTHS_AT_FLAGS] |= RTHS_NEWTONS;
   data[RTHS_AT_TRANSPORT] = 1;
   if (kind == RTHS_COMMAND) rows(t, speed, data + RTHS_HEAD);
   for (wrong = draw() % 8u ? 0u : draw() % 4u; wrong; wrong--) {
@@ -87,7 +106,7 @@ static size_t datagram(const rths_target *t, const double *speed, uint8_t *data,
     data[place] = (uint8_t)draw();
   }
   put32(data + size, rths_checksum(data, size));
-  return draw() % 32u ? size + RTHS_CHECKSUM : draw() % (RTHS_MAX_BYTES + 1u);
+  return draw() % 32u ? size + RTHS_CHECKSUM : draw() % (LONGEST + 1u);
 }
 
 /* One of the limits near an end of the reals: most are refused. */
@@ -96,6 +115,24 @@ static void extreme(rths_limits *limit) {
                              &limit->following, &limit->force,    &limit->error};
   const uint32_t which = draw() % 6u;
   *fields[which] = draw() % 2u ? 1e-250 : 1.7976931348623157e308;
+}
+
+/* A force loop, of which a number is an end of the reals now and then. */
+static void give_loop(rths_config *config, int i) {
+  rths_load *load = &config->load[i];
+  double *const fields[6] = {&load->rate,      &load->error,     &load->travel,
+                             &load->stiffness, &load->curvature, &load->unit};
+  load->rate = uniform(1.0, 100.0);
+  load->error = draw() % 2u ? uniform(0.5, 5.0) : (double)INFINITY;
+  load->travel = draw() % 2u ? uniform(1e-3, 1e-2) : (double)INFINITY;
+  load->stiffness = uniform(-1.0, 1.0) * 1e3;
+  load->curvature = draw() % 2u ? 0.8 : 0.0;
+  load->unit = draw() % 2u ? 1.0 : -2.0;
+  load->frozen = draw() % 4u ? 0u : 60u;
+  load->coupled = 0;
+  config->limits[i].force = uniform(1.0, 10.0);
+  config->switching = 1u + draw() % 8u;
+  if (draw() % 64u == 0u) *fields[draw() % 6u] = draw() % 2u ? 1e-250 : 1.7976931348623157e308;
 }
 
 /* Any rig: of each axis limits, group and place; followed commands are limited in acceleration, or not. */
@@ -120,6 +157,7 @@ static int set_up(rths_target *target) {
     limit->force = limit->error = draw() % 2u ? 1.0 : (double)INFINITY;
     config.group[i] = (uint8_t)(draw() % 3u);
     config.unit[i] = 1.0;
+    if (in_newtons && draw() % 2u) give_loop(&config, i);
     position[i] = uniform(-0.9, 0.9) * limit->stroke;
   }
   if (draw() % 64u == 0u) config.limits[0].acceleration = 1e-9; /* would not come to rest: refused */
@@ -127,14 +165,24 @@ static int set_up(rths_target *target) {
   return rths_init(target, &config, position);
 }
 
+static uint8_t was[RTHS_MAX_AXES]; /* modes before the sample */
+
 /* 0 where the sample from before, with velocity, to what is commanded now is within what is stated. */
 static int beyond(const rths_target *t, const double *before, const double *velocity) {
-  const int own = t->moved_flags != 0 || t->state != RTHS_RUNNING;
+  const uint32_t by_itself = in_newtons ? t->rejoining | (t->moved_flags & RTHS_BRIDGED) : t->moved_flags;
+  const int own = by_itself != 0 || t->state != RTHS_RUNNING; /* a load may be limited where the others are not */
   int i;
   for (i = 0; i < t->config.axes; i++) {
     const rths_limits *limit = &t->config.limits[i];
     const double v = (t->command[i] - before[i]) / t->dt, noise = 1e-12 * limit->stroke / t->dt;
     const double most = own ? limit->acceleration : limit->following;
+    if (in_newtons && (t->mode[i] == RTHS_BY_FORCE || was[i] == RTHS_BY_FORCE)) {
+      const double most_force = limit->force * fabs(t->config.load[i].unit), rate = t->config.load[i].rate;
+      if (t->mode[i] != RTHS_BY_FORCE) continue; /* held where it is */
+      if (!(fabs(t->command[i]) <= most_force)) return 5;
+      if (was[i] == RTHS_BY_FORCE && !(fabs(v) <= rate * (1.0 + 2e-6) + 1e-9)) return 6;
+      continue;
+    }
     if (!(fabs(t->command[i]) <= limit->stroke)) return 1;
     if (!(fabs(v) <= limit->velocity * (1.0 + 1e-6) + noise)) return 2;
     if (!(fabs(v - velocity[i]) <= most * t->dt * (1.0 + 1e-6) + noise)) return 3;
@@ -142,13 +190,17 @@ static int beyond(const rths_target *t, const double *before, const double *velo
   return 0;
 }
 
-/* 0 where all axes of a group are slower by the same share. */
+/* 0 where all axes of a group are slower by the same share, and at rest none is controlled by force. */
 static int askew(const rths_target *t, const double *before, const double *velocity) {
   int i, j;
+  for (i = 0; i < t->config.axes; i++)
+    if (t->state == RTHS_STOPPED && t->mode[i] == RTHS_BY_FORCE) return 7;
   for (i = 0; i < t->config.axes; i++)
     for (j = 0; j < i; j++) {
       const double a = (t->command[i] - before[i]) / t->dt * velocity[j];
       const double b = (t->command[j] - before[j]) / t->dt * velocity[i];
+      if (was[i] == RTHS_BY_FORCE || was[j] == RTHS_BY_FORCE || t->mode[i] == RTHS_BY_FORCE || t->mode[j] == RTHS_BY_FORCE)
+        continue;
       if (t->config.group[i] == t->config.group[j] && fabs(a - b) > 1e-9) return 4;
     }
   return 0;
@@ -163,6 +215,7 @@ static void note_drive(const rths_target *t) {
     note(real, sizeof real);
     put_real(real, t->velocity[i]);
     note(real, sizeof real);
+    if (in_newtons) note(&t->mode[i], 1);
   }
 }
 
@@ -182,6 +235,20 @@ static void send(rths_target *target, const double *speed, long i) {
   }
 }
 
+/* A force loop that follows its command, and its axis with it; now and then it runs away for a sample. */
+static void answer(const rths_target *t, int axis, rths_sensors *measured) {
+  const rths_load *load = &t->config.load[axis];
+  const double before = measured->force[axis], now = draw() % 300u ? t->command[axis] / load->unit : uniform(-9.0, 9.0);
+  measured->force[axis] = now;
+  measured->displacement[axis] += load->unit * (now - before) / load->stiffness;
+}
+
+/* The mode that a controller tells: as commanded, mostly. */
+static void tell(const rths_target *t, int axis, rths_sensors *measured) {
+  if (draw() % 4u) measured->mode[axis] = t->mode[axis];
+  if (draw() % 900u == 0u) measured->mode[axis] = (uint8_t)draw();
+}
+
 /* New speeds for some axes, and what the sensors of a rig show that is where it is led. */
 static void move(const rths_target *target, double *speed, rths_sensors *measured) {
   int axis;
@@ -189,16 +256,19 @@ static void move(const rths_target *target, double *speed, rths_sensors *measure
     const rths_limits *limit = &target->config.limits[axis];
     if (draw() % 40u == 0u) speed[axis] = uniform(-1.0, 1.0) * limit->velocity;
     if (draw() % 80u == 0u) speed[axis] = (draw() % 2u ? 0.98 : -0.98) * limit->velocity;
-    measured->displacement[axis] = target->command[axis];
+    if (in_newtons && target->mode[axis] == RTHS_BY_FORCE) answer(target, axis, measured);
+    else measured->displacement[axis] = target->command[axis];
+    if (in_newtons) tell(target, axis, measured);
   }
   if (draw() % 512u == 0u) measured->displacement[0] = draw() % 2u ? (double)NAN : 1.7976931348623157e308;
+  if (target->config.load[0].rate > 0.0) return;
   measured->force[0] = draw() % 512u ? 0.0 : draw() % 2u ? 2.0 : (double)NAN;
 }
 
 /* 0, or what is wrong in some tick of these rounds. */
 int rths_hostile(long rounds) {
   rths_sensors measured;
-  static rths_target target; /* 14 kB: the stack of a target may be smaller */
+  static rths_target target; /* 16 kB: the stack of a target may be smaller */
   uint8_t out[RTHS_MAX_BYTES];
   double before[RTHS_MAX_AXES], velocity[RTHS_MAX_AXES] = {0.0}, speed[RTHS_MAX_AXES] = {0.0};
   long round, i;
@@ -206,45 +276,66 @@ int rths_hostile(long rounds) {
   for (round = 0; round < rounds; round++) {
     if (set_up(&target)) continue;
     memset(&measured, 0, sizeof measured);
+    memset(wanted, 0, sizeof wanted);
     for (axis = 0; axis < target.config.axes; axis++) velocity[axis] = 0.0;
     for (i = 0; i < TICKS; i++) {
-      const uint8_t was = target.state;
+      const uint8_t state_before = target.state;
       int wrong;
       move(&target, speed, &measured);
       send(&target, speed, i);
       memcpy(before, target.command, sizeof before);
+      memcpy(was, target.mode, sizeof was);
       note(out, rths_state(&target, &measured, out, sizeof out));
       rths_drive(&target);
       note_drive(&target);
       wrong = beyond(&target, before, velocity);
       if (!wrong && target.state >= RTHS_BRAKING) wrong = askew(&target, before, velocity);
       if (wrong) return wrong;
-      for (axis = 0; axis < target.config.axes; axis++) velocity[axis] = (target.command[axis] - before[axis]) / target.dt;
-      stops += was == RTHS_RUNNING && target.state >= RTHS_BRAKING;
+      for (axis = 0; axis < target.config.axes; axis++)
+        velocity[axis] = was[axis] == target.mode[axis] ? (target.command[axis] - before[axis]) / target.dt
+                                                        : target.velocity[axis];
+      stops += state_before == RTHS_RUNNING && target.state >= RTHS_BRAKING;
     }
   }
   return 0;
 }
 
+/* The same, of a receiver with force loops; vectors are then those of these rounds alone. */
+int rths_hostile_in_newtons(long rounds) {
+  in_newtons = 1;
+  seed = 1u;
+  vectors = BASIS;
+  return rths_hostile(rounds);
+}
+
 #ifndef RTHS_NO_MAIN
+/* 0 where the vectors are as stated. */
+static int told(const char *name, long rounds, uint64_t stated) {
+  printf("%s: %08lx%08lx\n", name, (unsigned long)(vectors >> 32), (unsigned long)(vectors & 0xffffffffu));
+  if (rounds != ROUNDS || vectors == stated) return 0;
+  printf("%s: not those of this version of the receiver\n", name);
+  return 1;
+}
+
 int main(int count, char **words) {
-  static const char *const what[] = {"", "stroke", "velocity", "acceleration", "off the common line"};
+  static const char *const what[] = {"",     "stroke",    "velocity", "acceleration", "off the common line",
+                                     "force", "force rate", "not held"};
   const long rounds = count > 1 ? atol(words[1]) : ROUNDS;
-  int tested, wrong;
+  int tested, wrong, other;
 #ifdef RTHS_TRAPS
   feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
 #endif
   tested = rths_self_test();
   wrong = rths_hostile(rounds);
+  other = told("vectors", rounds, RTHS_VECTORS);
+  if (!wrong) {
+    wrong = rths_hostile_in_newtons(rounds);
+    other |= told("in newtons", rounds, RTHS_VECTORS_IN_NEWTONS);
+  }
   if (tested) printf("hostile: the self-test finds %d: see rths_target.h\n", tested);
   if (wrong) printf("hostile: after %ld datagrams: %s\n", datagrams, what[wrong]);
   if (tested || wrong) return 1;
   printf("hostile: %ld datagrams, %ld stops: nothing beyond a limit\n", datagrams, stops);
-  printf("vectors: %08lx%08lx\n", (unsigned long)(vectors >> 32), (unsigned long)(vectors & 0xffffffffu));
-  if (rounds == ROUNDS && vectors != RTHS_VECTORS) {
-    printf("vectors: not those of this version of the receiver\n");
-    return 1;
-  }
-  return 0;
+  return other;
 }
 #endif

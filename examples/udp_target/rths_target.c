@@ -16,6 +16,7 @@
 #define SIGN 0x8000000000000000u
 #define HIDDEN 0x0010000000000000u /* the bit of a mantissa that is not stored */
 #define NO_LIMIT 0x7ff0000000000000u /* the bits of INFINITY */
+#define SHARE 0.0625 /* of what a sensor shows now in its level: noise counts a quarter */
 #define ROUNDING (1.0 + 1e-6) /* a command at its velocity limit is within it: the period is rounded to ns */
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
@@ -156,13 +157,16 @@ static double brakes_within(double distance, double step, double dt) {
   return (way + 0.5 * step * whole * (whole + 1.0)) / (whole + 1.0);
 }
 
+/* 1 where an axis is led by its displacement; where it is controlled by force, command and velocity are not of a motion. */
+static int moves(const rths_target *t, int axis) { return t->mode[axis] != RTHS_BY_FORCE; }
+
 /* Samples in which the axes of a group stop together from velocity[axes]: those of the axis that needs the most. */
 static double samples_to_rest(const rths_target *t, uint8_t group, const double *velocity) {
   double most = 0.0;
   int i;
   for (i = 0; i < t->config.axes; i++) {
     double samples;
-    if (t->config.group[i] != group) continue;
+    if (t->config.group[i] != group || !moves(t, i)) continue;
     samples = magnitude(velocity[i]) / (t->config.limits[i].acceleration * t->dt);
     if (samples > most) most = samples;
   }
@@ -193,7 +197,8 @@ static void slower(const rths_target *t, uint8_t group, double *velocity) {
   const double samples = samples_to_rest(t, group, t->velocity);
   int i;
   for (i = 0; i < t->config.axes; i++)
-    if (t->config.group[i] == group) velocity[i] = samples > 1.0 ? t->velocity[i] * (1.0 - 1.0 / samples) : 0.0;
+    if (t->config.group[i] == group)
+      velocity[i] = samples > 1.0 && moves(t, i) ? t->velocity[i] * (1.0 - 1.0 / samples) : 0.0;
 }
 
 /* Take velocity[axes] of a group as near to its wanted one as leaves it room to stop; from where it stops, it can. */
@@ -218,6 +223,7 @@ static void go(rths_target *t, const double *velocity) {
   int i;
   for (i = 0; i < t->config.axes; i++) {
     const double before = t->command[i], to = before + velocity[i] * t->dt;
+    if (!moves(t, i)) continue;
     t->command[i] = within(to, t->config.limits[i].stroke);
     t->velocity[i] = t->command[i] == to ? velocity[i] : (t->command[i] - before) / t->dt;
   }
@@ -233,6 +239,7 @@ static int chase(rths_target *t, const double *point, const double *slope) {
     const double along = to == point[i] ? within(slope[i], limit->velocity) : 0.0;
     const double gap = to - along * t->dt - t->command[i];
     const double relative = with_sign_of(brakes_within(magnitude(gap), step, t->dt), gap);
+    if (!moves(t, i)) continue;
     wanted[i] = along + relative;
     velocity[i] = within(wanted[i], limit->velocity * ROUNDING);
     velocity[i] = velocity[i] > v + step ? v + step : velocity[i] < v - step ? v - step : velocity[i];
@@ -241,9 +248,18 @@ static int chase(rths_target *t, const double *point, const double *slope) {
   for (i = 0; i < t->config.axes; i++)
     if (leads(t, i)) leave_room(t, t->config.group[i], velocity);
   go(t, velocity);
-  for (i = 0; i < t->config.axes; i++) reached &= t->velocity[i] == wanted[i];
+  for (i = 0; i < t->config.axes; i++) reached &= !moves(t, i) || t->velocity[i] == wanted[i];
   return reached;
 }
+
+/* Where a command leads an axis that is led by its displacement: one in N leaves it where it is. Since it was held it
+ * follows the changes of its commands. */
+static double place_of(const rths_target *t, const rths_command *c, int axis) {
+  if (c->mode[axis] == RTHS_BY_FORCE) return t->command[axis];
+  return t->loop[axis].shift != 0.0 ? c->command[axis] + t->loop[axis].shift : c->command[axis];
+}
+
+static double slope_of(const rths_command *c, int axis) { return c->mode[axis] == RTHS_BY_FORCE ? 0.0 : c->slope[axis]; }
 
 /* Exactly to the commands; 0, and nothing is changed, where one is beyond a limit, or leaves no room to stop. */
 static int follow(rths_target *t, const rths_command *c) {
@@ -251,16 +267,19 @@ static int follow(rths_target *t, const rths_command *c) {
   int i;
   for (i = 0; i < t->config.axes; i++) {
     const rths_limits *limit = &t->config.limits[i];
-    if (magnitude(c->command[i]) > limit->stroke) return 0;
-    velocity[i] = (c->command[i] - t->command[i]) / t->dt;
+    const double place = place_of(t, c, i);
+    if (!moves(t, i)) continue;
+    if (magnitude(place) > limit->stroke) return 0;
+    velocity[i] = (place - t->command[i]) / t->dt;
     if (magnitude(velocity[i]) > limit->velocity * ROUNDING) return 0;
     if (magnitude(velocity[i] - t->velocity[i]) > limit->following * t->dt * ROUNDING) return 0;
   }
   for (i = 0; i < t->config.axes; i++)
     if (leads(t, i) && !can_stop(t, t->config.group[i], velocity)) return 0;
   for (i = 0; i < t->config.axes; i++) {
+    if (!moves(t, i)) continue;
     t->velocity[i] = velocity[i];
-    t->command[i] = c->command[i];
+    t->command[i] = place_of(t, c, i);
   }
   return 1;
 }
@@ -273,11 +292,91 @@ static void brake(rths_target *t) {
   go(t, velocity);
 }
 
+/* 1 where no axis that is led by its displacement moves. */
 static int still(const rths_target *t) {
   int i;
   for (i = 0; i < t->config.axes; i++)
-    if (t->velocity[i] != 0.0) return 0;
+    if (moves(t, i) && t->velocity[i] != 0.0) return 0;
   return 1;
+}
+
+/* ---- force loops of the controller ------------------------------------------------------------------------------- */
+
+static int has_loop(const rths_target *t, int axis) { return t->config.load[axis].rate > 0.0; }
+
+static double level_of(const rths_level *shown) { return 2.0 * shown->once - shown->twice; }
+
+static void smooth(rths_level *shown, double value, int first) {
+  shown->once = first ? value : shown->once + SHARE * (value - shown->once);
+  shown->twice = first ? value : shown->twice + SHARE * (shown->once - shown->twice);
+}
+
+static double largest_load(const rths_target *t, int axis) {
+  return within(t->config.limits[axis].force, FARTHEST) * magnitude(t->config.load[axis].unit);
+}
+
+/* Led by its displacement from where it is: that is what changes the mode without a motion. */
+static void hold(rths_target *t, int axis) {
+  t->loop[axis].wrong_mode = 0;
+  t->mode[axis] = RTHS_BY_DISPLACEMENT;
+  t->command[axis] = within(level_of(&t->loop[axis].place), t->config.limits[axis].stroke);
+  t->velocity[axis] = 0.0;
+}
+
+/* Controlled by force from the force that is there. */
+static void load(rths_target *t, int axis) {
+  rths_loop *loop = &t->loop[axis];
+  loop->from_place = level_of(&loop->place);
+  loop->from_force = level_of(&loop->force);
+  loop->from_drift = loop->drift;
+  loop->over_force = 0;
+  loop->over_error = 0;
+  loop->over_travel = 0;
+  loop->wrong_mode = 0;
+  t->mode[axis] = RTHS_BY_FORCE;
+  t->command[axis] = within(loop->from_force, largest_load(t, axis));
+  t->velocity[axis] = 0.0;
+}
+
+/* Each axis into the mode that its command has; one that still moves is brought to rest first. */
+static void change_modes(rths_target *t) {
+  int i;
+  for (i = 0; i < t->config.axes; i++) {
+    const int asked = t->base.mode[i] == RTHS_BY_FORCE, moving = moves(t, i);
+    if (has_loop(t, i) && asked && moving && t->velocity[i] == 0.0) load(t, i);
+    if (has_loop(t, i) && !asked && !moving) {
+      hold(t, i);
+      t->loop[i].shift = t->command[i] - t->base.command[i];
+    }
+  }
+}
+
+/* Commands in N of the coming sample: towards the last one that came, within the rate, once the controller is in its
+ * mode. A load is going nowhere: it has no slope that a bridge could go on along. */
+static void press(rths_target *t) {
+  int i;
+  for (i = 0; i < t->config.axes; i++) {
+    const double before = t->command[i], step = t->config.load[i].rate * t->dt;
+    double to;
+    if (moves(t, i)) continue;
+    to = t->base.mode[i] == RTHS_BY_FORCE ? within(t->base.command[i], largest_load(t, i)) : before;
+    if (t->loop[i].told != RTHS_BY_FORCE) to = before;
+    if (magnitude(to - before) > step * ROUNDING) to = before + with_sign_of(step, to - before);
+    t->command[i] = to;
+    t->velocity[i] = (to - before) / t->dt;
+    if (to != t->base.command[i]) t->moved_flags |= RTHS_LIMITED;
+  }
+}
+
+/* In a stop: what must not be controlled by force any more is held, the rest once nothing else moves. */
+static void release(rths_target *t) {
+  const int rest = still(t) || t->reason == RTHS_INTERLOCKED;
+  int i;
+  for (i = 0; i < t->config.axes; i++) {
+    if (moves(t, i)) continue;
+    t->velocity[i] = 0.0;
+    if (rest || t->loop[i].own) hold(t, i);
+  }
 }
 
 static void stop(rths_target *t, uint8_t reason) {
@@ -293,6 +392,65 @@ static int beyond(double value, double limit) {
   return limit <= DBL_MAX && (!finite_real(value) || magnitude(value) > limit);
 }
 
+/* What the sensors show of the axes with force loops. A number that is none changes no level. */
+static void look(rths_target *t, const rths_sensors *measured) {
+  int i;
+  for (i = 0; i < t->config.axes; i++) {
+    const rths_load *limit = &t->config.load[i];
+    const double place = measured->displacement[i], force = measured->force[i];
+    const double drift = measured->displacement[has_loop(t, i) ? limit->coupled : 0u];
+    rths_loop *loop = &t->loop[i];
+    if (!has_loop(t, i)) continue;
+    loop->told = measured->mode[i];
+    loop->same = loop->seen != 0u && bits_of(force) == bits_of(loop->shown) ? loop->same + (loop->same < UINT32_MAX) : 0u;
+    loop->shown = force;
+    if (finite_real(drift)) loop->drift = t->config.unit[limit->coupled] * within(drift, FARTHEST);
+    if (!finite_real(place) || !finite_real(force)) continue;
+    smooth(&loop->place, t->config.unit[i] * within(place, FARTHEST), loop->seen == 0u);
+    smooth(&loop->force, limit->unit * within(force, FARTHEST), loop->seen == 0u);
+    loop->seen = 1u;
+  }
+}
+
+static uint32_t in_a_row(uint32_t samples, int again) { return again ? samples + 1u : 0u; }
+
+/* 1 where the controller of an axis is in another mode than commanded: numbers would be of the other unit. */
+static int astray(const rths_target *t, int axis, uint8_t told) {
+  return moves(t, axis) ? told == RTHS_BY_FORCE : told != RTHS_BY_FORCE;
+}
+
+/* How far a force loop has led its axis beyond what stiffness and drift explain. */
+static double led_away(const rths_target *t, int axis, double place, double force) {
+  const rths_load *limit = &t->config.load[axis];
+  const rths_loop *loop = &t->loop[axis];
+  const double drifted = 0.5 * limit->curvature * (loop->drift * loop->drift - loop->from_drift * loop->from_drift);
+  return place - loop->from_place - drifted - (force - loop->from_force) / limit->stiffness;
+}
+
+/* Stop where a force loop does not do what it should, and hold its axis. In a stop, too: a load is kept in it. */
+static void judge_loop(rths_target *t, const rths_sensors *measured, int axis) {
+  const rths_load *limit = &t->config.load[axis];
+  const int none = !finite_real(measured->displacement[axis]) || !finite_real(measured->force[axis]);
+  const double place = none ? 0.0 : t->config.unit[axis] * within(measured->displacement[axis], FARTHEST);
+  const double force = none ? 0.0 : limit->unit * within(measured->force[axis], FARTHEST);
+  rths_loop *loop = &t->loop[axis];
+  uint8_t reason = RTHS_NONE;
+  loop->wrong_mode = in_a_row(loop->wrong_mode, astray(t, axis, measured->mode[axis]));
+  if (loop->wrong_mode > t->config.switching) reason = RTHS_WRONG_MODE;
+  if (!moves(t, axis)) {
+    loop->over_error = in_a_row(loop->over_error, none || beyond(t->command[axis] - force, limit->error));
+    loop->over_travel = in_a_row(loop->over_travel, none || beyond(led_away(t, axis, place, force), limit->travel));
+    if (loop->over_error >= t->config.persistence) reason = RTHS_OVER_LOAD;
+    if (loop->over_travel >= t->config.persistence) reason = RTHS_OVER_TRAVEL;
+    if (limit->frozen != 0u && loop->same >= limit->frozen) reason = RTHS_FROZEN;
+    loop->over_force = in_a_row(loop->over_force, beyond(measured->force[axis], t->config.limits[axis].force));
+    if (loop->over_force >= t->config.persistence) reason = RTHS_OVER_FORCE;
+  }
+  if (reason == RTHS_NONE) return;
+  loop->own = 1;
+  stop(t, reason);
+}
+
 /* Stop where the rig has been beyond its force, or away from its command, for too many samples in a row. */
 static void judge(rths_target *t, const rths_sensors *measured) {
   int i, force = 0, error = 0;
@@ -301,8 +459,9 @@ static void judge(rths_target *t, const rths_sensors *measured) {
     const double shown = measured->displacement[i];
     const int none = !finite_real(shown);
     force |= beyond(measured->force[i], limit->force);
-    error |= none ? limit->error <= DBL_MAX
-                  : beyond(t->command[i] - t->config.unit[i] * within(shown, FARTHEST), limit->error);
+    if (moves(t, i))
+      error |= none ? limit->error <= DBL_MAX
+                    : beyond(t->command[i] - t->config.unit[i] * within(shown, FARTHEST), limit->error);
   }
   t->over_force = force ? t->over_force + 1u : 0u;
   t->over_error = error ? t->over_error + 1u : 0u;
@@ -313,7 +472,7 @@ static void judge(rths_target *t, const rths_sensors *measured) {
 /* The command of the coming sample, which ends at the next state. */
 static void advance(rths_target *t) {
   const uint32_t next = t->counter;
-  double point[RTHS_MAX_AXES];
+  double point[RTHS_MAX_AXES], slope[RTHS_MAX_AXES];
   uint32_t due;
   int i, on_time, reached;
   if (next <= t->transport) return; /* nothing is due yet: hold */
@@ -327,26 +486,31 @@ static void advance(rths_target *t) {
     t->missing = 0;
     t->trigger = t->base.trigger;
     for (i = 0; i < t->config.inputs; i++) t->input[i] = t->base.input[i];
+    change_modes(t);
+    press(t);
     if (!t->rejoining) {
       if (follow(t, &t->base)) return;
       t->rejoining = 1;
     }
-    t->moved_flags = RTHS_LIMITED;
+    t->moved_flags |= RTHS_LIMITED;
     t->limited++;
   } else {
+    press(t);
     t->missing++;
     t->bridged++;
     t->rejoining = 1;
-    t->moved_flags = RTHS_BRIDGED;
+    t->moved_flags |= RTHS_BRIDGED;
     if (t->missing > t->config.watchdog) stop(t, RTHS_LOST);
     if (t->missing > t->config.bridged) {
       brake(t);
       return;
     }
   }
-  for (i = 0; i < t->config.axes; i++)
-    point[i] = t->base.command[i] + t->base.slope[i] * (double)(due - t->base.counter) * t->dt;
-  reached = chase(t, point, t->base.slope);
+  for (i = 0; i < t->config.axes; i++) {
+    slope[i] = slope_of(&t->base, i);
+    point[i] = place_of(t, &t->base, i) + slope[i] * (double)(due - t->base.counter) * t->dt;
+  }
+  reached = chase(t, point, slope);
   if (on_time && reached) t->rejoining = 0;
 }
 
@@ -356,6 +520,19 @@ static int positive(double value) { return finite_real(value) && value > 0.0 && 
 
 /* Of a limit that may be switched off: INFINITY is one, what is none is not. */
 static int positive_or_none(double value) { return bits_of(value) <= NO_LIMIT && value > 0.0; }
+
+/* Of a number whose magnitude is a divisor, or is multiplied. */
+static int usable(double value) { return finite_real(value) && magnitude(value) > 1e-9 && magnitude(value) < 1e15; }
+
+/* 1 where the limits of a force loop may be used, or there is none. */
+static int sound(const rths_config *config, int axis) {
+  const rths_load *load_of = &config->load[axis];
+  if (bits_of(load_of->rate) == 0u) return 1;
+  if (!(load_of->rate > 0.0) || !usable(load_of->rate) || !usable(load_of->stiffness) || !usable(load_of->unit)) return 0;
+  if (!positive_or_none(load_of->error) || !positive_or_none(load_of->travel)) return 0;
+  if (!finite_real(load_of->curvature) || magnitude(load_of->curvature) > 1e9) return 0;
+  return load_of->coupled < config->axes && config->switching >= 1u && config->limits[axis].force <= DBL_MAX;
+}
 
 /* Samples of a stop from the largest velocity. */
 static double samples_of(const rths_limits *limit, double dt) {
@@ -385,6 +562,9 @@ int rths_init(rths_target *target, const rths_config *config, const double *posi
     if (!positive(magnitude(config->unit[i]))) return -1;
     if (!(samples_of(limit, target->dt) < (double)RTHS_MOST_SAMPLES)) return -1;
     if (!finite_real(position[i]) || magnitude(position[i]) > limit->stroke) return -1;
+    if (!sound(config, i)) return -1;
+    target->mode[i] = RTHS_BY_DISPLACEMENT;
+    target->base.mode[i] = RTHS_BY_DISPLACEMENT;
     target->command[i] = position[i];
     target->base.command[i] = position[i];
   }
@@ -395,6 +575,12 @@ int rths_init(rths_target *target, const rths_config *config, const double *posi
 static int counted(rths_target *t, int result) {
   t->counts[result]++;
   return result;
+}
+
+static int takes_newtons(const rths_config *config) {
+  int i, found = 0;
+  for (i = 0; i < config->axes; i++) found |= config->load[i].rate > 0.0;
+  return found;
 }
 
 static uint8_t objection(const rths_target *t, const uint8_t *data) {
@@ -408,6 +594,7 @@ static uint8_t objection(const rths_target *t, const uint8_t *data) {
   if (differ & RTHS_EMULATOR) return RTHS_WRONG_EMULATOR;
   if (flags & ~config->flags & RTHS_LOCKSTEP) return RTHS_NO_LOCKSTEP;
   if (flags & ~config->flags & RTHS_TRIGGER) return RTHS_NO_TRIGGER;
+  if ((flags & RTHS_NEWTONS) && !takes_newtons(config)) return RTHS_NO_NEWTONS;
   if (transport >= RTHS_QUEUE / 2 || (transport == 0 && !(flags & RTHS_LOCKSTEP))) return RTHS_WRONG_TRANSPORT;
   return RTHS_NONE;
 }
@@ -417,6 +604,7 @@ static int answered(rths_target *t, const uint8_t *data, uint8_t reason) {
   t->asked_version = get16(data + RTHS_AT_VERSION);
   t->asked_session = get32(data + RTHS_AT_SESSION);
   t->asked_counter = get32(data + RTHS_AT_COUNTER);
+  t->asked_flags = get16(data + RTHS_AT_FLAGS);
   t->asked_reason = reason;
   t->reply_due = 1;
   return counted(t, reason == RTHS_NONE ? RTHS_TAKEN : RTHS_REFUSED);
@@ -432,6 +620,7 @@ static int opened(rths_target *t, const uint8_t *data, uint32_t session, uint64_
   t->sender = sender;
   t->transport = data[RTHS_AT_TRANSPORT];
   t->lockstep = (get16(data + RTHS_AT_FLAGS) & RTHS_LOCKSTEP) != 0;
+  t->newtons = (get16(data + RTHS_AT_FLAGS) & RTHS_NEWTONS) != 0;
   t->state = RTHS_WAITING;
   return answered(t, data, RTHS_NONE);
 }
@@ -452,7 +641,9 @@ static int commanded(rths_target *t, const uint8_t *data, size_t size) {
     c.command[i] = get_real(row);
     c.slope[i] = get_real(row + 8);
     if (!finite_real(c.command[i]) || !finite_real(c.slope[i])) return counted(t, RTHS_GARBAGE);
-    if (row[16] > 1 || !all_zero(row + 17, 7)) return counted(t, RTHS_GARBAGE); /* no force */
+    if (row[16] > RTHS_BY_FORCE || !all_zero(row + 17, 7)) return counted(t, RTHS_GARBAGE);
+    if (row[16] == RTHS_BY_FORCE && !(t->newtons && has_loop(t, i))) return counted(t, RTHS_GARBAGE);
+    c.mode[i] = row[16];
     c.command[i] = within(c.command[i], FARTHEST);
     c.slope[i] = within(c.slope[i], FARTHEST);
   }
@@ -535,14 +726,26 @@ size_t rths_reply(rths_target *t, uint8_t *out, size_t capacity) {
   put32(row + 4, t->config.watchdog);
   put32(row + 8, t->config.persistence);
   put64(row + 12, RTHS_BUILD);
-  return seal(out, (size_t)(row - out) + RTHS_ANSWER_END);
+  row += RTHS_ANSWER_END;
+  if ((t->asked_flags & RTHS_NEWTONS) && takes_newtons(&t->config)) {
+    put16(out + RTHS_AT_FLAGS, (t->config.flags & 0xffffu) | RTHS_NEWTONS);
+    for (i = 0; i < t->config.axes; i++, row += RTHS_LOAD_ROW) {
+      put_real(row, t->config.load[i].rate);
+      put_real(row + 8, t->config.load[i].error);
+      put_real(row + 16, t->config.load[i].travel);
+    }
+  }
+  return seal(out, (size_t)(row - out));
 }
 
 size_t rths_state(rths_target *t, const rths_sensors *measured, uint8_t *out, size_t capacity) {
   uint8_t *row;
   int i;
   t->ticks++;
+  look(t, measured);
   if (measured->interlock == 2) stop(t, RTHS_INTERLOCKED);
+  for (i = 0; i < t->config.axes; i++)
+    if (t->newtons && has_loop(t, i) && (t->state == RTHS_RUNNING || t->state == RTHS_BRAKING)) judge_loop(t, measured, i);
   if (t->state == RTHS_RUNNING) judge(t, measured);
   if (t->counter >= RTHS_LAST_COUNTER) stop(t, RTHS_COUNTED_OUT);
   if (t->state == RTHS_IDLE || t->state == RTHS_WAITING || capacity < RTHS_MAX_BYTES) return 0;
@@ -559,9 +762,20 @@ size_t rths_state(rths_target *t, const rths_sensors *measured, uint8_t *out, si
     put_real(row + 16, t->command[i]);
     clear(row + 24, 8);
     row[24] = measured->mode[i];
+    if (t->newtons && has_loop(t, i)) {
+      if (t->state == RTHS_RUNNING && measured->mode[i] == RTHS_BY_DISPLACEMENT) row[24] = RTHS_HELD;
+      row[25] = !moves(t, i);
+    }
   }
   for (i = 0; i < t->config.channels; i++, row += 8) put_real(row, measured->channel[i]);
   return seal(out, (size_t)(row - out));
+}
+
+static int all_held(const rths_target *t) {
+  int i;
+  for (i = 0; i < t->config.axes; i++)
+    if (!moves(t, i)) return 0;
+  return 1;
 }
 
 void rths_drive(rths_target *t) {
@@ -571,9 +785,10 @@ void rths_drive(rths_target *t) {
   else {
     t->moved_flags = RTHS_BRIDGED;
     brake(t);
+    release(t);
   }
   t->driven = t->counter;
-  if (t->state == RTHS_BRAKING && still(t)) t->state = RTHS_STOPPED;
+  if (t->state == RTHS_BRAKING && still(t) && all_held(t)) t->state = RTHS_STOPPED;
 }
 
 uint32_t rths_rest_samples(const rths_target *t) {
@@ -583,7 +798,7 @@ uint32_t rths_rest_samples(const rths_target *t) {
     const double samples = samples_of(&t->config.limits[i], t->dt);
     if (samples > most) most = samples;
   }
-  return t->transport + t->config.bridged + (uint32_t)most + 1u;
+  return t->transport + t->config.bridged + (uint32_t)most + 1u; /* a load is held with the sample that ends the others */
 }
 
 int rths_at_rest(const rths_target *t) { return t->state == RTHS_STOPPED; }

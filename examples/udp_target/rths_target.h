@@ -22,7 +22,7 @@ extern "C" {
 #define RTHS_MAX_AXES 8
 #define RTHS_MAX_AUXILIARY 8
 #define RTHS_QUEUE 64  /* commands that may be under way; transport_samples is smaller */
-#define RTHS_MAX_BYTES 512
+#define RTHS_MAX_BYTES 768
 #define RTHS_MOST_SAMPLES 0x10000000u  /* of a stop */
 #define RTHS_LAST_COUNTER 0xf0000000u /* a session ends here, in order, and has come to rest before the counter ends */
 #ifndef RTHS_BUILD
@@ -52,6 +52,7 @@ extern "C" {
 #define RTHS_STATE_ROW 32   /* of an axis: displacement, force, command, mode */
 #define RTHS_ANSWER_ROW 56  /* of an axis: command, velocity; limits: stroke, velocity, acceleration, force, error */
 #define RTHS_ANSWER_END 20  /* behind the axes: bridged, watchdog, persistence, build */
+#define RTHS_LOAD_ROW 24    /* of an axis, behind that, where an open asks: limits of commands in N: rate, error, travel */
 #define RTHS_CHECKSUM 4
 
 enum { RTHS_OPEN = 1, RTHS_BEGIN = 2, RTHS_COMMAND = 3, RTHS_CLOSE = 4, RTHS_ANSWER = 17, RTHS_STATE = 18 };
@@ -64,6 +65,10 @@ enum { RTHS_OPEN = 1, RTHS_BEGIN = 2, RTHS_COMMAND = 3, RTHS_CLOSE = 4, RTHS_ANS
 #define RTHS_LIMITED 16u  /* a command was beyond a limit in the last sample, or is being caught up with */
 #define RTHS_SATURATED 32u
 #define RTHS_TRIGGER 64u /* of a command, a state: the output is high; of an open, an answer: there is one */
+#define RTHS_NEWTONS 128u /* of an open: commands in N will come; of an answer: there are limits for them */
+
+/* Modes of an axis: of a command, where 0 is displacement, too, and of a state. */
+enum { RTHS_NOT_TOLD = 0, RTHS_BY_DISPLACEMENT = 1, RTHS_BY_FORCE = 2, RTHS_HELD = 3 /* takes commands in N at once */ };
 
 /* States. */
 enum { RTHS_IDLE = 0, RTHS_WAITING = 1, RTHS_RUNNING = 2, RTHS_BRAKING = 3, RTHS_STOPPED = 4 };
@@ -86,7 +91,12 @@ enum {
   RTHS_NO_TRIGGER = 13,     /* there is no digital output for other data acquisition */
   RTHS_OVER_FORCE = 14,     /* a measured force is beyond its limit */
   RTHS_OVER_ERROR = 15,     /* command less measured displacement is beyond its limit */
-  RTHS_COUNTED_OUT = 16     /* the session has lasted as long as its counter goes */
+  RTHS_COUNTED_OUT = 16,    /* the session has lasted as long as its counter goes */
+  RTHS_NO_NEWTONS = 17,     /* the controller of no axis takes commands in N */
+  RTHS_OVER_LOAD = 18,      /* command less measured force is beyond its limit */
+  RTHS_OVER_TRAVEL = 19,    /* a force loop has led its axis further than stiffness and drift explain */
+  RTHS_WRONG_MODE = 20,     /* a controller is not in the mode that was commanded */
+  RTHS_FROZEN = 21          /* a load cell has shown one number for too long */
 };
 
 /* What became of a datagram; also the places of rths_target.counts. */
@@ -111,6 +121,19 @@ typedef struct {
   double error;        /* m: largest magnitude of command less measured displacement */
 } rths_limits;
 
+/* Of an axis whose controller closes a force loop; rate 0: it has none, and the rest is not looked at. All in the units
+ * of the datagrams, N as of commands. INFINITY, written out, switches error or travel off; 0 is refused. */
+typedef struct {
+  double rate;      /* N/s: largest change of a command in N, whose largest magnitude is the force of rths_limits */
+  double error;     /* N: largest magnitude of command less measured force */
+  double travel;    /* m: furthest from where stiffness and drift lead the axis: beyond, the specimen or its cell is lost */
+  double stiffness; /* N/m that the loop works against; below 0 where the two count against each other; never 0 */
+  double curvature; /* 1/m: a drift u of the axis coupled, from upright, extends this one by curvature u^2 / 2; 0: none */
+  double unit;      /* of the measured force, in that of commands in N: 1 where both are N; never 0 */
+  uint32_t frozen;  /* samples in a row with the same measured force after which the session is over; 0: not watched */
+  uint8_t coupled;  /* place of the axis that drifts */
+} rths_load;
+
 typedef struct {
   uint8_t axes;
   uint8_t inputs;       /* auxiliary channels of a command */
@@ -123,13 +146,34 @@ typedef struct {
   rths_limits limits[RTHS_MAX_AXES];
   uint8_t group[RTHS_MAX_AXES]; /* axes with the same number move one specimen: they stop in a common time */
   double unit[RTHS_MAX_AXES];   /* of measured displacement, in that of commands: 1 where both are m; never 0 */
+  rths_load load[RTHS_MAX_AXES];
+  uint32_t switching; /* samples that a controller may take to read another mode back; at least 1 with a force loop */
 } rths_config;
 
 typedef struct {
   uint32_t counter; /* 0: the place is empty */
   uint32_t trigger; /* 1: the digital output is to be high */
   double command[RTHS_MAX_AXES], slope[RTHS_MAX_AXES], input[RTHS_MAX_AUXILIARY];
+  uint8_t mode[RTHS_MAX_AXES];
 } rths_command;
+
+/* What a sensor shows, smoothed twice, so that the level of a ramp is not late. */
+typedef struct {
+  double once, twice;
+} rths_level;
+
+/* A force loop: the state of its axis as the receiver sees it, in the units of commands. */
+typedef struct {
+  rths_level place, force;
+  double drift, from_place, from_force, from_drift; /* from: when the loop took over */
+  double shift;        /* added to commands of displacement since the axis was held; 0 until then */
+  double shown;        /* the measured force, to see whether it freezes */
+  uint32_t seen;       /* samples */
+  uint32_t same;       /* samples in a row with the same measured force */
+  uint32_t over_force, over_error, over_travel, wrong_mode; /* samples in a row */
+  uint8_t own;         /* 1: the session is over because of this loop, so it is held at once */
+  uint8_t told;        /* mode that the controller has told last */
+} rths_loop;
 
 typedef struct {
   double displacement[RTHS_MAX_AXES], force[RTHS_MAX_AXES], channel[RTHS_MAX_AUXILIARY];
@@ -158,6 +202,10 @@ typedef struct {
   double command[RTHS_MAX_AXES], velocity[RTHS_MAX_AXES], input[RTHS_MAX_AUXILIARY];
   uint32_t counts[RTHS_RESULTS];
   uint32_t bridged, limited; /* samples */
+  uint32_t asked_flags;
+  uint8_t newtons;             /* 1: this session has commands in N */
+  uint8_t mode[RTHS_MAX_AXES]; /* RTHS_BY_FORCE: command and velocity are in N and N/s; RTHS_BY_DISPLACEMENT: m and m/s */
+  rths_loop loop[RTHS_MAX_AXES];
 } rths_target;
 
 /* What this build, on this processor, computes otherwise than the tested one: 0, or a sum of these. */
@@ -182,7 +230,7 @@ size_t rths_reply(rths_target *target, uint8_t *out, size_t capacity);
  * test. (An emulator in lockstep sends it, and waits for its command, before it goes on.) */
 size_t rths_state(rths_target *target, const rths_sensors *measured, uint8_t *out, size_t capacity);
 
-/* Then the command of the coming sample, into target->command, target->velocity and target->input. */
+/* Then the command of the coming sample, into target->command, target->velocity, target->mode and target->input. */
 void rths_drive(rths_target *target);
 
 /* Samples after which the rig stands still at the latest, from the last command that came. */

@@ -22,7 +22,7 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import integer, number, params, section, text
-from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, Array, Command, Measurement
+from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, MODE_FORCE, Array, Command, Measurement
 from rths_nodes.core.units import FORCES, LENGTHS, SI
 from rths_nodes.laboratory.characterised import Characterised, Expected
 from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter
@@ -121,6 +121,11 @@ class OnRig:
     displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
     force: ForceChannel = section(ForceChannel, "measured force")
     command: DisplacementChannel = section(DisplacementChannel, "command to the controller")
+    force_command: ForceChannel | None = section(
+        ForceChannel,
+        "command in N to the controller, where that closes a force loop; left out: it takes none",
+        None,
+    )
     similitude: Similitude = section(Similitude, "scale of the specimen")
     elastic_limit: float | None = number(
         "displacement from the zero of the test up to which a rehearsal does the specimen no harm",
@@ -185,11 +190,10 @@ class RigAxis(OnRig):
 
         It does, too, for bounds beyond ``limits``, which stand at ``place`` below ``path``.
         """
-        for key, channel, unit in (
-            ("stroke", "displacement", "m"),
-            ("stroke", "command", "m"),
-            ("force", "force", "N"),
-        ):
+        channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
+        if self.force_command is not None:
+            channels.append(("force", "force_command", "N"))
+        for key, channel, unit in channels:
             limit, end = getattr(limits, key), getattr(self, channel).range_si
             if limit > end * _ROUNDING:
                 raise ConfigError(
@@ -212,18 +216,23 @@ def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float
 
 
 class Gains(NamedTuple):
-    """Factors from numbers of the port to SI for one axis, with sign: displacement and command m, force N."""
+    """Factors from numbers of the port to SI for one axis, with sign: displacement and command m, force N.
+
+    ``newtons`` is that of commands in N; of an axis that takes none, that of its command.
+    """
 
     displacement: float
     force: float
     command: float
+    newtons: float = 1.0
 
 
 def gains_of(axis: OnRig | None) -> Gains:
     """Return the gains of one axis; without an ``axis`` of a rig file the numbers are SI already."""
     if axis is None:
         return Gains(1.0, 1.0, 1.0)
-    return Gains(axis.displacement.gain, axis.force.gain, axis.command.gain)
+    newtons = axis.command if axis.force_command is None else axis.force_command
+    return Gains(axis.displacement.gain, axis.force.gain, axis.command.gain, newtons.gain)
 
 
 def limits_of_rig(axis: Any) -> Limits:
@@ -248,6 +257,7 @@ class Calibration:
     displacement: Array
     force: Array
     command: Array
+    newtons: Array
     ends: tuple[Array, Array, Array]
     """Ranges of displacement, force and auxiliary channels, SI."""
     channels: Array
@@ -259,13 +269,14 @@ class Calibration:
         rows = [axis.rig_axis for axis in axes.values()]
         home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         place = [home.index(index) for index in range(len(rows))]
-        displacement, force, command = np.array([gains_of(row) for row in rows]).T
+        displacement, force, command, newtons = np.array([gains_of(row) for row in rows]).T
         return cls(
             place,
             home,
             displacement,
             force,
             command,
+            newtons,
             (
                 np.array([row.displacement.range_si for row in rows]),
                 np.array([row.force.range_si for row in rows]),
@@ -279,7 +290,7 @@ class Calibration:
 
         ``applied`` ``(n_axes,)`` m is the command that acted, where that is known to the bit.
         """
-        place = self.place
+        place, modes = self.place, self.modes(given.control_mode)
         displacement, force = given.displacement[place] * self.displacement, given.force[place] * self.force
         channels = given.auxiliary * self.channels if len(self.channels) else given.auxiliary
         flags = given.flags
@@ -290,10 +301,10 @@ class Calibration:
             given.sample,
             displacement,
             force,
-            given.command[place] * self.command if applied is None else applied,
+            given.command[place] * self._gains(modes) if applied is None else applied,
             channels,
             flags,
-            self.modes(given.control_mode),
+            modes,
             given.hydraulics,
             given.interlock,
         )
@@ -304,11 +315,23 @@ class Calibration:
 
     def sent(self, command: Command) -> Command:
         """Return the Command that the port gets for the ``command`` of the test."""
-        return replace(command, target=self.to_port(command.target), command=self.to_port(command.command))
+        modes = command.control_mode
+        return replace(
+            command,
+            target=self.to_port(command.target, modes),
+            command=self.to_port(command.command, modes),
+            control_mode=bytes([modes[index] for index in self.home]) if modes else modes,
+        )
 
-    def to_port(self, command: Array) -> Array:
-        """The numbers that the port gets for commands ``(n_axes,)`` m."""
-        return np.asarray((command / self.command)[self.home])
+    def to_port(self, command: Array, modes: bytes = b"") -> Array:
+        """The numbers that the port gets for commands ``(n_axes,)``, in m, or in N where ``modes`` say force."""
+        return np.asarray((command / self._gains(modes))[self.home])
+
+    def _gains(self, modes: bytes) -> Array:
+        """Gains of commands in the ``modes`` of the test's axes; empty: displacement."""
+        if MODE_FORCE not in modes:
+            return self.command
+        return np.where([mode == MODE_FORCE for mode in modes], self.newtons, self.command)
 
     # -- the other end: a rig that is simulated -----------------------------------------------------------
 
@@ -319,14 +342,17 @@ class Calibration:
             true,
             displacement=(true.displacement / self.displacement)[home],
             force=(true.force / self.force)[home],
-            command=(true.command / self.command)[home],
+            command=(true.command / self._gains(modes))[home],
             auxiliary=true.auxiliary / self.channels if len(self.channels) else EMPTY,
             control_mode=bytes([modes[index] for index in home]) if modes else modes,
         )
 
-    def driven(self, sent: Array) -> Array:
-        """Where a rig goes, m, for the numbers that its port got: the inverse of :meth:`to_port`."""
-        return np.asarray(sent[self.place] * self.command)
+    def driven(self, sent: Array, modes: bytes = b"") -> Array:
+        """Where a rig goes, m, or what it presses with, N, for the numbers that its port got.
+
+        The inverse of :meth:`to_port`; ``modes`` are those of the test's axes.
+        """
+        return np.asarray(sent[self.place] * self._gains(modes))
 
 
 def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,11 @@ class ForceControl:
     )
 
 
+def by_controller(axis: Any) -> bool:
+    """Return whether the controller of the rig closes the force loop of an ``axis`` of a test."""
+    return axis.mode == "force" and axis.force_control is not None and axis.force_control.closed_by == CONTROLLER
+
+
 class ForceAxis:
     """One axis that is held at a displacement or controlled by force; plain floats. It begins held."""
 

@@ -23,6 +23,12 @@ class SmallMove:
     displacement: float = number("how far it goes to one side", "m", more_than=0.0)
     velocity: float = number("as fast at most", "m/s", more_than=0.0)
     force: float = number("the move is given up where a force changes by more", "N", more_than=0.0)
+    press: float | None = number(
+        "small force that is put on and taken off, where the controller of the rig closes a force loop",
+        "N",
+        None,
+        more_than=0.0,
+    )
 
 
 @params
@@ -56,6 +62,7 @@ def check_handling(axis: Any, limits: Any, path: str) -> None:
             ("small_move.displacement", axis.small_move.displacement, "m", *far),
             ("small_move.velocity", axis.small_move.velocity, "m/s", limits.velocity, "limits.velocity"),
             ("small_move.force", axis.small_move.force, "N", limits.force, "limits.force"),
+            ("small_move.press", axis.small_move.press, "N", axis.small_move.force, "small_move.force"),
         ]
         step = axis.displacement.step_si
         if axis.small_move.displacement < STEPS * step:

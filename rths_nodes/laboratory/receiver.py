@@ -32,6 +32,7 @@ COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
 """The last one: the same sums on every processor."""
 
 _Axes, _Channels = ctypes.c_double * LARGEST_AXES, ctypes.c_double * LARGEST_AUXILIARY
+_Modes = ctypes.c_uint8 * LARGEST_AXES
 
 
 class ReceiverLimits(NamedTuple):
@@ -51,8 +52,37 @@ class ReceiverLimits(NamedTuple):
     """m: largest magnitude of command less measured displacement."""
 
 
+class ReceiverLoad(NamedTuple):
+    """Force loop of one axis, in the units of the datagrams; ``inf`` switches error or travel off."""
+
+    rate: float = 0.0
+    """N/s: largest change of a command in N; 0: the axis takes none."""
+    error: float = math.inf
+    """N: largest magnitude of command less measured force."""
+    travel: float = math.inf
+    """m: furthest from where stiffness and drift lead the axis."""
+    stiffness: float = 1.0
+    """N/m that the loop works against."""
+    curvature: float = 0.0
+    """1/m: a drift u of the axis ``coupled`` extends this one by curvature u^2 / 2."""
+    unit: float = 1.0
+    """Measured force, in that of commands in N."""
+    frozen: int = 0
+    """Samples in a row with the same measured force after which it counts as frozen; 0: not watched."""
+    coupled: int = 0
+    """Place of the axis that drifts."""
+
+
 class _Limits(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_double) for name in ReceiverLimits._fields)
+
+
+class _Load(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_double) for name in ReceiverLoad._fields[:-2]),
+        ("frozen", ctypes.c_uint32),
+        ("coupled", ctypes.c_uint8),
+    )
 
 
 class _Config(ctypes.Structure):
@@ -62,6 +92,8 @@ class _Config(ctypes.Structure):
         ("limits", _Limits * LARGEST_AXES),
         ("group", ctypes.c_uint8 * LARGEST_AXES),
         ("unit", _Axes),
+        ("load", _Load * LARGEST_AXES),
+        ("switching", ctypes.c_uint32),
     )
 
 
@@ -72,6 +104,25 @@ class _Command(ctypes.Structure):
         ("command", _Axes),
         ("slope", _Axes),
         ("input", _Channels),
+        ("mode", _Modes),
+    )
+
+
+class _Level(ctypes.Structure):
+    _fields_ = (("once", ctypes.c_double), ("twice", ctypes.c_double))
+
+
+class _Loop(ctypes.Structure):
+    _fields_ = (
+        ("place", _Level),
+        ("force", _Level),
+        *(
+            (name, ctypes.c_double)
+            for name in ("drift", "from_place", "from_force", "from_drift", "shift", "shown")
+        ),
+        *((name, ctypes.c_uint32) for name in ("seen", "same", "over_force", "over_error", "over_travel")),
+        ("wrong_mode", ctypes.c_uint32),
+        *((name, ctypes.c_uint8) for name in ("own", "told")),
     )
 
 
@@ -82,7 +133,7 @@ class Sensors(ctypes.Structure):
         ("displacement", _Axes),
         ("force", _Axes),
         ("channel", _Channels),
-        ("mode", ctypes.c_uint8 * LARGEST_AXES),
+        ("mode", _Modes),
         *((name, ctypes.c_uint8) for name in ("hydraulics", "interlock", "saturated")),
     )
 
@@ -109,6 +160,10 @@ class _Target(ctypes.Structure):
         ("counts", ctypes.c_uint32 * len(RESULTS)),
         ("bridged", ctypes.c_uint32),
         ("limited", ctypes.c_uint32),
+        ("asked_flags", ctypes.c_uint32),
+        ("newtons", ctypes.c_uint8),
+        ("mode", _Modes),
+        ("loop", _Loop * LARGEST_AXES),
     )
 
 
@@ -169,7 +224,8 @@ class Receiver:
     ``persistence`` samples in a row beyond force or error, the session is over; ``flags`` as in ``datagrams``;
     ``inputs`` and ``channels`` are numbers of auxiliary ones; ``position`` is where the axes stand, m. Axes with
     the same number in ``groups`` stop in a common time, without it each by itself. ``units`` are those of
-    measured displacements, in those of commands. Raises ConfigError for what the receiver refuses.
+    measured displacements, in those of commands. ``loads`` are the force loops of the controller, which may take
+    ``switching`` samples to change a mode; none if left out. Raises ConfigError for what the receiver refuses.
     """
 
     def __init__(
@@ -184,6 +240,8 @@ class Receiver:
         persistence: int = 1,
         groups: Sequence[int] | None = None,
         units: Sequence[float] | None = None,
+        loads: Sequence[ReceiverLoad] = (),
+        switching: int = 1,
         position: Sequence[float] = (),
     ) -> None:
         self._library = library()
@@ -196,6 +254,7 @@ class Receiver:
         config.limits[: self._axes] = [_Limits(*each) for each in limits]
         config.group[: self._axes] = range(self._axes) if groups is None else groups
         config.unit[: self._axes] = [1.0] * self._axes if units is None else units
+        config.load[: len(loads)], config.switching = [_Load(*each) for each in loads], switching
         refused = self._library.rths_init(self._target, config, _Axes(*position))
         if refused == UNTESTED:
             raise ConfigError(
@@ -206,7 +265,8 @@ class Receiver:
             raise ConfigError(
                 "the receiver refuses its limits: all must be > 0, the position within the stroke, its "
                 f"watchdog ({watchdog} samples) longer than its bridge ({bridged}), its persistence "
-                f"({persistence} samples) >= 1, and a stop from the largest velocity shorter than 2^28 samples"
+                f"({persistence} samples) >= 1, a stop from the largest velocity shorter than 2^28 samples, and "
+                "of a force loop rate and limit of force given, its stiffness and units not 0"
             )
 
     def receive(self, data: bytes, sender: int = 0) -> str:
@@ -230,8 +290,13 @@ class Receiver:
 
     @property
     def command(self) -> list[float]:
-        """m, of each axis."""
+        """m of each axis; N where the ``modes`` have force."""
         return list(self._target.command[: self._axes])
+
+    @property
+    def modes(self) -> bytes:
+        """Modes that the controllers are to be in, a byte per axis."""
+        return bytes(self._target.mode[: self._axes])
 
     @property
     def inputs(self) -> list[float]:

@@ -10,7 +10,7 @@ rig does not follow (``loss.py``).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -26,11 +26,11 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.safe_stop import SafeStop
-from rths_nodes.procedure.hold_loop import HoldLoop, to_its_end
-from rths_nodes.procedure.loss import LossWatch, command_mismatch, rejected_command
+from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
+from rths_nodes.procedure.hold_loop import HoldLoop, ticked, to_its_end
+from rths_nodes.procedure.loss import LossWatch, command_mismatch, rejected_command, unreadable_commands
 from rths_nodes.procedure.motion_curves import MotionCurves
-from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
+from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing, by_displacement
 
 LOOK_S = 0.001
 """Between two looks whether a Measurement is there, where the port cannot wait for it."""
@@ -77,12 +77,15 @@ class RigDrive:
         self.hold_loop = HoldLoop(self.tick, interval, self._fail)
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._begin: Callable[[], None] = _nothing
+        self._modes = self._before_modes = b""
+        self._modes_of = by_displacement
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
         self._asked = ""
         self._outcome = DriveOutcome()
         self._samples = 0
         self._over = threading.Event()
+        self._until_over = lambda: ticked(self.tick, self._fail, iter(self._over.is_set, True))
         self._open = False
 
     # -- the session of the port --------------------------------------------------------------------------
@@ -97,7 +100,7 @@ class RigDrive:
         port.accept_any_start()
         if self.realtime:
             self.pace = self._own_pace
-            port.open(self._tick_of_rig)
+            port.open(lambda: 0 if self.pace is None else self.pace())
         else:
             port.open(None)
         self._open = True
@@ -116,19 +119,12 @@ class RigDrive:
         self._judge(self.command)
         self.hold_loop.start()
 
-    def _tick_of_rig(self) -> int:
-        return self.pace() if self.pace is not None else 0
-
     def _first_command(self) -> None:
         active = self.port.active_command
         measured = self.measured
         if active is None:
             self.command = measured.displacement.copy()
-            for name, place in zip(self._scenario.axes, self.command.tolist(), strict=True):
-                self.remarks.append(
-                    f"axes.{name}: the active command of the controller cannot be read: the first command is the "
-                    f"measured position, {place:.6g} m: expect a bump by what the two differ"
-                )
+            self.remarks += unreadable_commands(self._scenario.axes, self.command)
         else:
             self.command = np.array(active, float)
             if reason := command_mismatch(self._scenario.axes, active, measured.displacement):
@@ -182,12 +178,14 @@ class RigDrive:
             axes, active, self.measured.displacement - self.shift
         )
 
-    def drive(self, motion: GuidedMotion) -> DriveOutcome:
+    def drive(self, motion: GuidedMotion, modes: Callable[[], bytes] = by_displacement) -> DriveOutcome:
         """Move the rig on ``motion``, to its end or a safe stop; after one nothing moves until :meth:`ready`.
 
-        Raises what the begin of the act raises (:meth:`expect`): then nothing has moved.
+        ``modes`` gives those of its last command, a byte per axis; empty: displacement. Raises what the begin of
+        the act raises (:meth:`expect`): then nothing has moved.
         """
         self._begin, begin = _nothing, self._begin
+        self._modes_of = modes
         begin()
         if self.mishap is None:
             outcome = self._driven(motion)
@@ -208,7 +206,7 @@ class RigDrive:
         self.hold_loop.borrow()
         try:
             self._motion = motion
-            to_its_end(partial(_tick, self), interrupted)
+            to_its_end(self._until_over, interrupted)
         finally:
             self.hold_loop.give_back()
         return self._outcome
@@ -235,7 +233,7 @@ class RigDrive:
         """Send the command of the next tick, and judge what is measured then."""
         sample = self.port.wait_tick()
         command, flags = self._next()
-        self.port.write(Command(sample, command, command, self._passive, flags))
+        self.port.write(Command(sample, command, command, self._passive, flags, self._modes))
         self._before, self.command = self.command, command
         self.measured = self._awaited()
         self._samples += 1
@@ -264,6 +262,9 @@ class RigDrive:
         return measured
 
     def _next(self) -> tuple[Array, int]:
+        self._before_modes, self._modes = self._modes, b""
+        if self.loss.reason:
+            self._hold()
         if (waiting := self.loss.next(self.command, self.measured, self.shift)) is not None:
             if self._stop is not None:
                 self._stop.begin(waiting, waiting)
@@ -292,9 +293,10 @@ class RigDrive:
             except Exception as error:  # a surprise of a motion is one of the loop: the rig comes to rest
                 outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
         if wanted is not None:
-            asked = wanted.tolist()
-            reason = self._check.commanded(asked, asked, (), self.command.tolist(), b"", b"")
+            asked, modes = wanted.tolist(), self._modes_of()
+            reason = self._check.commanded(asked, asked, (), self.command.tolist(), modes, self._before_modes)
             if not reason:
+                self._modes = modes
                 return np.array(wanted, float)
             outcome = DriveOutcome(reason, True)
         self._brake(outcome)
@@ -302,6 +304,8 @@ class RigDrive:
 
     def _brake(self, outcome: DriveOutcome) -> None:
         """The safe stop, from the velocity of the last two commands."""
+        self._before_modes, self._modes = self._modes or self._before_modes, b""
+        self._hold()
         self._outcome = outcome
         if outcome.reason:
             self._braking(outcome.reason)
@@ -309,6 +313,13 @@ class RigDrive:
         self._stop.begin(self._before, self.command)
         if self._stop.at_rest and not self.loss.reason:
             self._end()
+
+    def _hold(self) -> None:
+        """Hold where they are the axes that were commanded in N."""
+        both = self._before.copy(), self.command.copy()
+        there = replace(self.measured, displacement=self.measured.displacement - self.shift)
+        self._before, self.command = held_places(both, (self._before_modes,) * 2, 0, there)
+        self._before_modes = b""
 
     def _end(self) -> None:
         self._motion = self._stop = None
@@ -333,10 +344,11 @@ class RigDrive:
         What is beyond a limit is the ``alarm`` until the next Measurement.
         """
         port, measured = self.port, self.measured
-        beyond = self._check.measurement(measured, command) or port.partial_stop
+        beyond = self._check.measurement(measured, command.tolist(), self._modes) or port.partial_stop
         breach = None
         if self.levels is not None:
-            breach = self.levels.judge(Command(measured.sample, command, command), measured)
+            sent = Command(measured.sample, command, command, control_mode=self._modes)
+            breach = self.levels.judge(sent, measured)
         self.alarm = beyond or (breach.reason if breach is not None else "")
         failed = why_opened(port, measured) or why_failed(port, measured.hydraulics) or self.loss.reason
         return failed or beyond, breach
@@ -360,7 +372,7 @@ class RigDrive:
         self._brake(DriveOutcome())
         try:
             if not self.realtime:
-                to_its_end(partial(_tick, self))
+                to_its_end(self._until_over)
         finally:
             self.hold_loop.give_back()
 
@@ -374,20 +386,11 @@ class RigDrive:
             elif not self.broken:
                 self.hold_loop.borrow()
                 try:
-                    _tick(self, range(self.loss.taken_after))
+                    ticked(self.tick, self._fail, range(self.loss.taken_after))
                 finally:
                     self.hold_loop.give_back()
 
         to_its_end(rest)
-
-
-def _tick(drive: RigDrive, each: Iterable[object] | None = None) -> None:
-    """A tick of ``drive``, which is borrowed, for ``each`` of these; left out: to the end of its motion."""
-    try:
-        for _ in iter(drive._over.is_set, True) if each is None else each:
-            drive.tick()
-    except Exception as error:
-        drive._fail(error)
 
 
 def _nothing() -> None:

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from rths_nodes.loop.realtime import PRIORITY
@@ -130,3 +130,12 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
             interrupted()
     if first is not None:
         raise first
+
+
+def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], each: Iterable[object]) -> None:
+    """A ``tick`` of a drive that is borrowed for ``each`` of these; ``fail`` is told of what went wrong."""
+    try:
+        for _ in each:
+            tick()
+    except Exception as error:
+        fail(error)

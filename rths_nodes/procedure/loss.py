@@ -15,7 +15,7 @@ stands, and waits again: an axis that went along follows, and is led no further.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,15 @@ def rejected_command(axes: Mapping[str, Any], active: Array, sent: Array) -> str
                 "the external command"
             )
     return ""
+
+
+def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
+    """Return remarks on ``axes`` at ``places`` ``(n_axes,)`` m whose controllers do not tell their command."""
+    return [
+        f"axes.{name}: the active command of the controller cannot be read: the first command is the measured "
+        f"position, {place:.6g} m: expect a bump by what the two differ"
+        for name, place in zip(axes, places.tolist(), strict=True)
+    ]
 
 
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"

@@ -63,6 +63,11 @@ class GuidedMotion(Protocol):
         ...
 
 
+def by_displacement() -> bytes:
+    """Control modes of most motions, a byte per axis: none, for all are displacement."""
+    return b""
+
+
 class BoundedRamp:
     """From rest at ``start`` to rest at ``goal``, all axes in the same time; arrays ``(n_axes,)``, m and m/s.
 

@@ -101,6 +101,8 @@ class AxisChecks:
     static_error_force: float | None = None
     late: float | None = None
     lost_motion: float | None = None
+    force_loop: str = ""
+    """Force loop that the controller closes, by the small force; empty of an axis that has none."""
     ratios: dict[str, float] = field(default_factory=dict)
     """Stiffness over what is expected, by who expects it: the scenario's specimen, the integrator."""
     beside: dict[str, float] = field(default_factory=dict)

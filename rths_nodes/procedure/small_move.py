@@ -25,7 +25,9 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure import small_force
 from rths_nodes.procedure.axis_moves import (
     AGAINST,
     AWAY,
@@ -44,6 +46,7 @@ from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.quasi_static import QuasiStatic, Script, Stand, Steps
 from rths_nodes.procedure.records import NOT_VERIFIED, AxisChecks
 from rths_nodes.procedure.scales import stiffnesses, uncertainty
+from rths_nodes.procedure.small_force import SmallForces
 
 STAGES = (0.25, 0.5, 1.0)
 """Shares of the way at which the axis rests."""
@@ -305,8 +308,13 @@ class Drive(Protocol):
     measured: Measurement
     port: Port
 
-    def drive(self, motion: GuidedMotion) -> Any:
-        """Move the rig; the outcome has ``reason``, empty where the motion came to its end."""
+    shift: Array
+
+    def drive(self, motion: GuidedMotion, modes: Callable[[], bytes] = ...) -> Any:
+        """Move the rig; the outcome has ``reason``, empty where the motion came to its end.
+
+        ``modes`` gives the control modes of its last command; left out: displacement.
+        """
         ...
 
 
@@ -328,6 +336,15 @@ def check_axes(drive: Drive, scenario: Scenario, offsets: Offsets) -> dict[str, 
     outcome = drive.drive(Script(moves.run(), drive.command, watch))
     found = judge(rig, moves.first, moves.done, outcome.reason)
     compare(scenario, rig, [move for move in moves.done if move.complete], found)
+    pressed = SmallForces.on(scenario)
+    if pressed and not any(row.findings for row in found.values()):
+        forces = SmallForces(scenario, rig, drive.command)
+
+        def watch_forces(sent: Array, measured: Measurement) -> str:
+            return following.slow(forces.watched(sent, measured, drive.shift), measured)
+
+        outcome = drive.drive(Script(forces.run(), drive.command, watch_forces), lambda: forces.modes)
+        small_force.judge(rig, forces.done, outcome.reason, pressed, found)
     return found
 
 
@@ -341,6 +358,11 @@ def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
                 f"{section_of(rig, 'small_move')} is missing: displacement (m), velocity (m/s) and force (N)"
             )
             continue
+        if by_controller(axis) and rig.small_move.press is None:
+            problems.append(
+                f"axes.{name}: the force loop of the controller is checked by a small force, which nobody has "
+                f"bounded: {section_of(rig, 'small_move')} has no press (N)"
+            )
         needed = LOUDEST * scatter / STAGES[0]
         if rig.small_move.displacement < needed:
             problems.append(

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, MODE_NOT_TOLD
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, Unreadable
 
@@ -39,17 +40,22 @@ def test_the_header_in_c_has_the_same_layout() -> None:
     assert defined["ANSWER_END"] == datagrams.ANSWER_END.size
     assert defined["STATE_ROW"] == datagrams.STATE_ROW.size
     assert defined["CHECKSUM"] == datagrams.CHECKSUM.size
+    assert defined["LOAD_ROW"] == datagrams.LOAD_ROW.size
     for name in ("MAGIC", "VERSION", "OPEN", "BEGIN", "CLOSE", "ANSWER", "EMULATOR", "LOCKSTEP", "RAMP"):
         assert defined[name] == getattr(datagrams, name), name
-    for name in ("BRIDGED", "LIMITED", "SATURATED", "TRIGGER", "IDLE", "WAITING", "RUNNING", "BRAKING", "STOPPED"):
+    for name in ("BRIDGED", "LIMITED", "SATURATED", "TRIGGER", "NEWTONS"):
         assert defined[name] == getattr(datagrams, name), name
+    for name in ("IDLE", "WAITING", "RUNNING", "BRAKING", "STOPPED"):
+        assert defined[name] == getattr(datagrams, name), name
+    modes = ("NOT_TOLD", "BY_DISPLACEMENT", "BY_FORCE", "HELD")
+    assert [defined[name] for name in modes] == [MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD]
     assert (defined["MAX_AXES"], defined["MAX_AUXILIARY"], defined["MAX_BYTES"]) == (
         datagrams.LARGEST_AXES,
         datagrams.LARGEST_AUXILIARY,
         datagrams.LARGEST,
     )
     assert defined["QUEUE"] // 2 - 1 == datagrams.LARGEST_QUEUE
-    assert defined["COUNTED_OUT"] == max(datagrams.REASONS)
+    assert defined["FROZEN"] == max(datagrams.REASONS)
 
 
 def test_the_page_has_the_same_layout() -> None:
@@ -65,18 +71,21 @@ def test_the_page_has_the_same_rows_and_reasons() -> None:
         assert f"| {number} | {words} |" in page
     told = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("| ")}
     for name, row in (("command", datagrams.COMMAND_ROW), ("state", datagrams.STATE_ROW)):
-        zeros = {"seven": 7}[re.findall(r"(\w+) zeros", told[name])[0]]
+        zeros = {"six": 6, "seven": 7}[re.findall(r"(\w+) zeros", told[name])[0]]
         places = [int(place) for place in re.findall(r"(?:\| |; )(\d+) ", told[name])]
         assert places[-1] + zeros == row.size
     first, behind = told["answer"].split("in their place")
     limits = re.findall(r"(\d+) [^;:|]*real, ", first)
     assert [int(place) for place in limits] == list(range(0, datagrams.ANSWER_ROW.size, 8))
     assert [int(place) for place in re.findall(r"(\d+) \w+, uint", behind)] == [0, 4, 8, 12]
+    loads = [int(place) for place in re.findall(r"(\d+) [^;:|]*real, ", told["answer, behind that"])]
+    assert loads == list(range(0, datagrams.LOAD_ROW.size, 8))
     assert f"Version {datagrams.VERSION}. Little-endian" in page
 
 
 def test_every_answer_fits_into_a_datagram() -> None:
-    largest = datagrams.HEAD.size + 8 * datagrams.ANSWER_ROW.size + datagrams.ANSWER_END.size
+    rows = datagrams.ANSWER_ROW.size + datagrams.LOAD_ROW.size
+    largest = datagrams.HEAD.size + 8 * rows + datagrams.ANSWER_END.size
     assert largest + datagrams.CHECKSUM.size <= datagrams.LARGEST
 
 
@@ -86,7 +95,7 @@ def test_a_head_comes_back_whole() -> None:
 
 def test_a_state_comes_back_whole() -> None:
     head = Head(datagrams.STATE, 2, 9, counter=4, auxiliary=1)
-    rows = [(0.001, -5.0, 0.002, 1), (-0.003, 7.0, 0.5, 2)]
+    rows = [(0.001, -5.0, 0.002, 1, 0), (-0.003, 7.0, 0.5, 2, 1)]
     data = datagrams.packed(
         head, b"".join(datagrams.STATE_ROW.pack(*row) for row in rows) + struct.pack("<d", 3.5)
     )
@@ -94,7 +103,20 @@ def test_a_state_comes_back_whole() -> None:
     np.testing.assert_array_equal(state.displacement, [0.001, -0.003])
     np.testing.assert_array_equal(state.force, [-5.0, 7.0])
     np.testing.assert_array_equal(state.command, [0.002, 0.5])
-    assert (state.modes, state.auxiliary.tolist()) == (bytes([1, 2]), [3.5])
+    assert (state.modes, state.in_newtons, state.auxiliary.tolist()) == (bytes([1, 2]), bytes([0, 1]), [3.5])
+
+
+def test_a_lost_state_between_commands_of_two_units_has_those_behind_it() -> None:
+    """Halfway from metres to newtons there is nothing."""
+
+    def state(counter: int, command: float, newtons: int) -> datagrams.RigState:
+        row = datagrams.STATE_ROW.pack(0.0, 0.0, command, 1 + newtons, newtons)
+        data = datagrams.packed(Head(datagrams.STATE, 1, 9, counter=counter), row)
+        return datagrams.state_of(data, datagrams.head_of(data))
+
+    found = datagrams.between(state(3, 1e-3, 0), state(5, 500e3, 1), 4)
+    assert (found.command.tolist(), found.in_newtons) == ([500e3], b"\x01")
+    assert datagrams.between(state(3, 1e-3, 0), state(5, 3e-3, 0), 4).command.tolist() == [2e-3]
 
 
 def test_every_wrong_bit_is_found() -> None:
@@ -106,7 +128,7 @@ def test_every_wrong_bit_is_found() -> None:
             datagrams.head_of(bytes(wrong))
 
 
-@pytest.mark.parametrize("length", [0, 1, 31, 35, 513, 2000])
+@pytest.mark.parametrize("length", [0, 1, 31, 35, 769, 2000])
 def test_bytes_of_another_length_are_none(length: int) -> None:
     with pytest.raises(Unreadable):
         datagrams.head_of(bytes(length))

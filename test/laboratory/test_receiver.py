@@ -766,7 +766,7 @@ def test_a_session_ends_in_order_before_its_counter_does() -> None:
 PRELUDE = """
 #include <string.h>
 #include "rths_target.h"
-static struct { uint64_t sender; size_t size; uint8_t data[512]; } box[64];
+static struct { uint64_t sender; size_t size; uint8_t data[RTHS_MAX_BYTES]; } box[64];
 static size_t waiting, taken;
 uint64_t sent_to[64]; size_t sent;
 DECLARED
@@ -783,8 +783,8 @@ static void your_socket_send(const uint8_t *data, size_t size, uint64_t whom) {
 }
 static void your_sensors(rths_sensors *measured) { memset(measured, 0, sizeof *measured); }
 double reached;
-static void your_controller(const double *command, const double *velocity) {
-  (void)velocity; reached = command[0];
+static void your_controller(const uint8_t *mode, const double *command, const double *velocity) {
+  (void)velocity; if (mode[0] == RTHS_BY_DISPLACEMENT) reached = command[0];
 }
 static void your_digital_output(uint32_t high) { (void)high; }
 int begin(void) {
@@ -795,7 +795,9 @@ int begin(void) {
   config.limits[0] = (rths_limits){0.12, 0.5, 5.0, HUGE_VAL, HUGE_VAL, HUGE_VAL}; config.unit[0] = 1.0;
   return rths_init(&target, &config, position);
 }
-void tick(void) { uint8_t in[512], out[512]; size_t size; uint64_t sender; rths_sensors measured; LOOP }
+void tick(void) {
+  uint8_t in[RTHS_MAX_BYTES], out[RTHS_MAX_BYTES]; size_t size; uint64_t sender; rths_sensors measured; LOOP
+}
 """
 
 

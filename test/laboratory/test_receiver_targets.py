@@ -74,9 +74,10 @@ def vectors(said: str) -> str:
 
 
 def test_the_vectors_are_those_of_the_tested_receiver(tmp_path: Path) -> None:
-    stated = re.search(r"RTHS_VECTORS 0x([0-9a-f]+)u", (TARGET / "hostile.c").read_text())
-    assert stated is not None
-    assert vectors(passes(make(tmp_path, "vectors"))) == stated.group(1)
+    text, said = (TARGET / "hostile.c").read_text(), passes(make(tmp_path, "vectors"))
+    stated = re.findall(r"RTHS_VECTORS\w* 0x([0-9a-f]+)u /", text)
+    assert stated == [vectors(said), *re.findall(r"^in newtons: ([0-9a-f]{16})$", said, re.M)]
+    assert stated[0] == "ed0fc5413077e61d", "axes that follow displacements: as before there were force loops"
 
 
 def test_other_bits_than_the_tested_ones_are_told(tmp_path: Path) -> None:
@@ -286,20 +287,25 @@ def test_the_function_for_a_block_on_the_page_serves_a_session(tmp_path: Path) -
     subprocess.run([*words, tmp_path / "rig_step.c", TARGET / "rths_target.c", "-lm"], check=True)
     rig = ctypes.CDLL(str(tmp_path / "rig.so"))
     assert rig.begin() == 0
-    came, sizes, senders = (ctypes.c_uint8 * 8192)(), (ctypes.c_uint16 * 16)(), (ctypes.c_double * 16)()
-    out, out_sizes, receivers = (ctypes.c_uint8 * 8704)(), (ctypes.c_uint16 * 17)(), (ctypes.c_double * 17)()
+    most = datagrams.LARGEST
+    came, sizes, senders = (ctypes.c_uint8 * (16 * most))(), (ctypes.c_uint16 * 16)(), (ctypes.c_double * 16)()
+    out, out_sizes, receivers = (
+        (ctypes.c_uint8 * (17 * most))(),
+        (ctypes.c_uint16 * 17)(),
+        (ctypes.c_double * 17)(),
+    )
     shown, force, command = (ctypes.c_double * 8)(), (ctypes.c_double * 8)(), (ctypes.c_double * 8)()
     us = 0xC0A80701 * 65536 + 25011
 
     def tick(*sent: bytes) -> Head:
         for i, data in enumerate([*sent, *[b""] * (16 - len(sent))]):
             sizes[i], senders[i] = len(data), us
-            ctypes.memmove(ctypes.byref(came, 512 * i), data, len(data))
+            ctypes.memmove(ctypes.byref(came, most * i), data, len(data))
         rig.rig_step(came, sizes, senders, shown, force, out, out_sizes, receivers, command)
         shown[0] = command[0]
         place = 0 if out_sizes[0] else 16
         assert receivers[place] == us
-        return datagrams.head_of(bytes(out[512 * place : 512 * place + out_sizes[place]]))
+        return datagrams.head_of(bytes(out[most * place : most * place + out_sizes[place]]))
 
     head_of_all = Head(datagrams.OPEN, 1, 77, period=1_000_000, transport=1)
     assert tick(datagrams.packed(head_of_all)).kind == datagrams.ANSWER

@@ -314,6 +314,14 @@ def test_a_load_cell_that_goes_wrong_leads_the_axis_by_its_largest_correction_at
     assert np.abs(np.array(true) - LOAD).max() <= 0.03 * LOAD
 
 
+def test_a_force_loop_of_a_real_controller_is_signed_for() -> None:
+    scenario = files.load("column_under_axial_load", rig="column_udp")
+    assert judgement.cautions(scenario, True) == []
+    (found,) = judgement.cautions(scenario, False)
+    assert found.name == "force_loop_not_commissioned: axes.load.force_control.closed_by"
+    assert judgement.cautions(files.load("column_under_axial_load"), False) == [], "closed by the nodes"
+
+
 @pytest.mark.parametrize(("largest", "refused"), [(0.2e-3, True), (10e-6, False)])
 def test_a_real_rig_corrects_a_force_by_no_more_than_its_force_error(largest: float, refused: bool) -> None:
     scenario = from_data(Scenario, data(axes__load__force_control__largest_correction=largest))

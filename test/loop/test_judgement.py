@@ -177,8 +177,9 @@ ELSEWHERE = {
     "force_error_beyond_force": "test_a_load_is_judged_as_a_displacement_is",
     "record_of_another_unit": "test_a_record_in_another_unit_is_told",
     "led_beyond_force_error": "test_a_real_rig_corrects_a_force_by_no_more_than_its_force_error",
+    "force_loop_not_commissioned": "test_a_force_loop_of_a_real_controller_is_signed_for",
 }
-"""Rules with a test of their own, which is on another scenario; the last one stands in test_force_axes.py."""
+"""Rules with a test of their own, which is on another scenario; the last two stand in test_force_axes.py."""
 BESIDE = {
     "piston_velocity_beside_limit": {"level_within_noise"},
     "specimen_without_force": {"specimen_of_another_rig"},
@@ -288,12 +289,13 @@ def test_no_shipped_scenario_has_a_word(name: str) -> None:
 
 MEANT = {"bench_ros2_control": ["component: port"]}
 """Names of the cautions that a shipped rig file is meant to have: its controller has no watchdog."""
+TESTS = {"column_udp": "column_under_axial_load"}
 RATES = {"bench_ros2_control": ["servo_rate=256", "substeps=2", "time_ratio=10"]}
 
 
 @pytest.mark.parametrize("name", files.shipped(files.RIG))
 def test_a_shipped_rig_file_has_the_words_that_are_meant(name: str) -> None:
-    scenario = files.load("chen_ricles_2010", RATES.get(name, []), rig=name)
+    scenario = files.load(TESTS.get(name, "chen_ricles_2010"), RATES.get(name, []), rig=name)
     assert [each.name for each in judgement.cautions(scenario, True, TODAY)] == MEANT.get(name, [])
 
 

@@ -232,8 +232,8 @@ def test_a_pause_holds_the_load() -> None:
         (["axes.load.load={table: [[0, 0], [1, 5.0e5]]}"], "must be <= 360000 N/s"),
         (["axes.load.force_control.closed_by=somebody"], "known: controller, nodes"),
         (
-            ["port.type=udp", "axes.load.force_control.closed_by=controller"],
-            "the port udp carries displacements only",
+            ["port={type: ros2_control}", "axes.load.force_control.closed_by=controller"],
+            "the port ros2_control carries displacements only",
         ),
     ],
 )

@@ -99,7 +99,8 @@ def test_the_example_of_the_page_loads_and_says_everything_in_si(tmp_path: Path)
 @pytest.mark.parametrize("name", files.shipped(files.RIG))
 def test_a_shipped_rig_runs_a_scenario_or_is_to_be_emulated(name: str) -> None:
     slow = ["time_ratio=10"] if name == "bench_ros2_control" else []
-    loop = checked_loop(files.load("chen_ricles_2010", slow, rig=name))
+    scenario = "column_under_axial_load" if name == "column_udp" else "chen_ricles_2010"
+    loop = checked_loop(files.load(scenario, slow, rig=name))
     assert loop.rig.port.transport_samples == 1
 
 

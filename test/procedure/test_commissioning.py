@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+import rig_walk
 from commissioned import NOW, commissioned
 
 from rths_nodes.loop.scenario import files
@@ -117,3 +119,12 @@ def test_a_simulator_needs_no_commissioning(walk):
     w = walk()
     w.to_start()
     w.arm("g")
+
+
+def test_keys_that_came_later_change_no_rig_that_leaves_them_out(tmp_path: Path) -> None:
+    """Of a rig file as it was, hashed before there were channels for commands in N."""
+    file = tmp_path / "bench.yaml"
+    file.write_text(rig_walk.RIG)
+    assert rig_hash(files.load("chen_ricles_2010", rig=str(file))) == "4e3fd16b44c80896"
+    file.write_text(rig_walk.RIG.replace("force: 30.0e3}", "force: 30.0e3, press: 1.0e3}"))
+    assert rig_hash(files.load("chen_ricles_2010", rig=str(file))) != "4e3fd16b44c80896"

@@ -229,6 +229,8 @@ def checks(record: ProcedureRecord) -> list[Part]:
                 said.append(f"{what} not verified.")
             elif getattr(found, key) == SIGNED:
                 said.append(f"{what} not verified; the operator signed for it{_signed_by(record, axis)}.")
+        if found.force_loop:
+            said.append(f"{called}: force loop of the controller {found.force_loop}, by a small force.")
         told = [record.named(words).removeprefix(f"{called}: ") for words in (*found.findings, *found.remarks)]
         said += [f"{called}: {words}" for words in told]
     heads = ("Axis", "sign of displ.", "sign of force", "scale of displ.", "scale of force")

@@ -9,26 +9,24 @@ is that of the simulator.
 
 from __future__ import annotations
 
-import math
 import select
 import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from rths_nodes.app.emulation.controllers import SWITCHING_S, Controllers, receiver_limits, receiver_loads
 from rths_nodes.app.emulation.misbehaviour import Came, Misbehaviour, Saboteur
 from rths_nodes.app.emulation.planted import Planted
 from rths_nodes.app.emulation.switches import CABLE, INTERLOCK, PRESSURE, Switches
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import INTERLOCK_OPEN, Command, Measurement
+from rths_nodes.core.samples import HYDRAULICS_OFF, INTERLOCK_OPEN, Command, Measurement
 from rths_nodes.laboratory.calibration import (
     Calibration,
-    Gains,
     channels_of,
     gains_of,
     in_order_of_rig,
@@ -36,7 +34,7 @@ from rths_nodes.laboratory.calibration import (
 )
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.udp import UdpPort
-from rths_nodes.laboratory.receiver import Receiver, ReceiverLimits
+from rths_nodes.laboratory.receiver import Receiver
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -111,16 +109,8 @@ class Emulator:
         if scenario.rig_file is not None:  # its datagrams have the numbers of the real one
             channels = channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
             self._edge = Calibration.of(scenario.axes, channels)
-        axes = in_order_of_rig(scenario.axes)
-        gains = [gains_of(axis.rig_axis) for axis in axes.values()]
-        away = LAG_S + (params.transport_samples + self._bridged) * scenario.dt
-        self._limits = [
-            _limits(limits_of_rig(axis), away, each) for axis, each in zip(axes.values(), gains, strict=True)
-        ]
-        groups = dict(zip(scenario.axes, scenario.stop_groups, strict=True))
-        self._groups = [groups[name] for name in axes]
-        self._units = [each.displacement / each.command for each in gains]
-        self._persistence = max(2, round(PERSISTENCE_S / scenario.dt))
+        self._controllers = Controllers(scenario.axes, scenario.dt)
+        self._limit()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             self._socket.bind((params.address, params.port if port is None else port))
@@ -140,6 +130,22 @@ class Emulator:
         samples = self._receiver.rest_samples - self._receiver.transport + self.scenario.port.transport_samples
         return float(samples * self.scenario.dt)
 
+    def _limit(self) -> None:
+        """Give the receiver the limits of the rig, in its order and the units of its datagrams."""
+        scenario = self.scenario
+        axes = in_order_of_rig(scenario.axes)
+        gains = [gains_of(axis.rig_axis) for axis in axes.values()]
+        away = LAG_S + (scenario.port.transport_samples + self._bridged) * scenario.dt
+        self._limits = [
+            receiver_limits(limits_of_rig(axis), away, each)
+            for axis, each in zip(axes.values(), gains, strict=True)
+        ]
+        self._loads = receiver_loads(axes, gains, scenario.moved_axes, scenario.dt) if self._controllers else []
+        groups = dict(zip(scenario.axes, scenario.stop_groups, strict=True))
+        self._groups = [groups[name] for name in axes]
+        self._units = [each.displacement / each.command for each in gains]
+        self._persistence = max(2, round(PERSISTENCE_S / scenario.dt))
+
     def _begin(self) -> None:
         """Ready for a session, at rest at zero."""
         scenario, rig = self.scenario, self._rig
@@ -156,8 +162,11 @@ class Emulator:
             self._persistence,
             self._groups,
             self._units,
+            self._loads,
+            max(1, round(SWITCHING_S / scenario.dt)),
             (active if self._edge is None else self._edge.to_port(active)).tolist(),
         )
+        self._controllers.start(active)
         self._saboteur = Saboteur(self._plans)
         self._last = b""
         self._position: dict[str, str] = {}
@@ -273,10 +282,14 @@ class Emulator:
     def _drive(self) -> None:
         receiver, rig = self._receiver, self._rig
         receiver.drive()
-        command = np.array(receiver.command)
+        command, modes = np.array(receiver.command), receiver.modes
         if self._edge is not None:
-            command = self._edge.driven(command)
+            modes = self._edge.modes(modes)
+            command = self._edge.driven(command, modes)
         command = self._planted.leads(command, rig.hydraulics)
+        if self._controllers:
+            stands = rig.hydraulics == HYDRAULICS_OFF or receiver.sensors.interlock == INTERLOCK_OPEN
+            command = self._controllers.led(command, modes, self._shown, stands)
         rig.write(Command(rig.wait_tick(), command, command, np.array(receiver.inputs)))
         self._tell(rig.read())
 
@@ -284,6 +297,9 @@ class Emulator:
         sensors = self._receiver.sensors
         self.true = self._rig.truth() or measured
         self.shown_to(self.true)
+        if self._controllers:
+            measured = replace(measured, control_mode=bytes(self._controllers.modes))
+        self._shown = measured
         if self._edge is not None:
             measured = self._edge.shown(measured)
         n = len(measured.displacement)
@@ -338,20 +354,6 @@ class Emulator:
             self._socket.sendto(data, _address_of(sender))
         except OSError:
             return  # as if it were lost on the way
-
-
-def _limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Return the limits of an axis in units of the port, which a good test stays within: see LAG_S."""
-    command, force = abs(gains.command), abs(gains.force)
-    error = min(limits.velocity * away, limits.stroke)
-    return ReceiverLimits(
-        limits.stroke / command,
-        limits.velocity / command,
-        limits.deceleration / command,
-        math.inf,
-        limits.force / force,
-        error / command,
-    )
 
 
 def _number_of(sender: tuple[str, int]) -> int:

@@ -81,7 +81,8 @@ class Planted:
             told = (limits.stroke, limits.velocity, limits.acceleration, limits.force, limits.error)
             rows += datagrams.ANSWER_ROW.pack(*active, *told)
         end = datagrams.ANSWER_END.unpack_from(data, start + len(rows))
-        return datagrams.packed(head, rows + datagrams.ANSWER_END.pack(bridged, watchdog, *end[2:]))
+        behind = data[start + len(rows) + datagrams.ANSWER_END.size : -datagrams.CHECKSUM.size]
+        return datagrams.packed(head, rows + datagrams.ANSWER_END.pack(bridged, watchdog, *end[2:]) + behind)
 
     def shows(self, sensors: Sensors) -> None:
         """Change what the receiver gets to see of the rig."""

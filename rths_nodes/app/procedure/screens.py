@@ -56,14 +56,16 @@ def offsets(found: OffsetsRecord, scenario: Scenario) -> Table:
 def checks(record: ProcedureRecord) -> Table:
     """Tabulate what the small move has found of every axis."""
     heads = ("axis", "displ. sign", "force sign", "displ. scale", "force scale", "stiffness", "expected")
-    grid = _narrow(*heads, title="signs and scales, by the small move")
+    loops = any(row.force_loop for row in record.checks.values())
+    grid = _narrow(*heads, *(("force loop",) if loops else ()), title="signs and scales, by the small move")
     for name, row in record.checks.items():
         keys = ("displacement_sign", "force_sign", "displacement_scale", "force_scale")
         stiffness = "-" if row.stiffness is None else _with(row.stiffness, KN / MM, "kN/mm")
         expected = "-"
         if row.low is not None and row.high is not None:
             expected = f"{plain(row.low, KN / MM)} to {plain(row.high, KN / MM)}"
-        grid.add_row(record.called(name), *(WORDS[getattr(row, key)] for key in keys), stiffness, expected)
+        loop = (WORDS.get(row.force_loop, "-"),) if loops else ()
+        grid.add_row(record.called(name), *(WORDS[getattr(row, key)] for key in keys), stiffness, expected, *loop)
     return grid
 
 

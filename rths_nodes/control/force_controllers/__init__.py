@@ -3,4 +3,5 @@
 
 TABLE = {
     "feed_forward_pi": ".feed_forward_pi:FeedForwardPi",
+    "servo_valve": ".servo_valve:ServoValve",
 }

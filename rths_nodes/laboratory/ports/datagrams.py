@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 
@@ -23,7 +24,7 @@ MAGIC, VERSION = 0x53485452, 2
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
 """Kinds of datagrams: the last two come from the rig."""
 
-EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER = 1, 2, 4, 8, 16, 32, 64
+EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER, NEWTONS = 1, 2, 4, 8, 16, 32, 64, 128
 """Flags."""
 
 IDLE, WAITING, RUNNING, BRAKING, STOPPED = range(5)
@@ -47,12 +48,20 @@ REASONS = {
     14: "a measured force is beyond the limit of the receiver",
     15: "command less measured displacement is beyond the limit of the receiver",
     16: "the session has lasted as long as its counter goes",
+    17: "the controller of no axis takes commands in N",
+    18: "command less measured force is beyond the limit of the receiver",
+    19: "a force loop has led its axis further than stiffness and drift explain: specimen or load cell are lost",
+    20: "a controller is not in the mode that was commanded",
+    21: "a load cell has shown one number for too long",
 }
 """Why a receiver has stopped, or refuses a session."""
 
-ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddB7x")
-"""Row of an axis. Command: command (m), slope (m/s), mode. State: displacement (m), force (N), active command (m),
-mode. Answer: active command (m), its velocity (m/s), and the fields of :class:`FarLimits`."""
+ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddBB6x")
+"""Row of an axis. Command: command (m), slope (m/s), mode; where that is force they are in N and N/s. State:
+displacement (m), force (N), active command, mode, 1 where that command is in N. Answer: active command (m), its
+velocity (m/s), and the fields of :class:`FarLimits`."""
+LOAD_ROW = struct.Struct("<3d")
+"""Row of an axis behind the numbers of an answer, where commands in N are asked for: :class:`FarLoad`."""
 ANSWER_END = struct.Struct("<IIIQ")
 """Numbers of an answer, behind its axes: bridged, watchdog and persistence (samples), build."""
 CHECKSUM = struct.Struct("<I")
@@ -60,7 +69,7 @@ LARGEST_QUEUE = 31
 """Samples of transport that a receiver has room for."""
 LARGEST_AXES = LARGEST_AUXILIARY = 8
 """Axes, and auxiliary channels each way, that a receiver has room for."""
-LARGEST = 512
+LARGEST = 768
 """Bytes."""
 
 LAYOUT = {
@@ -75,7 +84,7 @@ LAYOUT = {
     ),
     "heard": ("I", "the newest counter that was heard from the other end; answer: that of the open it answers"),
     "period": ("I", "of the tick, ns"),
-    "flags": ("H", "1 emulator, 2 lockstep, 4 ramp, 8 bridged, 16 limited, 32 saturated, 64 trigger"),
+    "flags": ("H", "1 emulator, 2 lockstep, 4 ramp, 8 bridged, 16 limited, 32 saturated, 64 trigger, 128 newtons"),
     "transport": ("B", "samples after which a command acts"),
     "auxiliary": ("B", "number of auxiliary channels behind the axes, 0 to 8"),
     "state": ("B", "0 idle, 1 waiting, 2 running, 3 braking, 4 stopped; from the test computer 0"),
@@ -162,13 +171,17 @@ def head_of(data: bytes) -> Head:
 
 @dataclass(slots=True)
 class RigState:
-    """State k of a rig: what was measured, and the command (m) that was active, ``(n_axes,)``."""
+    """State k of a rig: what was measured, and the command that was active, ``(n_axes,)``, in m.
+
+    ``in_newtons`` is 1 for an axis whose command is in N, a byte per axis.
+    """
 
     head: Head
     displacement: Array
     force: Array
     command: Array
     modes: bytes
+    in_newtons: bytes
     auxiliary: Array
 
 
@@ -178,9 +191,10 @@ def state_of(data: bytes, head: Head) -> RigState:
     if len(data) != end + 8 * head.auxiliary + CHECKSUM.size:
         raise Unreadable(f"{len(data)} bytes for {axes} axes and {head.auxiliary} channels")
     rows = [STATE_ROW.unpack_from(data, HEAD.size + i * STATE_ROW.size) for i in range(axes)]
-    displacement, force, command, modes = zip(*rows, strict=True)
+    displacement, force, command, modes, newtons = zip(*rows, strict=True)
     channels = np.frombuffer(data, "<f8", head.auxiliary, end).astype(float) if head.auxiliary else EMPTY
-    return RigState(head, np.array(displacement), np.array(force), np.array(command), bytes(modes), channels)
+    seen = np.array(displacement), np.array(force), np.array(command)
+    return RigState(head, *seen, bytes(modes), bytes(newtons), channels)
 
 
 class FarLimits(NamedTuple):
@@ -200,12 +214,30 @@ class FarLimits(NamedTuple):
         return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
 
 
+class FarLoad(NamedTuple):
+    """Limits of a receiver for commands in N of one axis, in the units of its datagrams; rate 0: it takes none."""
+
+    rate: float
+    error: float
+    """Largest magnitude of command less measured force."""
+    travel: float
+    """Furthest that its force loop may lead the axis from where stiffness and drift explain."""
+
+    def times(self, command: float, newtons: float) -> FarLoad:
+        """The same in SI units, where a command of 1 is ``command`` m or ``newtons`` N."""
+        return FarLoad(newtons * self.rate, newtons * self.error, command * self.travel)
+
+
 @dataclass(slots=True)
 class Answer:
-    """Statement of a receiver on itself: of each axis active command (m) and limits; samples; its build."""
+    """Statement of a receiver on itself: of each axis active command (m) and limits; samples; its build.
+
+    ``loads`` are empty where it was not asked for them, or has none.
+    """
 
     active: list[float]
     limits: list[FarLimits]
+    loads: list[FarLoad]
     bridged: int
     watchdog: int
     persistence: int
@@ -215,28 +247,41 @@ class Answer:
 def answer_of(data: bytes, head: Head) -> Answer:
     """The answer to an open. Raises Unreadable."""
     end = HEAD.size + head.axes * ANSWER_ROW.size
-    if len(data) != end + ANSWER_END.size + CHECKSUM.size:
+    behind, loaded = end + ANSWER_END.size, head.axes if head.flags & NEWTONS else 0
+    if len(data) != behind + loaded * LOAD_ROW.size + CHECKSUM.size:
         raise Unreadable(f"{len(data)} bytes for an answer of {head.axes} axes")
     rows = [ANSWER_ROW.unpack_from(data, HEAD.size + i * ANSWER_ROW.size) for i in range(head.axes)]
     limits = [FarLimits(*row[2:]) for row in rows]
-    return Answer([row[0] for row in rows], limits, *ANSWER_END.unpack_from(data, end))
+    loads = [FarLoad(*LOAD_ROW.unpack_from(data, behind + i * LOAD_ROW.size)) for i in range(loaded)]
+    return Answer([row[0] for row in rows], limits, loads, *ANSWER_END.unpack_from(data, end))
 
 
-def command_rows(command: list[float], slope: list[float], auxiliary: Array) -> bytes:
-    """Commands of displacement (m) and their slopes (m/s) of all axes, then the auxiliary inputs."""
-    rows = [COMMAND_ROW.pack(*pair, MODE_DISPLACEMENT) for pair in zip(command, slope, strict=True)]
+def command_rows(command: list[float], slope: list[float], auxiliary: Array, modes: bytes = b"") -> bytes:
+    """Commands (m) of all axes and their slopes (m/s), then the auxiliary inputs.
+
+    In N and N/s where ``modes``, a byte per axis, have MODE_FORCE; empty: displacement on all.
+    """
+    modes = modes or bytes([MODE_DISPLACEMENT]) * len(command)
+    rows = [COMMAND_ROW.pack(*row) for row in zip(command, slope, modes, strict=True)]
     return b"".join(rows) + struct.pack(f"<{len(auxiliary)}d", *auxiliary)
 
 
 def between(before: RigState, behind: RigState, counter: int) -> RigState:
     """The state ``counter``, which is lost, on a straight line between those before and behind it."""
+    before_command = np.where(_differ(before, behind), behind.command, before.command)
     share = (counter - before.head.counter) / max(behind.head.counter - before.head.counter, 1)
     flags = BRIDGED | (before.head.flags & TRIGGER)
     return RigState(
         Head(STATE, behind.head.axes, behind.head.session, counter, flags=flags),
         before.displacement + share * (behind.displacement - before.displacement),
         before.force + share * (behind.force - before.force),
-        before.command + share * (behind.command - before.command),
+        before_command + share * (behind.command - before_command),
         before.modes,
+        behind.in_newtons,
         before.auxiliary + share * (behind.auxiliary - before.auxiliary),
     )
+
+
+def _differ(one: RigState, other: RigState) -> NDArray[np.bool_]:
+    """True of each axis whose active commands are not in the same unit."""
+    return np.array([a != b for a, b in zip(one.in_newtons, other.in_newtons, strict=True)])

@@ -42,7 +42,8 @@ from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.udp_ear import UdpEar
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink, check_address
-from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms, stated_of
+from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms, load_of, stated_of
+from rths_nodes.laboratory.ports.udp_sent import SentCommands
 
 GOODBYES = 3
 """The end of a session is told so often: nobody answers it."""
@@ -56,6 +57,7 @@ class UdpPort(OfPort):
     @params
     class Params:
         one_node: ClassVar[bool] = True
+        carries_force: ClassVar[bool] = True
         address: str = text("address or name of the rig's target computer", "127.0.0.1")
         port: int = integer("UDP port on which the target listens", "", 25010, at_least=1, at_most=65535)
         local_port: int = integer(
@@ -132,6 +134,8 @@ class UdpPort(OfPort):
         self._params, self._axes, self._dt = params, tuple(axes), dt
         self._limits = tuple(limits_of_rig(axis) for axis in axes.values())
         self._gains = tuple(gains_of(axis.rig_axis) for axis in axes.values())
+        self._loads = tuple(load_of(axis) for axis in axes.values())
+        self._sent = SentCommands(self._gains, dt, params.transport_samples)
         self.simulated = params.emulator
         self.label = "port.type = 'udp', port.emulator = false"
         self.transport_samples = params.transport_samples
@@ -157,7 +161,6 @@ class UdpPort(OfPort):
         self._closed, self._any_start = True, False
         self.heartbeat = 0
         self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
-        self._active: list[float] = []
         self._state: RigState | None = None
 
     # -- before the test ----------------------------------------------------------------------------------
@@ -188,6 +191,7 @@ class UdpPort(OfPort):
             self._axes,
             self._limits,
             self._gains,
+            self._loads,
             self.auxiliary_names[: self._n_channels],
             self._params.emulator,
             self._params.hold == "ramp",
@@ -201,7 +205,8 @@ class UdpPort(OfPort):
         except BaseException:
             self._link.close()
             raise
-        self.in_lockstep, self._active = opening.in_lockstep, opening.answer.active
+        self.in_lockstep = opening.in_lockstep
+        self._sent.start(opening.answer.active)
         self.build = f"{opening.answer.build:016x}"
         self.ear = UdpEar(self._link, self._head)
         self.stated = stated_of(opening.answer, self._gains)
@@ -232,14 +237,11 @@ class UdpPort(OfPort):
         return self.sample
 
     def write(self, command: Command) -> None:
-        self._command = command.command.copy()
-        sent = self._command.tolist()
-        slope = [(now - before) / self._dt for now, before in zip(sent, self._active, strict=True)]
-        self._active = sent
+        rows = self._sent.rows(command)
         if self._dropped:
             self._heard_at = time.monotonic()
             return
-        self._post(datagrams.COMMAND, command.sample, datagrams.command_rows(sent, slope, command.auxiliary))
+        self._post(datagrams.COMMAND, command.sample, rows)
         self.heartbeat = command.sample
 
     def drop_heartbeat(self) -> None:
@@ -335,7 +337,7 @@ class UdpPort(OfPort):
         if self._silent or state is None:
             unknown = np.full(len(self._axes), np.nan)
             channels = np.full(len(self.auxiliary_names), np.nan)
-            return Measurement(k, unknown, unknown, self._applied(None), channels, FLAG_BRIDGED)
+            return Measurement(k, unknown, unknown, self._sent.unheard, channels, FLAG_BRIDGED)
         head = state.head
         flags = FLAG_SATURATED if head.flags & datagrams.SATURATED else 0
         if head.flags & datagrams.BRIDGED:
@@ -345,7 +347,9 @@ class UdpPort(OfPort):
         channels = state.auxiliary if len(state.auxiliary) else EMPTY
         if self.trigger.wired:
             channels = np.append(channels, float(head.flags & datagrams.TRIGGER > 0))
-        command = self._applied(state)
+        if not self.sample:
+            self._sent.start(state.command.tolist())
+        command = self._sent.applied(state)
         return Measurement(
             k,
             state.displacement,
@@ -357,18 +361,6 @@ class UdpPort(OfPort):
             head.hydraulics,
             head.interlock,
         )
-
-    def _applied(self, state: RigState | None) -> Array:
-        """Command k as it was sent, or as it was read back where that is the same, or the receiver's own."""
-        changed = datagrams.BRIDGED | datagrams.LIMITED
-        if state is None:
-            return self._command if self.sample else np.zeros(len(self._axes))
-        if not self.sample:
-            self._active = state.command.tolist()
-            return state.command
-        if not self.transport_samples or state.head.flags & changed or state.head.state >= datagrams.BRAKING:
-            return state.command
-        return self._command
 
     def truth(self) -> None:
         """Not known of a rig."""
@@ -384,8 +376,8 @@ class UdpPort(OfPort):
 
     @property
     def active_command(self) -> Array:
-        """Active command as the rig has told it last, m."""
-        return np.array(self._active) if self._state is None else self._state.command.copy()
+        """Active command as the rig has told it last, m; of an axis that force controls, where it is."""
+        return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     # -- after the test -----------------------------------------------------------------------------------
 

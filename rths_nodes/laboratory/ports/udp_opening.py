@@ -9,15 +9,17 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.readback import FarEnd
-from rths_nodes.laboratory.calibration import Gains
+from rths_nodes.laboratory.calibration import Gains, limits_of_rig
+from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.datagrams import Answer, FarLimits, Head, Unreadable
+from rths_nodes.laboratory.ports.datagrams import Answer, FarLimits, FarLoad, Head, Unreadable
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,8 @@ class Terms:
     limits: tuple[Limits, ...]
     gains: tuple[Gains, ...]
     """Factors from the numbers in the datagrams to SI."""
+    loads: tuple[FarLoad | None, ...]
+    """Limits of the axes whose force loop the controller closes, SI; None for the others."""
     channels: tuple[str, ...]
     emulator: bool
     ramp: bool
@@ -73,6 +77,7 @@ class Opening:
             raise ConfigError(f"port 'udp' at {link.place}: its answer makes no sense: {error}") from error
         self._check_start()
         self._check_limits()
+        self._check_loads(head)
         if not self.in_lockstep:
             self._check_transport(head.counter, transport)
 
@@ -102,6 +107,38 @@ class Opening:
         if wider:
             raise ConfigError(*(f"{each} at {self._link.place}" for each in wider))
 
+    def _check_loads(self, head: Head) -> None:
+        """Raises ConfigError where the controller cannot close a force loop that it has to, or not so narrowly."""
+        terms, place = self._terms, self._link.place
+        if any(terms.loads) and not head.flags & datagrams.NEWTONS:
+            raise ConfigError(
+                f"port 'udp' at {place}: refused: its receiver takes no commands in N: put examples/udp_target of "
+                "this package onto the target"
+            )
+        found: list[str] = []
+        rows = (
+            zip(terms.axes, terms.loads, self.answer.loads, terms.gains, strict=True) if any(terms.loads) else ()
+        )
+        for name, declared, told, gains in rows:
+            if declared is None:
+                continue
+            if not told.rate:
+                found.append(
+                    f"axes.{name}.force_control.closed_by = 'controller': there is no force loop on this axis"
+                )
+                continue
+            far = told.times(abs(gains.command), abs(gains.newtons))
+            for path, unit, ours, there in (
+                ("limits.force_rate", "N/s", declared.rate, far.rate),
+                ("limits.force_error", "N", declared.error, far.error),
+                ("force_control.largest_correction", "m", declared.travel, far.travel),
+            ):
+                if not there <= ours * _ROUNDING:
+                    words = f"wider is that of the receiver, {there:.6g} {unit},"
+                    found.append(f"axes.{name}.{path} = {ours:.6g} {unit}: {words}")
+        if found:
+            raise ConfigError(*(f"{each} at {place}" for each in found))
+
     def _ask(self) -> tuple[Head, bytes]:
         """The answer to an OPEN, which is sent until one comes. Raises ConfigError where none does."""
         terms, link = self._terms, self._link
@@ -110,6 +147,7 @@ class Opening:
         flags |= datagrams.LOCKSTEP if self.in_lockstep else 0
         flags |= datagrams.RAMP if terms.ramp else 0
         flags |= datagrams.TRIGGER if terms.trigger else 0
+        flags |= datagrams.NEWTONS if any(terms.loads) else 0
         asked = replace(terms.head, kind=datagrams.OPEN, counter=self._number, flags=flags)
         end = time.monotonic() + terms.connect_within
         while (now := time.monotonic()) < end:
@@ -178,6 +216,14 @@ class Opening:
                 "commands are bridged there",
                 *(declared, longer, len(found), worst),
             )
+
+
+def load_of(axis: Any) -> FarLoad | None:
+    """Return the limits that a receiver must not exceed for commands in N to an ``axis``; None: it gets none."""
+    if not by_controller(axis):
+        return None
+    limits = limits_of_rig(axis)
+    return FarLoad(limits.force_rate or 0.0, limits.force_error or 0.0, axis.force_control.largest_correction)
 
 
 def stated_of(answer: Answer, gains: Sequence[Gains]) -> FarEnd:

@@ -119,8 +119,9 @@ def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
                 f"axes.{name}.force_control.closed_by = 'controller': the port {kind} carries displacements only; "
                 "'nodes' closes the force loop before it"
             )
-        if scenario.rig_file is not None and not port.builds_axes:
+        on_rig = scenario.axes[name].rig_axis
+        if scenario.rig_file is not None and not port.builds_axes and on_rig.force_command is None:
             raise ConfigError(
-                f"axes.{name}.force_control.closed_by = 'controller': a rig file has no channel for N; "
-                "'nodes' closes the force loop before it"
+                f"axes.{name}.force_control.closed_by = 'controller': the rig file has no force_command for axis "
+                f"{on_rig.name}, the channel for N; 'nodes' closes the force loop before it"
             )

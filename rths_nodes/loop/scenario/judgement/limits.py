@@ -10,6 +10,7 @@ from typing import Any
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import drops_heartbeat
 from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, Disagreement, Level
+from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, rule, rules_in
 
@@ -325,6 +326,22 @@ def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
                 f"{far:g} m",
                 f"is {far * stiffness:g} N by the stiffness of its law: must be <= {bound / stiffness:g} m, for "
                 f"limits.force_error = {bound:g} N",
+            )
+
+
+@rule(
+    CAUTION,
+    "the controller's own switch from force to displacement was tried, where it closes a force loop",
+    "rths commission tries no force loop",
+    real=True,
+)
+def force_loop_not_commissioned(seen: Seen) -> Iterator[Found]:
+    for place, axis in seen.axes:
+        if by_controller(axis):
+            yield Found(
+                f"{place}.force_control.closed_by",
+                "controller",
+                "nobody has tried that the rig holds this axis by itself, without commands and beyond its limits",
             )
 
 

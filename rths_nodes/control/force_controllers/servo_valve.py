@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Controller of a rig with its servo-valve, whose spool a loop by force or one by displacement drives.
+
+    u_k = k_f (F_k - f_{k-1}) / K            controlled by force
+    u_k = k_d (c_k - x_{k-1})                held at a displacement
+    q_k = q_{k-1} + (u_k - q_{k-1}) (1 - e^{-dt / T})
+    x_k = x_{k-1} + dt (q_k + q_0)
+
+F is the force that the axis shall have, f what its load cell shows, c and x the same of its displacement. q is the
+velocity of the piston by the flow of the valve, whose spool has the time constant T; q_0 leaks at no signal. K is
+the stiffness that the axis works against: specimen, load frame and oil in series. The piston integrates: an error
+fades at the rate k_f, a ramp of r N/s is late by r / k_f, and a static error is q_0 K / k_f. A change of the loop
+moves nothing where the command is what the sensor shows.
+
+The loop stands at the valve, so it is faster than one that sends displacements from a test computer. It knows
+nothing of the axes beside it: what their drift does to the force it answers, and does not foresee.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from rths_nodes.control.force_controllers.feed_forward_pi import ForceKernel, uncoupled
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.control import ForceController
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import integer, number, params, section
+from rths_nodes.mechanics.axial_load import ColumnGeometry, check_drift, extension_at, lengths_of
+
+
+class Constants(NamedTuple):
+    """1 / K (m/N), k_f and k_d (1/s), the spool's share in a sample, velocities (m/s), dt (s), lengths (m)."""
+
+    compliance: float
+    by_force: float
+    by_displacement: float
+    share: float
+    fastest: float
+    leaks: float
+    dt: float
+    column: tuple[float, ...]
+
+
+class State(NamedTuple):
+    """Place (m) and flow (m/s); place less what stiffness and drift explained at the begin (m); the same now."""
+
+    place: float = 0.0
+    flow: float = 0.0
+    base: float = 0.0
+    correction: float = 0.0
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """Return the constants of the valve and its loops, and of the column where there is one."""
+    p = params
+    lengths = () if p.column is None else lengths_of(p.column)
+    share = 1.0 - math.exp(-dt / p.valve_time_constant)
+    velocities = p.largest_velocity, p.leakage
+    return Constants(1.0 / p.stiffness, p.gain, p.displacement_gain, share, *velocities, dt, lengths)
+
+
+def opened(k: Constants, place: float, flow: float, signal: float) -> tuple[float, float]:
+    """Place (m) and flow (m/s) after a sample with a ``signal`` (m/s) to the valve."""
+    fastest = k[4]
+    wanted = fastest if signal > fastest else -fastest if signal < -fastest else signal
+    flow += k[3] * (wanted - flow)
+    return place + k[6] * (flow + k[5]), flow
+
+
+def hold(k: Constants, s: State, command: float, shown: float) -> tuple[tuple[float, ...], float]:
+    """Led by the displacement ``command`` (m), after a sensor has ``shown`` (m) where it is."""
+    place, flow, _, _ = s
+    place, flow = opened(k, place, flow, k[2] * (command - shown))
+    return (place, flow, 0.0, 0.0), place
+
+
+def law(extension: Any) -> ForceKernel:
+    """The loop by force, judged by this ``extension`` of the actuator in front of a column, or of none."""
+
+    def begin(
+        k: Constants, s: State, place: float, target: float, drift: float, drift_before: float
+    ) -> tuple[float, ...]:
+        return place, s[1], place - extension(k[7], target * k[0], drift), 0.0
+
+    def step(
+        k: Constants, s: State, target: float, measured: float, drift: float
+    ) -> tuple[tuple[float, ...], float]:
+        place, flow, base, _ = s
+        place, flow = opened(k, place, flow, k[1] * (target - measured) * k[0])
+        correction = place - base - extension(k[7], measured * k[0], drift)
+        return (place, flow, base, correction), place
+
+    return ForceKernel(constants, lambda k: State(), begin, step)
+
+
+class ServoValve(ForceController):
+    """The controller of one axis with its valve, with ``dt`` (s); plain floats. Signs are those of an axis.
+
+    What it gives is where its piston is, which the actuator of a simulated rig follows. :meth:`hold` is its loop
+    by displacement.
+    """
+
+    @params
+    class Params:
+        stiffness: float = number(
+            "stiffness that the axis works against: specimen, load frame and oil in series", "N/m", more_than=0.0
+        )
+        gain: float = number(
+            "rate k_f with which an error of the force fades", "1/s", 60.0, more_than=0.0, at_most=1e4
+        )
+        displacement_gain: float = number(
+            "rate k_d with which an error of the displacement fades, where the axis is held",
+            "1/s",
+            60.0,
+            more_than=0.0,
+            at_most=1e4,
+        )
+        valve_time_constant: float = number(
+            "time constant T of the spool of the valve", "s", 0.003, more_than=0.0, at_most=0.1
+        )
+        largest_velocity: float = number(
+            "velocity of the piston with the valve wide open", "m/s", 0.02, more_than=0.0, at_most=10.0
+        )
+        leakage: float = number(
+            "velocity q_0 of the piston where the valve has no signal", "m/s", 0.0, at_least=-1e-2, at_most=1e-2
+        )
+        column: ColumnGeometry | None = section(
+            ColumnGeometry,
+            "column whose head a displacement axis moves, to judge how far the loop has led; left out: none",
+            None,
+        )
+        coupled_to: int = integer(
+            "number of the displacement axis that moves the head of the column, from 1", "", 1, at_least=1
+        )
+
+        def fits(self, test: TestContext) -> None:
+            """Raises ConfigError for loops that cannot be stable, and for an axis that moves nothing."""
+            delay = self.valve_time_constant + 1.5 * test.dt
+            for name in ("gain", "displacement_gain"):
+                if getattr(self, name) * delay >= 0.5 * math.pi:
+                    raise ConfigError(
+                        f"{name} = {getattr(self, name):g} 1/s: must be < {0.5 * math.pi / delay:.3g} 1/s with "
+                        f"{1e3 * delay:.3g} ms of valve and sampling, or the loop is unstable"
+                    )
+            moved = len(test.axes) - len(test.force_axes)
+            if self.column is not None:
+                if self.coupled_to > moved:
+                    raise ConfigError(
+                        f"coupled_to = {self.coupled_to}: must be <= {moved}, the number of displacement axes"
+                    )
+                check_drift(self.column, test.strokes[self.coupled_to - 1], "column")
+
+    def __init__(self, params: Params, dt: float) -> None:
+        constants, self._rest, self._begin, self._step = self.kernel_of(params)
+        self._constants = constants(params, dt)
+        self.coupled_to = None if params.column is None else params.coupled_to - 1
+        self.reset()
+
+    @classmethod
+    def kernel_of(cls, params: Params) -> ForceKernel:
+        """The law with the geometry of the parameters."""
+        return law(uncoupled if params.column is None else extension_at)
+
+    @property
+    def correction(self) -> float:
+        return float(self._state[3])
+
+    def reset(self) -> None:
+        self._state = self._rest(self._constants)
+
+    def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
+        self._state = self._begin(self._constants, self._state, place, target, drift, drift_before)
+
+    def step(self, target: float, measured: float, drift: float) -> float:
+        self._state, place = self._step(self._constants, self._state, target, measured, drift)
+        return float(place)
+
+    def stand(self, place: float) -> None:
+        """Stand still at ``place`` (m), held."""
+        self._state = State(place)
+
+    def hold(self, command: float, shown: float) -> float:
+        """Where the piston is (m), held at the displacement ``command`` (m), after a sensor has ``shown`` (m)."""
+        self._state, place = hold(self._constants, self._state, command, shown)
+        return float(place)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small force: what tries the force loop that a controller closes, on an axis that stands, before a test does.
+
+Behind the small moves, which have shown the signs of its sensors, the axis is held. Its loop takes over at the
+force that is measured, which must move nothing; it puts on a force, rests, takes it off, and the axis is held
+again. So the sign and the scale of its commands in N are seen, that they are taken, and that both changes of mode
+are bumpless. The others stand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement
+from rths_nodes.laboratory.force_control import by_controller
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.axis_moves import AGAINST, AWAY, FORCE, RigKnowledge
+from rths_nodes.procedure.motions import GENTLE, STEEPEST, accelerations
+from rths_nodes.procedure.quasi_static import QuasiStatic, Stand, Steps
+from rths_nodes.procedure.records import VERIFIED, WRONG, AxisChecks
+
+CLOSELY = 0.03
+"""Share of the force by which the measured one may differ: the scale of the commands in N is that of the cell."""
+CAUTION = 0.2
+"""Share of the force by which it may run the wrong way under way, and of the small move by which the axis may go
+further than that."""
+
+
+@dataclass
+class Pressed:
+    """Outcome on the axis at ``index``: how it rested held, taken over, under the force (N), and held again."""
+
+    index: int
+    force: float
+    stands: list[Stand] = field(default_factory=list)
+    ended: str = ""
+
+    def change(self, what: str, since: int, to: int) -> float:
+        """Return by how much its ``what`` has changed between two rests."""
+        found: float = (getattr(self.stands[to], what) - getattr(self.stands[since], what))[self.index]
+        return found
+
+
+class SmallForces:
+    """The small forces on the axes of ``scenario`` whose loop the controller closes, from ``command`` m on.
+
+    ``modes`` are those of the command that :meth:`run` has given last, a byte per axis; empty: displacement.
+    """
+
+    def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
+        still = 1e-3 * rig.way, 1e-5 * rig.force_range
+        transport = scenario.port.transport_samples
+        self._walk = QuasiStatic(command, scenario.dt, transport, accelerations(scenario.limits), still)
+        self._axes, self._rig, self._dt = list(scenario.axes.values()), rig, scenario.dt
+        self.modes = b""
+        self.done: list[Pressed] = []
+
+    @staticmethod
+    def on(scenario: Scenario) -> list[int]:
+        """Places of these axes."""
+        return [index for index, axis in enumerate(scenario.axes.values()) if by_controller(axis)]
+
+    def run(self) -> Steps[None]:
+        """All of them, one after the other; nothing more behind one that has ended early."""
+        for index, axis in enumerate(self._axes):
+            small = None if axis.rig_axis is None else axis.rig_axis.small_move
+            if not by_controller(axis) or small is None or small.press is None:
+                continue
+            pressed = Pressed(index, small.press)
+            self.done.append(pressed)
+            yield from self._press(pressed, GENTLE * (axis.limits.force_rate or 0.0))
+            if pressed.ended:
+                return
+
+    def _press(self, pressed: Pressed, rate: float) -> Steps[None]:
+        walk, i = self._walk, pressed.index
+        held = walk.command
+        pressed.stands.append((yield from walk.stand()))
+        begun = float(pressed.stands[0].force[i])
+        self._lead(i, begun)
+        pressed.stands.append((yield from walk.stand()))
+        for goal in (begun + pressed.force, begun):
+            pressed.ended = yield from self._ramp(pressed, goal, rate)
+            if pressed.ended:
+                break
+            pressed.stands.append((yield from walk.stand()))
+        self.modes, walk.command = b"", held
+        pressed.stands.append((yield from walk.stand()))
+
+    def _lead(self, index: int, newtons: float) -> None:
+        """From now on the axis at ``index`` is controlled by force; the others stand."""
+        command = self._walk.command.copy()
+        command[index] = newtons
+        self._walk.command = command
+        modes = bytearray([MODE_DISPLACEMENT] * len(self._axes))
+        modes[index] = MODE_FORCE
+        self.modes = bytes(modes)
+
+    def _ramp(self, pressed: Pressed, goal: float, rate: float) -> Steps[str]:
+        """To ``goal`` N at ``rate`` N/s at most, on the polynomial of the ramps; why it ended before."""
+        start = float(self._walk.command[pressed.index])
+        samples = math.ceil(STEEPEST * abs(goal - start) / rate / self._dt)
+        for done in range(1, samples + 1):
+            s = done / samples
+            self._lead(pressed.index, start + s**3 * (10.0 - 15.0 * s + 6.0 * s * s) * (goal - start))
+            measured = yield self._walk.command
+            if why := self._guard(pressed, measured):
+                return why
+        return ""
+
+    def _guard(self, pressed: Pressed, measured: Measurement) -> str:
+        rig, before, i = self._rig, pressed.stands[0], pressed.index
+        changes = measured.force - before.force
+        noise = rig.bands(before).force[i] + CAUTION * pressed.force
+        if (np.abs(changes) > rig.force_bound).any():
+            return FORCE
+        if changes[i] < -noise:
+            return AGAINST
+        moved = np.abs(measured.displacement - before.displacement)
+        return AWAY if (moved > (1.0 + CAUTION) * rig.way).any() else ""
+
+    def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
+        """Commands in m of what was ``sent``: an axis in N is where it is; ``shift`` m is that of its sensor."""
+        if not self.modes:
+            return sent
+        forced = np.frombuffer(self.modes, np.uint8) == MODE_FORCE
+        return np.where(forced, measured.displacement - shift, sent)
+
+
+def judge(
+    rig: RigKnowledge,
+    moves: Sequence[Pressed],
+    stopped: str,
+    expected: Sequence[int],
+    found: Mapping[str, AxisChecks],
+) -> None:
+    """Write into what was ``found`` of each of the ``expected`` axes what its force loop has shown.
+
+    ``stopped`` is why the drive was ended.
+    """
+    done = {move.index: move for move in moves}
+    for index in expected:
+        own, name = found[rig.names[index]], rig.names[index]
+        move = done.get(index)
+        words = _wrong(rig, move, stopped) if move is not None else "was not tried, because another one has ended"
+        own.force_loop = WRONG if words else VERIFIED
+        if words:
+            own.findings.append(f"axes.{name}: its force loop: {words}")
+
+
+def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
+    """Say in words why the force loop of an axis is not right; empty where it is."""
+    if stopped:
+        return f"the small force was stopped: {stopped}"
+    if move.ended == AGAINST:
+        return (
+            "the force runs against its command: the sign of force_command is wrong, in the rig file or in the "
+            "controller, or that of its loop"
+        )
+    if move.ended:
+        how = (
+            "a force has changed by more than small_move.force" if move.ended == FORCE else "an axis has gone far"
+        )
+        return f"the small force was given up, because {how}: its scale is wrong, or the specimen is another one"
+    bands, i = rig.bands(move.stands[0]), move.index
+    changed = move.change("force", 1, 2)
+    if abs(changed - move.force) > CLOSELY * move.force + bands.force[i]:
+        return (
+            f"the force has changed by {changed:.4g} N where its command went by {move.force:.4g} N: the scale of "
+            "force_command is not that of the load cell, or the loop does not reach its command"
+        )
+    for since, what in ((0, "taken over"), (3, "given back")):
+        bump = move.change("displacement", since, since + 1)
+        if abs(bump) > bands.displacement[i]:
+            return f"the axis has moved by {1e3 * bump:.4g} mm when its loop was {what}: the change is a bump"
+    return ""
