@@ -87,7 +87,7 @@ LAYERS = {
     ),
     "procedure": (
         ("acts", "hold_loop", "loss", "motion_curves", "motions", "records"),
-        ("commissioned", "drive", "machine", "offsets", "quasi_static"),
+        ("commissioned", "drive", "machine", "mandate", "offsets", "quasi_static"),
         ("arming", "axis_moves", "clearance", "consents", "following", "rung_port", "rungs", "scales"),
         ("acting", "checks", "placing", "small_move", "unloading"),
         ("session",),
