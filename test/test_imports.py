@@ -90,6 +90,7 @@ LAYERS = {
         ("commissioned", "drive", "machine", "mandate", "offsets", "quasi_static"),
         ("arming", "axis_moves", "clearance", "consents", "following", "rung_port", "rungs", "scales"),
         ("acting", "checks", "placing", "small_move", "unloading"),
+        ("mandated",),
         ("session",),
         ("commissioning",),
     ),

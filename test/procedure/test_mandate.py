@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -300,6 +301,8 @@ factors = st.sampled_from((*[0.9] * 6, 1.0, 1.05, 1.2, math.nan))
 class AnyOrder(RuleBasedStateMachine):
     """Anything in any order; an account of its own says which run was allowed."""
 
+    seen = Counter[int]()
+
     def __init__(self) -> None:
         super().__init__()
         self.p = Procedure()
@@ -380,6 +383,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert min(self.parts) >= 0.95
         assert not any(a < b < c for a, b, c in zip(self.errors, self.errors[1:], self.errors[2:], strict=False))
         self.runs += 1
+        self.seen[self.runs] += 1
         self.rehearsed, self.offered = {}, None
         p.made(error, part, outcome)
         self.errors.append(error)
@@ -401,3 +405,5 @@ def test_no_run_outside_the_terms_in_any_order():
             max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
+    assert AnyOrder.seen[1] > 20
+    assert AnyOrder.seen[2] > 2

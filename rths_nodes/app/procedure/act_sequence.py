@@ -11,6 +11,7 @@ from collections.abc import Callable
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, now
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.records import NOT_VERIFIED, RUNGS, SIGNED, VERIFIED, WRONG
 from rths_nodes.recording.records import RecordingError
 
@@ -37,6 +38,8 @@ class ActSequence:
             return "connect"
         if state is State.TRIPPED:
             return "acknowledge"
+        if rung == RUNG and state is State.HELD and not runner.iteration.planned:
+            return "rehearse" if runner.iteration.armed else "mandate"
         if runner.session.offsets is None:
             return "take_offsets" if runner.taken is None else "confirm_offsets"
         return {State.ARMED: "run", State.POSITIONED: "arm"}.get(state) or self._towards_start()

@@ -31,11 +31,12 @@ def differences(run: Run, level: float, before: Run, level_before: float) -> dic
     for name, now, then in zip(("displacement", "force"), at_steps(run), at_steps(before), strict=True):
         n = min(len(now), len(then))
         for column, axis in enumerate(run.axes):
-            found[f"{name} of {axis}"] = _difference(now[:n, column] / level, then[:n, column] / level_before)
+            found[f"{name} of {axis}"] = difference(now[:n, column] / level, then[:n, column] / level_before)
     return found
 
 
-def _difference(now: Array, then: Array) -> float:
+def difference(now: Array, then: Array) -> float:
+    """Rms of the difference over the rms of ``then``; nan where nothing was there then, but is now."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan
