@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hours import Hours
@@ -415,11 +415,73 @@ def test_a_consent_to_the_mandate_lets_no_run_go(iterated):
 # -- any sequence ---------------------------------------------------------------------------------------------
 
 
+STEPS = st.one_of(
+    st.tuples(
+        st.just("leads_on"),
+        st.fixed_dictionaries(
+            {
+                "acts": st.integers(1, 7),
+                "error": st.sampled_from((30.0, 51.0, 52.0)),
+                "part": st.sampled_from((1.0, 1.0, 0.94)),
+            }
+        ),
+    ),
+    st.tuples(
+        st.just("leads_on"),
+        st.fixed_dictionaries(
+            {
+                "acts": st.integers(1, 7),
+                "error": st.sampled_from((30.0, 51.0, 52.0)),
+                "part": st.sampled_from((1.0, 1.0, 0.94)),
+            }
+        ),
+    ),
+    st.tuples(
+        st.just("leads_on"),
+        st.fixed_dictionaries(
+            {
+                "acts": st.integers(1, 7),
+                "error": st.sampled_from((30.0, 51.0, 52.0)),
+                "part": st.sampled_from((1.0, 1.0, 0.94)),
+            }
+        ),
+    ),
+    st.tuples(st.just("arm_mandate"), st.fixed_dictionaries({})),
+    st.tuples(
+        st.just("plan"), st.fixed_dictionaries({"far": st.sampled_from((False, False, False, False, True))})
+    ),
+    st.tuples(st.just("position"), st.fixed_dictionaries({})),
+    st.tuples(
+        st.just("time"),
+        st.fixed_dictionaries({"seconds": st.sampled_from((1, 20, 61, 3600)), "seldom": st.integers(0, 3)}),
+    ),
+    st.tuples(
+        st.just("others"),
+        st.fixed_dictionaries(
+            {"what": st.sampled_from(("stop", "unload", "acknowledge", "withdraw")), "seldom": st.integers(0, 5)}
+        ),
+    ),
+    st.tuples(
+        st.just("run"),
+        st.fixed_dictionaries(
+            {
+                "error": st.sampled_from((1.0, 30.0, 51.0, 52.0)),
+                "part": st.sampled_from((1.0, 1.0, 0.94)),
+                "other": st.sampled_from((False, False, False, True)),
+                "wait": st.sampled_from((0, 0, 61)),
+                "rung": st.sampled_from("hhhhg"),
+            }
+        ),
+    ),
+)
+"""Steps by name; one rule draws them, so that each example has all of them."""
+
+
 class AnyOrder(RuleBasedStateMachine):
     """Acts and mishaps in any order on a simulated rig; every run that was made is judged by an own account."""
 
     make: Callable[..., Iterated]
-    seen: Counter[str]
+    seen: ClassVar[Counter[str]]
 
     @initialize(armed=st.sampled_from((True, True, True, False)))
     def begins(self, armed: bool) -> None:
@@ -444,7 +506,21 @@ class AnyOrder(RuleBasedStateMachine):
             return False
         return True
 
-    @rule()
+    @rule(step=STEPS)
+    def goes_on(self, step: tuple[str, dict[str, Any]]) -> None:
+        name, given = step
+        getattr(self, name)(**given)
+
+    def leads_on(self, acts: int, error: float, part: float) -> None:
+        """Do so many acts of the right way."""
+        for _ in range(acts):
+            if self.state is State.POSITIONED:
+                self.run(error, part, False, 0, "h")
+            elif self.rehearsed:
+                self.position()
+            else:
+                self.plan(False)
+
     def arm_mandate(self) -> None:
         if self.made or self.it.record.rungs[-1].name != "g":
             return
@@ -452,7 +528,6 @@ class AnyOrder(RuleBasedStateMachine):
             self.good, self.armed_at, self.rehearsed = True, self.now, ""
             self.errors, self.parts = [50.0], [1.0]
 
-    @rule(far=st.sampled_from((False, False, False, False, True)))
     def plan(self, far: bool) -> None:
         session, hashed = self.it.session, hash_of(self.it.w.scenario)
         if session._mandate is None:
@@ -467,28 +542,18 @@ class AnyOrder(RuleBasedStateMachine):
             assert not far
             self.rehearsed, self.offered = hashed, None
 
-    @rule()
     def position(self) -> None:
         if self._done(self.it.session.position):
             self.offered = self.now if self.rehearsed else None
 
-    @rule(seconds=st.sampled_from((1, 20, 61, 3600)), seldom=st.integers(0, 3))
     def time(self, seconds: int, seldom: int) -> None:
         if seconds < 60 or not seldom:
             self.it.w.clock.now += seconds * S
 
-    @rule(what=st.sampled_from(("stop", "unload", "acknowledge", "withdraw")), seldom=st.integers(0, 5))
     def others(self, what: str, seldom: int) -> None:
         if not seldom and self._done(getattr(self.it.session, what)) and what in ("stop", "unload"):
             self.good = False
 
-    @rule(
-        error=st.sampled_from((1.0, 30.0, 51.0, 52.0)),
-        part=st.sampled_from((1.0, 1.0, 0.94)),
-        other=st.sampled_from((False, False, False, True)),
-        wait=st.sampled_from((0, 0, 61)),
-        rung=st.sampled_from("hhhhg"),
-    )
     def run(self, error: float, part: float, other: bool, wait: int, rung: str) -> None:
         it = self.it
         scenario = override(it.w.scenario, ["seed=77"]) if other else it.w.scenario
@@ -526,7 +591,7 @@ class AnyOrder(RuleBasedStateMachine):
 def test_no_run_outside_a_mandate_in_any_order(iterated):
     class Here(AnyOrder):
         make = staticmethod(lambda: iterated("duration=0.1"))
-        seen = Counter[str]()
+        seen: ClassVar[Counter[str]] = Counter()
 
     run_state_machine_as_test(
         Here,
