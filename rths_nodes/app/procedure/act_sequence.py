@@ -83,6 +83,8 @@ def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str, trip
         code, reason = ExitCode.REFUSED, refused
     elif last is not None and last.outcome not in ("finished", "held"):
         code, reason = ExitCode.FAILED, f"rung {last.name}: {last.reason}"
+    elif not stopped and (over := runner.iteration.not_agreed):
+        code, reason = ExitCode.HELD, f"the mandate is over: {over}"
     elif stopped or runner.next_rung:
         held = f"rung {last.name}: {last.reason}" if last is not None and last.outcome == "held" else ""
         held = f"rung {last.name}: {doubt}" if last is not None and doubt else held

@@ -17,7 +17,7 @@ from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.roles import ROLES
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.acts import ACTS, ActRefused
 from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.records import ANSWERS, RUNGS, TERMINAL, RungRecord, largest
 from rths_nodes.recording.records import RecordingError
@@ -148,6 +148,8 @@ class Console:
         record = self.runner.record
         self._say(screens.rungs(record) if self._leads else words)
         last = record.rungs[-1]
+        if self._leads and last.run:
+            self._say(words)
         for remark in last.remarks:
             self._say(f"note: {remark}")
         if last.outcome != "finished":
@@ -252,14 +254,19 @@ class Console:
         if shown or (moves and rung in REDUCED):
             self._meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, self._input.far))
         if shown:
-            self._say(screens.armed(step, runner.ladder, offsets_hash))
+            self._say(screens.armed(step, runner.ladder, offsets_hash, runner.iteration.words))
         if moves and not self._dialogue.arms(rung, step.hash, offsets_hash):
             self._say("not armed")
             return self._leads
         what = {"rung": rung, "scenario_hash": step.hash, "offsets_hash": offsets_hash}
-        one = rung == RUNG
-        self._signing.consent(self._signing.people(self._signing.one() if one else ROLES) if both else [], **what)
-        self._say(self._perform(act, **what))
+        asked = self._signing.one() if rung == RUNG else ROLES
+        try:
+            self._signing.consent(self._signing.people(asked) if both else [], **what)
+            self._say(self._perform(act, **what))
+        except ActRefused as late:
+            if rung != RUNG or not runner.iteration.over:
+                raise
+            self._say(f"{late}: the mandate is over: {runner.iteration.not_agreed}")
         return True
 
     def _do_mandate(self, act: str, rest: str) -> bool:

@@ -128,7 +128,9 @@ class ProcedureRunner:
 
     @property
     def next_rung(self) -> str:
-        """The next planned rung; empty behind the last one."""
+        """The next planned rung; empty behind the last one. Under a mandate it is that of its runs."""
+        if self.iteration.armed:
+            return RUNG
         done = self.climbed
         return next((name for name in self.ladder.planned if name not in done), "")
 

@@ -68,11 +68,16 @@ def checks(record: ProcedureRecord) -> Table:
     return grid
 
 
-def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
-    """Tabulate what is about to be armed: hashes, level, ratio, and how far each axis is expected to go."""
+def armed(step: Step, ladder: Ladder, offsets_hash: str, under: str = "") -> Table:
+    """Tabulate what is about to be armed: hashes, level, ratio, and how far each axis is expected to go.
+
+    ``under`` which mandate, in words; empty for none.
+    """
     grid = Table("", "", title=f"rung {step.rung.name}: {step.rung.words}", show_header=False)
     grid.add_row("scenario", f"[bold]{step.hash}[/]  level {PERCENT * step.level:g} %, time ratio {step.ratio}")
     grid.add_row("offsets", offsets_hash)
+    if under:
+        grid.add_row("mandate", under)
     for place, known in step.files.items():
         grid.add_row("file", _plain(f"{place}: {known[:NAMED_BY]}"))
     for name, words in ladder.code.names.items():

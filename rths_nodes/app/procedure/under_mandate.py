@@ -7,6 +7,7 @@ The session says whether a run may be let go; here is computed what it would be.
 from __future__ import annotations
 
 import hashlib
+import threading
 from dataclasses import asdict
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from rths_nodes.procedure.mandate import RUNG, FirstRun, Planned, Terms, Told
 from rths_nodes.procedure.records import REHEARSAL, ProcedureRecord, RungRecord
 from rths_nodes.procedure.session import RigSession
 from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
 
 HISTORIES = "iteration"
@@ -46,6 +48,8 @@ class UnderMandate:
         self._work: Corrections | None = None
         self._terms: Terms | None = None
         self._rehearsal: Rehearsal | None = None
+        self._unfit: Exception | None = None
+        self._one = threading.Lock()
         self._corrected = 0
         """Number of the run that the corrections have come to."""
 
@@ -60,6 +64,18 @@ class UnderMandate:
         return bool(self._record.mandates) and not self.armed
 
     @property
+    def words(self) -> str:
+        """Number of the next run, and the mandate that is armed; empty where none is."""
+        mandate = self._session.mandate_armed
+        return "" if mandate is None else f"run {mandate.next_number} under the mandate {mandate.terms.hash}"
+
+    @property
+    def not_agreed(self) -> str:
+        """Why the last mandate is over, where its runs do not agree; empty where they do, or there is none."""
+        last = self._record.mandates[-1] if self.over else None
+        return "" if last is None or last.converged else last.ended
+
+    @property
     def planned(self) -> bool:
         """A run is rehearsed, and may be armed."""
         mandate = self._session.mandate_armed
@@ -71,10 +87,17 @@ class UnderMandate:
         first = self._session.first_run()
         if first is None:
             raise ConfigError(f"mandate: {self._session.possible()['mandate']}")
-        if self._terms is None or self._of is not first:
-            self._work, self._terms = self._learned(first)
-            self._of, self._corrected = first, 1
-        return self._terms
+        with self._one:
+            if self._of is not first:
+                self._of, self._corrected, self._terms, self._unfit = first, 1, None, None
+                try:
+                    self._work, self._terms = self._learned(first)
+                except (ConfigError, RecordingError) as error:
+                    self._unfit = error
+            if self._unfit is not None:
+                raise ConfigError(*str(self._unfit).splitlines())
+            assert self._terms is not None
+            return self._terms
 
     def to_arm(self) -> str:
         """The hash that somebody names next: that of the run that is rehearsed, or of the mandate."""
@@ -115,7 +138,7 @@ class UnderMandate:
         slower = [
             f"axes.{axis}.limits.velocity={bound.velocity!r}" for axis, bound in mandate.terms.bounds.items()
         ]
-        source = f"run {number} under the mandate {mandate.terms.hash}"
+        source = self.words
         scenario = inputs.kept(work.planned(number, place, source, slower), self._folder)
         told, bounds = (
             {axis: asdict(each) for axis, each in of.items()} for of in (rehearsal.peaks, mandate.terms.bounds)
