@@ -121,7 +121,8 @@ class Corrections:
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
         self.base = every_sample(scenario)
         self.settings = settings
-        self._part = Substructure(self.base) if self.base.structure is not None else None
+        computed = self.base.structure is not None and (settings.mode == HISTORY or first is None)
+        self._part = Substructure(self.base) if computed else None
         if settings.mode == HISTORY and self._part is None:
             raise ConfigError(
                 "structure: missing: a test with prescribed displacements has no history to agree on"

@@ -185,7 +185,7 @@ def _test(
     ladder.iteration = answers.iteration
     ladder.check()
     if RUNG in ladder.planned:
-        under_mandate.check(scenario)
+        under_mandate.check(scenario, answers.iteration)
         if not (attended or options.services):
             raise ConfigError(
                 f"rung {RUNG}: a person lets each run go, and no file does: there is no terminal to do it at"

@@ -143,9 +143,8 @@ class ProcedureRunner:
         elif self.state is not State.IDLE:
             found["rehearse"] = "the rig is connected: the simulator comes before it"
         if self.iteration.armed:
-            found["rehearse"] = (
-                "the run is rehearsed" if self.iteration.planned else "" if self.state is State.HELD else "not now"
-            )
+            held = "" if self.state is State.HELD else "the next run is rehearsed while the rig is held"
+            found["rehearse"] = "the run is rehearsed" if self.iteration.planned else held
         if self._rehearsing:
             found |= {
                 name: "a rung is under way on the simulator" for name in ACTS if name not in ("stop", "note")
@@ -384,8 +383,7 @@ class ProcedureRunner:
 
     def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
         """A rung that moves beside its own rehearsal: the same level, the same time."""
-        moved = step.rung.moves and entry.outcome == "finished" and not entry.run
-        if not (moved and self.ladder.has_simulator):
+        if entry.run or not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
             return ""
         try:
             rehearsed = self.ladder.rehearsed(entry.name, self.watch.progress)

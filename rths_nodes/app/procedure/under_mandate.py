@@ -180,7 +180,7 @@ class UnderMandate:
         offsets = session.offsets
         assert offsets is not None  # there was a first run
         run = read_run(self._folder / first.recording)
-        check(scenario)
+        check(scenario, self._ladder.iteration)
         work = Corrections(scenario, Settings(mode_of(scenario, self._ladder.iteration)), run)
         axes, n = tuple(scenario.axes), work.base.samples + 1
         tares = offsets.tares()
@@ -197,8 +197,11 @@ class UnderMandate:
         return work, Terms.of(told, work.settings.mode, session.scenario.limits, elastic_limits(scenario))
 
 
-def check(scenario: Scenario) -> None:
-    """Raises ConfigError for a test that cannot be iterated under a mandate, as far as that is known before it."""
+def check(scenario: Scenario, given: str | None) -> None:
+    """Raises ConfigError for a test that cannot be iterated under a mandate, as far as that is known before it.
+
+    ``given`` is the mode that somebody has asked for; None: the one that the test has by itself.
+    """
     corrections.check(scenario)
     if scenario.soft_start is not None:
         raise ConfigError("soft_start: must be left out for a mandate: what repeats begins with the test")
@@ -207,6 +210,11 @@ def check(scenario: Scenario) -> None:
         raise ConfigError(
             f"axes.{missing[0]}: the rig file has no elastic_limit, below which runs under a mandate stay"
         )
+    if mode_of(scenario, given) == HISTORY:
+        try:
+            Corrections(scenario, Settings(HISTORY))
+        except ConfigError as error:
+            raise ConfigError(*error.problems, "iteration: tracking corrects the commands alone") from None
 
 
 def mode_of(scenario: Scenario, given: str | None) -> str:

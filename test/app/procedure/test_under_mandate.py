@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from emulated_bench import free_port
@@ -54,12 +55,12 @@ Made = Callable[..., ProcedureRunner]
 def made(tmp_path: Path) -> Made:
     """Makes a test behind its rung g, which is about to be iterated in a ``mode``."""
 
-    def make(*sets: str, mode: str | None = None, rig: str = SIMULATED) -> ProcedureRunner:
+    def make(*sets: str, mode: str | None = None, rig: str = SIMULATED, name: str = NAME) -> ProcedureRunner:
         (tmp_path / "rig.yaml").write_text(rig)
-        scenario = files.load(NAME, ["duration=6", *sets], rig=str(tmp_path / "rig.yaml"))
+        scenario = files.load(name, ["duration=6", *sets], rig=str(tmp_path / "rig.yaml"))
         ladder = Ladder(scenario, ("g", "h"), None, None, False)
         ladder.iteration = mode
-        record = ProcedureRecord("test", NAME, "", operator="A. Tester", planned=["g", "h"])
+        record = ProcedureRecord("test", name, "", operator="A. Tester", planned=["g", "h"])
         runner = ProcedureRunner(ladder, record, tmp_path / "test")
         done: list[str] = []
         while (act := ActSequence(runner, lambda: False).next()) != "mandate":
@@ -114,6 +115,20 @@ def test_runs_are_corrected_until_they_agree(made: Made, mode: str) -> None:
     moved = read_run(runner.folder / rungs[-1].recording)
     assert abs(moved.command).max() <= mandate.bounds["story"]["command"]
     assert last["expected"]["story"]["force"] == pytest.approx(abs(moved.force).max(), rel=0.02)
+
+
+def test_a_structure_that_yields_is_iterated_by_its_commands(made: Made) -> None:
+    """Its steps are longer than a sample; both runs are compared at the steps of the test."""
+    rig = files.locate("bench_simulated", files.RIG).read_text()
+    runner = made("compensator.type=none", "duration=3", mode=TRACKING, rig=rig, name="chen_ricles_2010")
+    led_on(runner)
+    (mandate,), rung = runner.record.mandates, runner.record.rungs[-1]
+    assert mandate.converged
+    assert mandate.rows[0]["error"] > 5.0
+    run, first = (read_run(runner.folder / name) for name in ("rung_h", "rung_g"))
+    n = len(run.force)
+    off = np.sqrt(np.mean((run.force - first.force[:n]) ** 2) / np.mean(first.force[:n] ** 2))
+    assert rung.differences["force of story_1"] == pytest.approx(off, rel=0.05)
 
 
 def test_the_terms_are_of_the_first_run(made: Made) -> None:
@@ -245,6 +260,17 @@ def test_what_cannot_be_iterated_is_refused_before_anything_moves(
     command = ["test", NAME, "--rig", str(tmp_path / "rig.yaml"), "--answers", str(tmp_path / "answers.yaml")]
     assert main([*command, *(f"--set={each}" for each in sets)]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_whole_histories_of_a_structure_that_yields_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "answers.yaml").write_text(yaml.safe_dump(ANSWERS))
+    command = ["test", "chen_ricles_2010", "--rig", "bench_simulated", "--answers", str(tmp_path / "answers.yaml")]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert "structure: must be there and linear for an iteration of whole histories" in said
+    assert "iteration: tracking corrects the commands alone" in said
 
 
 def test_no_file_lets_a_run_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
