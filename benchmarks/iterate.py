@@ -22,11 +22,12 @@ from pathlib import Path
 import numpy as np
 
 import rths_nodes
-from rths_nodes.analysis.iteration.convergence import Rule
+from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
+from rths_nodes.analysis.iteration.corrections import Settings
 from rths_nodes.analysis.iteration.relaxation import RELAXATIONS
 from rths_nodes.app.studies import ensembles
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.iteration import HISTORY, TRACKING, Iteration, Settings, iterate
+from rths_nodes.app.studies.iteration import Iteration, iterate
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 

@@ -87,7 +87,7 @@ LAYERS = {
     ),
     "procedure": (
         ("acts", "hold_loop", "loss", "motion_curves", "motions", "records"),
-        ("commissioned", "drive", "machine", "offsets", "quasi_static"),
+        ("commissioned", "drive", "machine", "mandate", "offsets", "quasi_static"),
         (
             "arming",
             "axis_moves",
@@ -100,6 +100,7 @@ LAYERS = {
             "small_force",
         ),
         ("acting", "checks", "placing", "small_move", "unloading"),
+        ("mandated",),
         ("session",),
         ("commissioning",),
     ),

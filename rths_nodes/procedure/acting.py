@@ -88,7 +88,7 @@ class Acting:
     def possible(self) -> dict[str, str]:
         """Every act: empty where it is possible now, else why it is not."""
         with self._machine.lock:
-            self._machine.leave((State.POSITIONED, State.ARMED), self._displaced)
+            self._leave_start()
             return {act: self._why_not(act) for act in ACTS}
 
     def _why_not(self, act: str) -> str:
@@ -111,7 +111,7 @@ class Acting:
             return reason
         if ACTS[act].moves and (reason := self.drive.unfit()):
             return reason
-        return self.clearance.barred() if act in ("position", "arm", "run") else ""
+        return self.clearance.barred() if act in ("position", "arm", "mandate", "run") else ""
 
     def _no_consent(self, act: str) -> str:
         """Why there is nothing to consent to, or to withdraw; empty where there is."""
@@ -161,10 +161,14 @@ class Acting:
     def _begin(self, act: str) -> None:
         """Raises ActRefused where ``act`` is not possible now, or was stopped meanwhile."""
         with self._machine.lock:
-            self._machine.leave((State.POSITIONED, State.ARMED), self._displaced)
+            self._leave_start()
             reason = stopped_by_operator(self.stopped) if self.stopped else self._why_not(act)
             if reason:
                 raise ActRefused(f"{act}: {reason}")
+
+    def _leave_start(self) -> None:
+        """Leave start and arming where the rig or the clock has something against them."""
+        self._machine.leave((State.POSITIONED, State.ARMED), self._displaced)
 
     def _ready(self) -> None:
         """The drive goes on in this act, unless that was stopped: raises ActRefused then."""

@@ -38,7 +38,12 @@ _MOTION = (State.CHECKING, State.POSITIONING, State.RUNNING, State.RESUMING, Sta
 _AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.HELD, State.TRIPPED)
 
 ACTS = {
-    "rehearse": Act("run a rung on the simulator", tuple(State), ("rung",), lasting=True),
+    "rehearse": Act(
+        "run a rung on the simulator; rung h: compute the next run of a mandate, on the identified model",
+        tuple(State),
+        ("rung",),
+        lasting=True,
+    ),
     "connect": Act("open the port; the controller's active command becomes ours", (State.IDLE,), lasting=True),
     "take_offsets": Act(
         "what the sensors show at rest, with its scatter", _AT_REST[:2], ("seconds",), needed=True, lasting=True
@@ -54,8 +59,9 @@ ACTS = {
         "answer for one thing that is not verified, by its whole name", (State.REFERENCED,), ("what",), needed=True
     ),
     "consent": Act(
-        "by the key of a role of the rig file: arm exactly this rung, or sign for exactly this; once, within 60 s",
-        (State.REFERENCED, State.POSITIONED),
+        "by the key of a role of the rig file: arm exactly this rung or mandate, or sign for exactly this; once, "
+        "within 60 s",
+        (State.REFERENCED, State.POSITIONED, State.HELD),
         ("role", "name", "key", "rung", "scenario_hash", "offsets_hash", "what"),
         secret=("key",),
     ),
@@ -71,6 +77,13 @@ ACTS = {
         "arm a rung: its scenario and the offsets, by their hashes",
         (State.POSITIONED,),
         ("rung", "scenario_hash", "offsets_hash"),
+        needed=True,
+        moves=True,
+    ),
+    "mandate": Act(
+        "arm further runs, each corrected by the last one: their terms and the offsets, by their hashes",
+        (State.HELD,),
+        ("mandate_hash", "offsets_hash"),
         needed=True,
         moves=True,
     ),

@@ -20,16 +20,18 @@ from rths_nodes.loop.scenario.inputs import file_hashes
 from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.records import RUNGS
 
-BELOW_ELASTIC = ("d", "e", "f")
+BELOW_ELASTIC = ("d", "e", "f", RUNG)
 """Rungs that must leave the specimen as it is."""
 
 
 @dataclass(frozen=True)
 class Armed:
-    """One rung, armed: its scenario, and how far each axis may go from the zero of the test, ``(n_axes,)`` m.
+    """One rung, armed: its scenario, and how far each axis may go from the zero of the test, ``(n_axes,)`` m, and
+    up to which force (``load``, N); None: its limits alone.
 
     ``code`` is what computes it; ``inputs`` are the hashes of the files that the scenario names, by place.
     """
@@ -40,6 +42,7 @@ class Armed:
     reach: Array
     code: Code
     inputs: dict[str, str]
+    load: Array | None = None
 
     def changed(self, build: str) -> list[str]:
         """Say in words what has changed since the rung was armed; ``build`` is what the receiver reports now."""
@@ -78,7 +81,7 @@ def arm(
             f"the offsets have changed: the hash to be armed is {offsets_hash or 'empty'}, that of the confirmed "
             f"ones is {offsets.hash}"
         )
-    if changed := _differing(base, scenario):
+    if changed := _differing(base, scenario, rung == RUNG):
         problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")
     problems += [f"what computes the test has changed: {words}, since it began" for words in code.changed(build)]
     problems.refuse()
@@ -86,9 +89,13 @@ def arm(
     return Armed(rung, scenario, scenario_hash, _reach(rung, scenario), armed_code, file_hashes(scenario))
 
 
-def _differing(base: Scenario, scenario: Scenario) -> list[str]:
-    """Return the places at which the rigs of two scenarios differ."""
+def _differing(base: Scenario, scenario: Scenario, slower: bool = False) -> list[str]:
+    """Return the places at which the rigs of two scenarios differ; the second one may be ``slower``."""
     first, second = _of_rig(base), _of_rig(scenario)
+    for name in scenario.axes if slower else ():
+        mine, given = (each.get(f"axes.{name}.limits") for each in (first, second))
+        if mine and given and given["velocity"] <= mine["velocity"]:
+            mine["velocity"] = given["velocity"]
     return [place for place in first | second if _hash(first.get(place)) != _hash(second.get(place))]
 
 

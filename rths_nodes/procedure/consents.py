@@ -17,11 +17,14 @@ from rths_nodes.loop.scenario.roles import ROLES, Roles
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ActRefused, why_not
 from rths_nodes.procedure.machine import SessionMachine
+from rths_nodes.procedure.mandate import FIRST, RUNG
 
 GOOD_FOR_S = 60.0
 """A consent is good for this time."""
-OF_BOTH = ("g",)
-"""Rungs that need the consents of both roles: no other one loads the specimen in full."""
+OF_BOTH = (FIRST,)
+"""Rungs that need the consents of both roles: no other one loads the specimen in full, but under a mandate."""
+OF_ONE = (RUNG,)
+"""Rungs that need the consent of one of the roles: both have consented to the mandate."""
 
 
 class WrongKey(ActRefused):
@@ -39,6 +42,11 @@ class Thing:
 def rung_of(rung: str, scenario_hash: str, offsets_hash: str) -> Thing:
     """Return the arming of a rung."""
     return Thing(f"rung {rung}", f"rung {rung}, scenario {scenario_hash}, offsets {offsets_hash}")
+
+
+def mandate_of(mandate_hash: str, offsets_hash: str) -> Thing:
+    """Return the arming of a mandate."""
+    return Thing("the mandate", f"mandate {mandate_hash}, offsets {offsets_hash}")
 
 
 def signature_for(words: str, name: str = "") -> Thing:
@@ -73,7 +81,7 @@ class Consents:
 
     def needed(self, rung: str) -> bool:
         """True for a rung that needs them."""
-        return self.roles is not None and rung in OF_BOTH
+        return self.roles is not None and rung in (*OF_BOTH, *OF_ONE)
 
     def meant(self, state: State, offsets: str, wanting: Sequence[str], to: Mapping[str, str]) -> Thing:
         """Return what somebody names, as in the arguments of ``arm`` or ``sign_for``, in this ``state``.
@@ -91,15 +99,18 @@ class Consents:
                     f"consent: {what or 'empty'}: is not to be signed for; in its whole words that is: {words}"
                 )
             return signature_for(what)
-        if what or not self.needed(rung):
+        if what or not self.needed(rung) or (state is State.HELD and rung != RUNG):
             meant = what or f"rung {rung or 'empty'}"
-            raise ActRefused(f"consent: {meant}: needs none now; rungs that do: {', '.join(OF_BOTH)}")
+            needing = ", ".join((*OF_BOTH, *OF_ONE))
+            raise ActRefused(f"consent: {meant}: needs none now; rungs that do: {needing}")
         named = to.get("offsets_hash", "")
         if not scenario_hash or named != offsets:
             raise ActRefused(
                 f"consent: rung {rung}: scenario {scenario_hash or 'empty'}, offsets {named or 'empty'}: must be "
                 f"the hashes that are to be armed; that of the confirmed offsets is {offsets}"
             )
+        if state is State.HELD:
+            return mandate_of(scenario_hash, offsets)
         return rung_of(rung, scenario_hash, offsets)
 
     def give(self, role: str, name: str, key: str, thing: Thing) -> str:
@@ -128,24 +139,25 @@ class Consents:
             self._given[role, thing] = _Given(name, until, moment)
         return f"{name} ({role}) consents to {thing.words}: good for {GOOD_FOR_S:g} s, once"
 
-    def use(self, thing: Thing) -> dict[str, str]:
+    def use(self, thing: Thing, one: bool = False) -> dict[str, str]:
         """Take the consents to ``thing``: who has given them, by role; nobody where there are no roles.
 
-        Raises ActRefused where one is missing; then none is used.
+        ``one`` of them is enough. Raises ActRefused where one is missing; then none is used.
         """
         if self.roles is None:
             return {}
         with self._machine.lock:
-            if lacking := [words for role in ROLES if (words := self._lacking(role, thing))]:
-                raise ActRefused(*lacking)
-            return {role: self._given.pop((role, thing)).name for role in ROLES}
+            lacking = {role: words for role in ROLES if (words := self._lacking(role, thing))}
+            if len(lacking) == len(ROLES) or (lacking and not one):
+                raise ActRefused(*lacking.values(), *["one of both is enough"] * one)
+            return {role: self._given.pop((role, thing)).name for role in ROLES if role not in lacking}
 
-    def signed(self, names: dict[str, str]) -> str:
-        """Return who has consented, in words, and that it was needed; empty where nobody had to."""
+    def signed(self, names: dict[str, str], both: bool = True) -> str:
+        """Return who has consented, in words, and that ``both`` had to, or one; empty where nobody had to."""
         if not names:
             return ""
         people = " and ".join(f"{name} ({role})" for role, name in names.items())
-        return f"{people}, both needed by roles in the rig file {self._rig}"
+        return f"{people}, {'both' if both else 'one'} needed by roles in the rig file {self._rig}"
 
     def withdraw(self) -> None:
         """None is good any more."""

@@ -151,11 +151,13 @@ class Offsets:
                 )
         return found
 
-    def tares(self, reach: Array | None = None) -> Tares:
-        """Where the test counts from; ``reach`` ``(n_axes,)`` m is how far it may go from there."""
+    def tares(self, reach: Array | None = None, load: Array | None = None) -> Tares:
+        """Where the test counts from; it may go as far as ``reach`` m and ``load`` N ``(n_axes,)`` from there."""
         force = self.force if self.unloaded else np.zeros(len(self.force))
-        far = np.full(len(self.names), math.inf) if reach is None else reach
-        return Tares(self.displacement, force, self.held, far)
+        free = np.full(len(self.names), math.inf)
+        return Tares(
+            self.displacement, force, self.held, free if reach is None else reach, free if load is None else load
+        )
 
     def record(self) -> OffsetsRecord:
         """Return the offsets as they are written down."""

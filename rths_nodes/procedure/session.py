@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -33,15 +34,16 @@ from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import placing, small_move, unloading
-from rths_nodes.procedure.acting import ARMED_FOR_S, Acting, as_act
+from rths_nodes.procedure.acting import ARMED_FOR_S, as_act
 from rths_nodes.procedure.acts import ActRefused
 from rths_nodes.procedure.arming import arm, start_of
 from rths_nodes.procedure.clearance import Clearance
 from rths_nodes.procedure.commissioned import Commissioning, not_commissioned
-from rths_nodes.procedure.consents import Consents, rung_of, signature_for
+from rths_nodes.procedure.consents import Consents, signature_for
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import SessionMachine, stopped_by_operator
+from rths_nodes.procedure.mandated import Mandated
 from rths_nodes.procedure.motions import positioning_velocities
 from rths_nodes.procedure.offsets import Offsets, Watching
 from rths_nodes.procedure.quasi_static import QuasiStatic, Script
@@ -64,7 +66,7 @@ _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
 _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
 
 
-class RigSession(Acting):
+class RigSession(Mandated):
     """One procedure on the rig of ``scenario``, written down in ``record``; by the clock, or in lockstep.
 
     ``code`` is what computes it, taken when the scenario was read; left out: as it is now. ``roles`` are those of
@@ -225,6 +227,7 @@ class RigSession(Acting):
         motion = Script(walk.go(goal, positioning_velocities(scenario)), drive.command, watch)
         with self._moving("position", State.POSITIONING, State.POSITIONED):
             drive.drive(motion)
+        self._offer()
         if not motion.result.resting:
             self.note("the rig does not rest at the start: a sensor drifts, or the specimen relaxes")
 
@@ -236,6 +239,7 @@ class RigSession(Acting):
         """
         assert self.offsets is not None
         build = self.drive.port.build
+        self._check_mandate(rung, scenario_hash)
         armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash, self.code, build)
         now, port = _time(self._clock), self.drive.port
         if reason := not_commissioned(self.commissioned, self.scenario, rung, port, True, now):
@@ -245,12 +249,12 @@ class RigSession(Acting):
             if not far <= axis.limits.velocity * self.scenario.dt:
                 raise ActRefused(f"axes.{name}: stands {far:.6g} m away from where rung {rung} starts")
         following = Following(scenario, self.offsets, self.record.checks)
+        armed = replace(armed, load=self._loads(rung))
         under_way = RungUnderWay(armed, self.drive, self.offsets, self._machine, following)
         with self._machine.lock:
             self._begin("arm")
-            if self.consents.needed(rung):
-                names = self.consents.use(rung_of(rung, scenario_hash, offsets_hash))
-                under_way.signed = self.consents.signed(names)
+            self._check_mandate(rung, scenario_hash)
+            under_way.signed = self._consented(rung, scenario_hash, offsets_hash)
             self._armed_until = self._clock.monotonic_ns() + round(1e9 * ARMED_FOR_S)
             self._rung = under_way
             self._machine.to(State.ARMED, f"rung {rung}")
@@ -273,9 +277,10 @@ class RigSession(Acting):
             assert rung is not None
             assert offsets is not None
             self._ready()
-            self._machine.to(State.RUNNING, f"rung {rung.armed.rung}")
-        armed = rung.armed
-        written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
+            armed = rung.armed
+            written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
+            self._begin_run(armed, written)
+            self._machine.to(State.RUNNING, f"rung {armed.rung}")
         written.scenario_hash, written.offsets_hash = armed.scenario_hash, offsets.hash
         written.inputs, written.code = armed.inputs, armed.code.hash
         written.remarks += [f"armed by {rung.signed}"] if rung.signed else []
@@ -298,6 +303,8 @@ class RigSession(Acting):
                 written.remarks += rung.relaxed(tuple(self.scenario.axes), self.scenario.dt)
                 self._rung = None
                 rung.over(outcome, drive.broken)
+                if written.run and outcome.outcome != "finished":
+                    self.end_mandate(f"run {written.run} {outcome.outcome}: {outcome.reason}")
         return written
 
     @as_act

@@ -12,18 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.procedure.mandate import RISES, TOLERANCE, enough, risen, softened
 
 TRACKING, HISTORY = "tracking", "history"
 """Modes: the commands are corrected, or the targets and the commands."""
-AT_FLOOR = 2.0
-"""The error of two runs of the same commands is sqrt(2) times the noise below the cut-off; this is beyond it."""
-SOFTER = 0.05
-"""Part of its force, for the same motion as in the first run, without which a specimen is another one."""
-RISES = 2
-"""So many times in a row the error may not rise."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
 """Verdicts after which no run follows; held before a run that would leave its bounds."""
@@ -60,7 +54,7 @@ class Rule:
     """When an iteration ends: at most ``runs``; ``tolerance`` % of the target's rms, or the noise, is enough."""
 
     runs: int = 5
-    tolerance: float = 0.5
+    tolerance: float = TOLERANCE
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a rule by which nothing could be learned."""
@@ -74,23 +68,13 @@ class Rule:
         last = rows[-1]
         if last.outcome != "finished":
             return ENDED, f"run {last.number} {last.outcome}: {last.reason}"
-        if words := softened(rows):
+        if words := softened(last.answer):
             return SOFTENED, words
-        if last.error <= max(self.tolerance, AT_FLOOR * last.noise):
-            by = "the tolerance" if last.error <= self.tolerance else "twice the noise of the sensor"
+        if by := enough(last.error, last.noise, self.tolerance):
             return CONVERGED, f"error {last.error:.3g} %, within {by}"
-        tail = [row.error for row in rows[-RISES - 1 :]]
-        if len(tail) > RISES and all(after > before for before, after in pairwise(tail)):
-            return DIVERGED, f"the error has risen {RISES} times: {', '.join(f'{e:.3g}' for e in tail)} %"
+        if risen([row.error for row in rows]):
+            tail = ", ".join(f"{row.error:.3g}" for row in rows[-RISES - 1 :])
+            return DIVERGED, f"the error has risen {RISES} times: {tail} %"
         if last.number >= self.runs:
             return EXHAUSTED, f"error {last.error:.3g} % after {last.number} runs"
         return "", ""
-
-
-def softened(rows: Sequence[Row]) -> str:
-    """Say in words which axis has lost more than ``SOFTER`` of its force since the first run."""
-    return "; ".join(
-        f"{axis}: {100.0 * (1.0 - part):.3g} % less force for the same motion than in run 1"
-        for axis, part in rows[-1].answer.items()
-        if part < 1.0 - SOFTER
-    )

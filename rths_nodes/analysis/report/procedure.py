@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, grouped, number, quantity, rounded
 from rths_nodes.loop.scenario.titles import EMULATED
 from rths_nodes.procedure.records import (
+    LADDER,
     NOT_VERIFIED,
     REHEARSAL,
     RUNGS,
@@ -262,7 +263,7 @@ def _stiffness(found: AxisChecks) -> list[str]:
 def ladder(record: ProcedureRecord) -> list[Part]:
     """The rungs: which were climbed, how they ended, how far they went, how far from the one before."""
     done = {rung.name for rung in record.rungs}
-    left = [rung_title(name) for name in RUNGS if name not in done]
+    left = [rung_title(name) for name in RUNGS if name not in done and (name in LADDER or name in record.planned)]
     words = [f"Not climbed: {', '.join(left)}."] if left else []
     if missing := [name for name in record.planned if name not in done]:
         words.append(f"Planned, but not climbed: {', '.join(missing)}.")

@@ -58,13 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Iterate; exit code 0 where it converged, 3 where not, that of a run that did not finish."""
+    from rths_nodes.analysis.iteration.corrections import Settings
     from rths_nodes.app.studies import iteration
     from rths_nodes.app.studies.engine import Where
 
     scenario, figure = arguments.scenario(options), terminal.figure_path(options.figure)
     if options.report:
         terminal.check_writable(Path(options.report))
-    settings = iteration.Settings(
+    settings = Settings(
         options.mode or (TRACKING if scenario.structure is None else HISTORY),
         Rule(options.runs, options.tolerance),
         options.relaxation,

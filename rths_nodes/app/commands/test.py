@@ -27,6 +27,7 @@ from rths_nodes.loop.scenario import files, rehearsal, titles
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.records import ANSWERS, RUNGS, ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import commissioning
 from rths_nodes.recording.records import RecordingError
@@ -174,14 +175,21 @@ def _user(given: str) -> int:
 def _test(
     options: argparse.Namespace, scenario: Scenario, answers: Answers, realtime: bool, attended: bool
 ) -> int:
-    from rths_nodes.app.procedure import signatures
+    from rths_nodes.app.procedure import signatures, under_mandate
     from rths_nodes.app.procedure.console import Console
     from rths_nodes.app.procedure.dialogue import Dialogue, typed
     from rths_nodes.app.procedure.ladder import Ladder
     from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 
     ladder = Ladder(scenario, answers.rungs or answering.ALL, answers.level, answers.time_ratio, realtime)
+    ladder.iteration = answers.iteration
     ladder.check()
+    if RUNG in ladder.planned:
+        under_mandate.check(scenario, answers.iteration)
+        if not (attended or options.services):
+            raise ConfigError(
+                f"rung {RUNG}: a person lets each run go, and no file does: there is no terminal to do it at"
+            )
     show_log()
     screen = terminal.console(sys.stderr if options.json else sys.stdout)
     operators = _operators(options, lambda words: _say(screen, words)) if options.services else (b"", set())

@@ -26,7 +26,8 @@ TRIES = 3
 """Wrong codes after which a new one is needed."""
 LONGEST = 2000
 """Characters of an argument."""
-ARM = "arm"
+ARM = ("arm", "mandate")
+"""Acts that let the rig move later."""
 
 WORDS = {name: act.words for name, act in ACTS.items()}
 """What each act does."""
@@ -84,8 +85,10 @@ class Operating:
             raise ConfigError(f"{act}: you do not lead this test: type a code of the terminal first")
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
-        if act == ARM and not self.arms:
-            raise ConfigError("arm: not from this page: start it with --arm-from-page, or arm by another program")
+        if act in ARM and not self.arms:
+            raise ConfigError(
+                f"{act}: not from this page: start it with --arm-from-page, or arm by another program"
+            )
         texts = {str(key): str(value) for key, value in arguments.items()}
         if long := [key for key, value in texts.items() if len(value) > LONGEST]:
             raise ConfigError(f"{act}.{long[0]}: longer than {LONGEST} characters")

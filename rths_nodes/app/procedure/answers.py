@@ -20,16 +20,19 @@ from rths_nodes.core.parameters import declared, flag, integer, mapping, number,
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.procedure.records import RUNGS
+from rths_nodes.procedure.mandate import FIRST, RUNG
+from rths_nodes.procedure.records import LADDER, RUNGS
 
-ALL = tuple(RUNGS)
+ALL = LADDER
 REDUCED = ("d", "e", "f")
 """Rungs below the elastic limit, at the reduced level."""
-HEAD = ("operator", "specimen", "level", "time_ratio")
+HEAD = ("operator", "specimen", "level", "time_ratio", "iteration")
 """Answers that are no argument of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
 """Characters of a test id: it names the folder of the test."""
+MODES = ("tracking", "history")
+"""Modes of an iteration."""
 
 
 @params
@@ -40,12 +43,21 @@ class Answers:
     test_id: str | None = text("names the test, and its folder; left out: scenario and time", None)
     operator: str | None = text("who does the test, and answers for it", None)
     specimen: str | None = text("name of the specimen", None)
-    rungs: tuple[str, ...] = texts("rungs of the ladder to climb, in its order; left out: all", ALL)
+    rungs: tuple[str, ...] = texts(
+        "rungs of the ladder to climb, in its order; left out: a to g. h: further runs under a mandate",
+        tuple(RUNGS),
+    )
     level: float | None = number(
         "level of the rungs d, e and f: factor on the excitation", "", None, more_than=0.0, at_most=1.0
     )
     time_ratio: int | None = integer(
         "of the rung e: the rig moves so many times slower than the structure", "", None, at_least=2, at_most=1000
+    )
+    iteration: str | None = text(
+        "of the rung h: tracking: the commands are corrected from run to run; history: the targets, too, by the "
+        "forces that were measured; left out: history where there is a structure",
+        None,
+        choices=MODES,
     )
     offsets_seconds: float | None = number(
         "how long the offsets are taken", "s", None, at_least=0.1, at_most=600.0
@@ -58,7 +70,7 @@ class Answers:
         "what the operator answers for where the small move cannot verify it, each by its whole name, such as "
         "'scale of force of story_1' or 'force at rest of story_1'; the name of an axis alone: each of its scales"
     )
-    arm: tuple[str, ...] = texts("moving rungs that are armed unseen", ALL)
+    arm: tuple[str, ...] = texts("moving rungs that are armed unseen; never h", ALL)
     largest_difference: dict[str, Any] = mapping(
         "by rung: the ladder goes on up to this difference (rms over rms) of a rung that moves to its rehearsal "
         "on the simulator, of another one to the rung before; .inf: any"
@@ -84,8 +96,10 @@ class Answers:
     def _check_rungs(self) -> None:
         for key in ("rungs", "arm"):
             check_rungs(getattr(self, key), key)
+        if RUNG in self.rungs and FIRST not in self.rungs:
+            raise ConfigError(f"rungs: {RUNG}: needs {FIRST} before it, the run that is armed by hand")
         if extra := [name for name in self.arm if not RUNGS[name].moves]:
-            moving = ", ".join(name for name, rung in RUNGS.items() if rung.moves)
+            moving = ", ".join(name for name in ALL if RUNGS[name].moves)
             raise ConfigError(f"arm: {', '.join(extra)}: nothing moves there; rungs that are armed: {moving}")
 
     def _check_differences(self) -> None:
@@ -167,10 +181,10 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
         if given is None or given in ((), {}):
             found.append(f"{key}: missing: {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}")
         elif key == "arm":
-            left = [name for name in planned if RUNGS[name].moves and name not in answers.arm]
+            left = [name for name in planned if RUNGS[name].moves and name not in (*answers.arm, RUNG)]
             found += [f"arm: {', '.join(left)}: planned, and not to be armed"] if left else []
         elif key == "largest_difference":
-            found += [f"{key}.{name}: missing: {spec.doc}" for name in planned[1:] if name not in given]
+            found += [f"{key}.{name}: missing: {spec.doc}" for name in planned[1:] if name not in (*given, RUNG)]
     return found
 
 
@@ -178,7 +192,7 @@ def template(planned: Iterable[str] = ALL) -> str:
     """A file of answers to be filled in: each key with what it is; what is left empty is asked on the terminal."""
     lines = ["# Answers of the operator: rths test SCENARIO --rig RIG --answers FILE", "version: 1"]
     rungs = tuple(planned)
-    keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs)}
+    keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs), *["iteration"] * (RUNG in rungs)}
     for name, spec in declared(Answers).items():
         if name == "version" or name not in keys:
             continue

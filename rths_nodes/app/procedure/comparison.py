@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rung beside the one before it: how much displacement and force differ, and how far each axis went.
 
-Rungs are compared at the integration steps, which they share whatever their time ratio; a level is divided out, so
-that a linear test gives no difference. The difference is the rms of the two histories' over the rms of the earlier
-one, from the end of a soft start to the last step that both have.
+Rungs are compared at the integration steps, which they share whatever their time ratio; of two at one ratio at the
+longer ones, as a run that plays a history has a step in each sample. A level is divided out, so that a linear test
+gives no difference. The difference is the rms of the two histories' over the rms of the earlier one, from the end
+of a soft start to the last step that both have.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.recording.run import Run
 
 
-def at_steps(run: Run) -> tuple[Array, Array]:
-    """Measured displacement (m) and force (N) at every step of the test proper, ``(n, n_axes)`` each."""
+def at_steps(run: Run, each: int | None = None) -> tuple[Array, Array]:
+    """Measured displacement (m) and force (N) at every step of the test proper, ``(n, n_axes)`` each.
+
+    ``each`` step has so many samples; left out, as many as in the test.
+    """
     scenario = run.scenario
-    each = scenario.samples_per_step
+    each = each or scenario.samples_per_step
     first = scenario.soft_start_steps * each
     return run.displacement[first::each], run.force[first::each]
 
@@ -28,14 +32,18 @@ def at_steps(run: Run) -> tuple[Array, Array]:
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
     """By ``displacement of AXIS`` and ``force of AXIS``; nan where nothing was there before, but is now."""
     found: dict[str, float] = {}
-    for name, now, then in zip(("displacement", "force"), at_steps(run), at_steps(before), strict=True):
+    same = run.scenario.time_ratio == before.scenario.time_ratio
+    each = max(run.scenario.samples_per_step, before.scenario.samples_per_step) if same else None
+    histories = at_steps(run, each), at_steps(before, each)
+    for name, now, then in zip(("displacement", "force"), *histories, strict=True):
         n = min(len(now), len(then))
         for column, axis in enumerate(run.axes):
-            found[f"{name} of {axis}"] = _difference(now[:n, column] / level, then[:n, column] / level_before)
+            found[f"{name} of {axis}"] = difference(now[:n, column] / level, then[:n, column] / level_before)
     return found
 
 
-def _difference(now: Array, then: Array) -> float:
+def difference(now: Array, then: Array) -> float:
+    """Rms of the difference over the rms of ``then``; nan where nothing was there then, but is now."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan

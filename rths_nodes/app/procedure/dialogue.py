@@ -166,14 +166,21 @@ class Dialogue:
 
         Who types that of the offsets is told so, and asked again.
         """
-        if rung in self.answers.arm:
-            return True
+        return rung in self.answers.arm or self._typed(
+            f"rung {rung}", "the scenario's", scenario_hash, offsets_hash
+        )
+
+    def arms_mandate(self, mandate_hash: str, offsets_hash: str) -> bool:
+        """Return whether a mandate is to be armed: as :meth:`arms`, but never by a file."""
+        return self._typed("the mandate", "its", mandate_hash, offsets_hash)
+
+    def _typed(self, what: str, whose: str, armed_hash: str, offsets_hash: str) -> bool:
         if self._ask is None:
             return False
-        question = f"to arm rung {rung}, type the first {NAMED_BY} characters of the scenario's hash: "
+        question = f"to arm {what}, type the first {NAMED_BY} characters of {whose} hash: "
         while True:
             typed = self.line(question).lower()
-            if typed == scenario_hash[:NAMED_BY]:
+            if typed == armed_hash[:NAMED_BY]:
                 return True
             if typed != offsets_hash[:NAMED_BY] or not typed:
                 return False

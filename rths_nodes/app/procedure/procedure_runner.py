@@ -20,6 +20,8 @@ from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure import comparison
 from rths_nodes.app.procedure.ladder import Ladder, Step
+from rths_nodes.app.procedure.specimen_history import tell_specimen
+from rths_nodes.app.procedure.under_mandate import UnderMandate
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop.scenario import inputs
@@ -29,6 +31,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import records
 from rths_nodes.procedure.acts import ACTS
 from rths_nodes.procedure.machine import stopped_by_operator
+from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.placing import places
 from rths_nodes.procedure.records import REHEARSAL, RUNGS, ProcedureRecord, RungRecord
@@ -90,6 +93,7 @@ class ProcedureRunner:
             changed=lambda *told: self.watch.changed(*told),
             roles=roles,
         )
+        self.iteration = UnderMandate(self.ladder, self.session, record, folder)
         self.unwritten = ""
         """Why the record could not be written at some time: such a test has failed. Empty where it always was."""
         self._file = on_disk.RecordFile(folder)
@@ -114,16 +118,19 @@ class ProcedureRunner:
 
     @property
     def climbed(self) -> list[str]:
-        """Names of the rungs that have finished, and are valid unless the operator has said that they count."""
-        return [
-            rung.name
-            for rung in self.record.rungs
-            if rung.outcome == "finished" and (rung.counts or not rung.not_valid)
-        ]
+        """Names of the rungs that have finished, and are valid unless the operator has said that they count.
+
+        That of runs under a mandate is behind once the mandate is over.
+        """
+        finished = [rung for rung in self.record.rungs if rung.outcome == "finished" and rung.name != RUNG]
+        names = [rung.name for rung in finished if rung.counts or not rung.not_valid]
+        return names + [RUNG] * self.iteration.over
 
     @property
     def next_rung(self) -> str:
-        """The next planned rung; empty behind the last one."""
+        """The next planned rung; empty behind the last one. Under a mandate it is that of its runs."""
+        if self.iteration.armed:
+            return RUNG
         done = self.climbed
         return next((name for name in self.ladder.planned if name not in done), "")
 
@@ -135,6 +142,9 @@ class ProcedureRunner:
             found["rehearse"] = "every planned rung on the simulator has been climbed"
         elif self.state is not State.IDLE:
             found["rehearse"] = "the rig is connected: the simulator comes before it"
+        if self.iteration.armed:
+            held = "" if self.state is State.HELD else "the next run is rehearsed while the rig is held"
+            found["rehearse"] = "the run is rehearsed" if self.iteration.planned else held
         if self._rehearsing:
             found |= {
                 name: "a rung is under way on the simulator" for name in ACTS if name not in ("stop", "note")
@@ -209,6 +219,8 @@ class ProcedureRunner:
 
     def _rehearse(self, rung: str = "") -> str:
         name = rung or self.next_rung
+        if name == RUNG:
+            return self.iteration.rehearse()
         if name not in RUNGS or RUNGS[name].on_rig or name not in self.ladder.planned:
             raise ActRefused(f"rehearse: {name or 'nothing left'}: is no planned rung on the simulator")
         step = self.ladder.step(name)
@@ -262,6 +274,11 @@ class ProcedureRunner:
         self._armed = step
         by = f"scenario {scenario_hash}, offsets {offsets_hash}, code {self.session.code.hash}"
         return f"rung {name} is armed: {by}{f', by {signed}' if signed else ''}"
+
+    def _mandate(self, mandate_hash: str = "", offsets_hash: str = "") -> str:
+        if RUNG not in self.ladder.planned:
+            raise ActRefused(f"mandate: rung {RUNG} is not planned: {', '.join(self.ladder.planned)}")
+        return self.iteration.arm(mandate_hash, offsets_hash)
 
     def _run(self) -> str:
         step = self._armed
@@ -329,6 +346,7 @@ class ProcedureRunner:
             if entry.bridged:
                 entry.remarks.append(f"{entry.bridged} samples were bridged")
             words += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
+        words += self.iteration.learn(entry, run) if entry.run else ""
         tell_specimen(self.record, entry)
         return words
 
@@ -365,7 +383,7 @@ class ProcedureRunner:
 
     def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
         """A rung that moves beside its own rehearsal: the same level, the same time."""
-        if not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
+        if entry.run or not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
             return ""
         try:
             rehearsed = self.ladder.rehearsed(entry.name, self.watch.progress)
@@ -375,23 +393,3 @@ class ProcedureRunner:
         found = comparison.differences(run, 1.0, rehearsed, 1.0)
         entry.differences |= {f"{name}{REHEARSAL}": value for name, value in found.items()}
         return f"; from its rehearsal: {comparison.in_words(found, self.record)}"
-
-
-def tell_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
-    """Begin or complete the row of a rung of ``record`` in the history of its specimen; whether it loads it.
-
-    It has no numbers as long as the rung is under way. What was simulated is no load.
-    """
-    if record.simulation or entry.name not in RUNGS or not RUNGS[entry.name].moves:
-        return False
-    largest = {
-        name: {axis: values[name] for axis, values in entry.peaks.items()} for name in ("displacement", "force")
-    }
-    named = {"date": entry.started, "test": record.test_id, "rung": entry.name}
-    rows = record.specimen.history
-    begun = [row for row in rows if all(row.get(key) == value for key, value in named.items())]
-    if not begun:
-        rows.append({})
-    row = begun[-1] if begun else rows[-1]
-    row |= named | {"level": entry.level} | largest
-    return True

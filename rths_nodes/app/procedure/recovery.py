@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rths_nodes.app.procedure import comparison
-from rths_nodes.app.procedure.procedure_runner import now, tell_specimen
+from rths_nodes.app.procedure.procedure_runner import now
+from rths_nodes.app.procedure.specimen_history import tell_specimen
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.procedure.records import ProcedureRecord, RungRecord
 from rths_nodes.recording import bag, procedure

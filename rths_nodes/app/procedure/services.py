@@ -27,6 +27,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.records import TERMINAL, AxisOffsets
 from rths_nodes.recording.records import RecordingError
 from rths_nodes.ros import environment
@@ -157,7 +158,15 @@ class Served:
         )
 
     def _hash_of(self, rung: str) -> str:
-        """The hash that arming the ``rung`` has to name, computed once; empty where it cannot be told."""
+        """The hash that arming the ``rung`` has to name, computed once; empty where it cannot be told.
+
+        Of runs under a mandate it is that of the mandate before it is armed.
+        """
+        if rung == RUNG:
+            try:
+                return self._runner.iteration.to_arm()
+            except ConfigError:  # there is no first run, or no rehearsed one
+                return ""
         ladder = self._runner.ladder
         key = rung, ladder.level, ladder.ratio
         if rung and key not in self._hashes:

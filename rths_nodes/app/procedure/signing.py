@@ -12,6 +12,8 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.scenario.roles import ROLES
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.consents import WrongKey
+from rths_nodes.procedure.mandate import RUNG
+from rths_nodes.procedure.offsets import Offsets
 
 TRIES = 3
 """A key may be typed so often for one consent: nobody sees what he types."""
@@ -43,6 +45,16 @@ class Signing:
             name = names[0] if len(names) == 1 else self._dialogue.line(several)
             found.append({"role": role, "name": name, "key": self._key(role, name)})
         return found
+
+    def one(self) -> tuple[str, ...]:
+        """Ask which of the roles consents, where one is enough; an empty line: the first one."""
+        roles = self._runner.session.consents.roles
+        if roles is None:
+            return ()
+        typed = self._dialogue.line(f"who lets it go ({', '.join(ROLES)}; Enter: {ROLES[0]}): ") or ROLES[0]
+        if typed not in ROLES:
+            raise unknown("role", "role", typed, ROLES)
+        return (typed,)
 
     def _key(self, role: str, name: str) -> str:
         return self._dialogue.unseen(f"key of the {role}, {name}: ")
@@ -79,10 +91,16 @@ class Signing:
     def _things(self) -> list[dict[str, str]]:
         """Return what a consent may be to now, as arguments of it."""
         runner = self._runner
-        if runner.state is not State.POSITIONED:
+        if runner.state is State.REFERENCED:
             return [{"what": each.words} for each in runner.session.clearance.wanting()]
         planned, offsets = runner.ladder.planned, runner.session.offsets
+        if runner.next_rung == RUNG:
+            return [{"rung": RUNG, "scenario_hash": runner.iteration.to_arm(), "offsets_hash": _hash(offsets)}]
         assert offsets is not None  # the state says so
         needed = runner.session.consents.needed
         step = runner.ladder.step(next((name for name in planned if needed(name)), runner.next_rung))
         return [{"rung": step.rung.name, "scenario_hash": step.hash, "offsets_hash": offsets.hash}]
+
+
+def _hash(offsets: Offsets | None) -> str:
+    return "" if offsets is None else offsets.hash

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that repeat: the same test run after run, its commands or its targets corrected by what the last one told.
 
-``tracking``: the targets are known before the test, and the commands are corrected until the rig is there
-(``analysis/iteration/learning.py``). ``history``: the targets are what the numerical substructure does under the
-forces that the last run has measured (``relaxation.py``), and the commands are corrected as well. In neither a
-loop is closed while the rig moves: each run plays a predefined history (``mechanics/history.py``).
+What a run tells, and what the next one plays, stands in ``analysis/iteration/corrections.py``.
 
 On simulated rigs only. Each run has a new rig, whose specimen remembers nothing of the run before; ``changes`` let
 it become another one.
@@ -12,86 +9,25 @@ it become another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from rths_nodes.analysis.iteration import learning, specimen
-from rths_nodes.analysis.iteration.convergence import CONVERGED, ENDED, HELD, HISTORY, TRACKING, Row, Rule
-from rths_nodes.analysis.iteration.relaxation import RELAXATIONS, Step
-from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
-from rths_nodes.analysis.iteration.substructure import Substructure, every_sample
-from rths_nodes.analysis.units import PERCENT
+from rths_nodes.analysis.iteration import corrections, learning
+from rths_nodes.analysis.iteration.convergence import CONVERGED, ENDED, HELD, Row
+from rths_nodes.analysis.iteration.corrections import Corrections, Settings
 from rths_nodes.app import hosts
 from rths_nodes.core import registry
-from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.overrides import changed as changed_by
-from rths_nodes.loop.scenario.overrides import replacing, setting
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.mechanics.history import History
 from rths_nodes.recording.run import Run
 
-MODES = TRACKING, HISTORY
-PEAKS = ("command", "velocity", "force")
-"""Peaks of a run, which those of the first one bound."""
 OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
 """Exit codes; all else was ended before it agreed."""
-PLAYED: dict[str, Any] = {
-    "structure": None,
-    "reduction": None,
-    "semi_active": None,
-    "soft_start": None,
-    "force_lead": None,
-    "ground_motion": {"type": "none"},
-    "setup": {"type": "identity"},
-    "ramp": {"type": "hermite"},
-    "interface": [],
-    "observed": [],
-    "indices": "none",
-    "cases": {},
-    "scatter": {},
-    "substeps": 1,
-}
-"""Sections of a run that plays a history: what computed it is not in the loop."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of an iteration: mode, relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
-
-    ``within``: no run may have more than so many times the command, velocity and force of the first one; expected
-    before it begins, from its history and what the last run told of the specimens. ``changes``: overrides of the
-    scenario from the run of that number on, to rehearse a rig that becomes another.
-    """
-
-    mode: str
-    rule: Rule = field(default_factory=Rule)
-    relaxation: str = "model"
-    omega: float = 1.0
-    cutoff: float | None = None
-    within: float | None = None
-    changes: Mapping[int, Sequence[str]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError for a mode or relaxation that is not known, and for numbers out of bounds."""
-        if self.mode not in MODES:
-            raise unknown("--mode", "mode", self.mode, MODES)
-        if self.relaxation not in RELAXATIONS:
-            raise unknown("--relaxation", "relaxation", self.relaxation, RELAXATIONS)
-        if not 0.0 < self.omega <= 2.0:
-            raise ConfigError(f"--omega {self.omega:g}: must be > 0 and <= 2")
-        if self.cutoff is not None and not self.cutoff > 0.0:
-            raise ConfigError(f"--cutoff {self.cutoff:g} Hz: must be > 0")
-        if self.within is not None and not self.within >= 1.0:
-            raise ConfigError(f"--within {self.within:g}: must be >= 1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +58,11 @@ def iterate(
     each run. Raises ConfigError for what cannot be iterated.
     """
     check(scenario)
-    work = _Work(scenario, settings, folder)
+    work = Corrections(scenario, settings)
     preferred, rows = engine(work.base, settings.rule.runs * work.base.samples), work.rows
     for number in range(1, settings.rule.runs + 1):
-        planned = work.planned(number)
+        words = f"rths iterate {work.base.name} --mode {settings.mode}: run {number}"
+        planned = work.planned(number, folder, words)
         result = hosts.run(
             planned,
             record=str(folder / f"run_{number}") if record else "",
@@ -135,7 +72,7 @@ def iterate(
             interrupted=interrupted,
         )
         last = result.read()
-        work.learn(number, result, last)
+        work.learn(number, result.outcome, result.reason, str(result.recording or ""), last)
         tell(rows[-1])
         verdict, reason = settings.rule.verdict(rows)
         if verdict:
@@ -158,165 +95,7 @@ def check(scenario: Scenario) -> None:
     """Raises ConfigError for a scenario that cannot be iterated, and for a rig that could really move."""
     if registry.class_of("port", scenario.port).external or not Assembly(scenario).port.simulated:
         raise ConfigError(
-            f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only so far; on "
-            "a real one each run needs an operator who arms it"
+            f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only; on a "
+            "real one a person lets each run go: rths test SCENARIO --rig RIG, behind rung g the act mandate"
         )
-    if scenario.time_ratio != 1:
-        raise ConfigError(f"time_ratio = {scenario.time_ratio:g}: must be 1: what repeats does so in real time")
-    if scenario.force_axes:
-        raise ConfigError(f"axes.{scenario.force_axes[0]}: is controlled by force; what repeats are displacements")
-    if scenario.semi_active is not None:
-        raise ConfigError("semi_active: sets inputs of the rig while it runs, which no predefined history has")
-    if scenario.scaled:
-        raise ConfigError("similitude: a specimen to scale is not iterated")
-
-
-class _Work:
-    """An iteration under way: the target and the commands of the next run, what the runs have told so far."""
-
-    def __init__(self, scenario: Scenario, settings: Settings, folder: Path) -> None:
-        self.base = every_sample(scenario)
-        self.settings, self._folder = settings, folder
-        self._part = Substructure(self.base) if self.base.structure is not None else None
-        if settings.mode == HISTORY and self._part is None:
-            raise ConfigError(
-                "structure: missing: a test with prescribed displacements has no history to agree on"
-            )
-        self.relaxation = RELAXATIONS[settings.relaxation](settings.omega, self._part) if self._part else None
-        self._target = self._part.predicted if self._part else _prescribed(self.base)
-        self._command: Array | None = None
-        self.spectra = Spectra(len(self._target), self.base.dt)
-        self.inverse: learning.Inverse | None = None
-        self.rows: list[Row] = []
-
-    def planned(self, number: int) -> Scenario:
-        """The scenario of run ``number``, whose history is written to the folder."""
-        axes, file = tuple(self.base.axes), (self._folder / f"history_{number}.npz").absolute()
-        words = f"rths iterate {self.base.name} --mode {self.settings.mode}: run {number}"
-        command = np.zeros((0, len(axes))) if self._command is None else self._command
-        History(axes, self.base.servo_rate, words, self._target, command).save(file)
-        pairs: list[tuple[list[str], Any]] = [([name], value) for name, value in PLAYED.items()]
-        pairs += [(["name"], f"{self.base.name}.run_{number}")]
-        pairs += [(["integrator"], {"type": "predefined", "history": str(file)})]
-        if self._command is not None:
-            pairs += [(["compensator"], {"type": "predefined", "history": str(file)})]
-        since = (first for first in sorted(self.settings.changes) if number >= first)
-        changed = [words for first in since for words in self.settings.changes[first]]
-        return changed_by(self.base, [*replacing(pairs), *setting(changed)])
-
-    def learn(self, number: int, result: hosts.RunResult, run: Run) -> None:
-        """Take in a run: its row, and in the first one the inverse."""
-        row = Row(number, result.outcome, result.reason, recording=str(result.recording or ""))
-        if result.outcome != "finished":
-            self.rows.append(row)
-            return
-        self._run, self._force = run, self._in_time(run.force)
-        if self.inverse is None:
-            given = run.command, run.displacement, self._target[:, 0]
-            self.inverse = learning.fitted(self.spectra, *given, tuple(self.base.axes), self.settings.cutoff)
-            self._commands = learning.Commands(self.spectra, self.inverse, run.command)
-            self._cutoff = self.inverse.learned_to
-            self._peaks = _peaks(run.command, run.force, self.base.dt)
-            self._specimens = specimen.fitted(self.spectra, run.displacement, self._force, self._cutoff)
-        cutoff, spectra, size = self.inverse.learned_to, self.spectra, _rms(self._target[:, 0])
-        moved = run.displacement
-        missed = self._target[:, 0] - moved
-        to_go, residual = spectra.low_passed(missed, cutoff), np.nan
-        wanted: Array | None = self._target[:, 0]
-        if self.settings.mode == HISTORY:
-            assert self._part is not None
-            computed, wanted = self._part.under(self._force), self._part.reference
-            rest = spectra.motion(computed[:, 0] - moved, cutoff)
-            specimens = specimen.fitted(spectra, moved, self._force, cutoff)
-            self._step = Step(computed, rest, specimens)
-            to_go = self._part.distance(rest, specimens)
-            residual = _worst(_rms(rest[:, 0]) / size)
-        noise = noise_rms(moved)
-        band = np.sqrt(2.0 * min(cutoff * self.base.dt, 0.5))
-        answer = specimen.answer(spectra, self._specimens, moved, self._force, cutoff)
-        peaks = [
-            now / first
-            for now, first in zip(_peaks(run.command, run.force, self.base.dt), self._peaks, strict=True)
-        ]
-        self.rows.append(
-            Row(
-                **{name: getattr(row, name) for name in ("number", "outcome", "reason", "recording")},
-                error=_worst(_rms(to_go) / size),
-                noise=_worst(noise * band / size),
-                residual=residual,
-                missed=rms(missed),
-                true=_off(run.true_displacement, wanted),
-                answer=dict(zip(self.base.axes, answer.tolist(), strict=True)),
-                command=peaks[0],
-                velocity=peaks[1],
-                force=peaks[2],
-            )
-        )
-
-    def correct(self) -> None:
-        """Target and commands of the next run."""
-        before = self._target[:, 0]
-        if self.settings.mode == HISTORY:
-            assert self.relaxation is not None
-            self._target = self.relaxation.next(self._step)
-        run = self._run
-        self._command = self._commands.corrected(run.command, before, run.displacement, self._target[:, 0])
-
-    def beyond(self) -> str:
-        """Say in words by what the next run would leave the bounds of the first one; empty where it does not."""
-        if self.settings.within is None:
-            return ""
-        assert self._command is not None
-        expected = specimen.fitted(self.spectra, self._run.displacement, self._force, self._cutoff).force(
-            self._target
-        )
-        now = _peaks(self._command, expected, self.base.dt)
-        return "; ".join(
-            f"run {len(self.rows) + 1} would have {of / first:.3g} times the {name} of run 1, must be <= "
-            f"{self.settings.within:g}"
-            for name, of, first in zip(PEAKS, now, self._peaks, strict=True)
-            if of > self.settings.within * first
-        )
-
-    def _in_time(self, force: Array) -> Array:
-        """The forces at the moments of the displacements: what is declared as late (force_lead) is made up for."""
-        late = self.base.force_lead or 0.0
-        times = self.base.dt * np.arange(len(force))
-        return np.column_stack([np.interp(times + late, times, column) for column in force.T])
-
-
-def _prescribed(scenario: Scenario) -> Array:
-    """Targets ``(samples, 3, n_axes)`` of prescribed displacements. Raises ConfigError for another test."""
-    assembly = Assembly(scenario)
-    if scenario.integrator.displacement is None:
-        kind = type(scenario.integrator).type_name
-        raise ConfigError(
-            f"integrator.type = {kind!r}: its targets are not known before the test: take a structure, or "
-            "the integrator prescribed"
-        )
-    solver: Any = assembly.integrator
-    n, rows = assembly.observation.n_interface, []
-    for x, v, a in solver.excitation:
-        moved = assembly.setup.axes(Motion(np.full(n, x), np.full(n, v), np.full(n, a)))
-        rows.append((moved.displacement.copy(), moved.velocity.copy(), moved.acceleration.copy()))
-    return np.array(rows)
-
-
-def _rms(values: Array) -> Array:
-    """By axis."""
-    return np.asarray(np.sqrt(np.square(values).mean(axis=0)))
-
-
-def _off(true: Array, wanted: Array | None) -> float:
-    """Distance of the ``true`` displacement from the ``wanted`` one, % of this; nan where one is not known."""
-    return np.nan if wanted is None else _worst(_rms(true - wanted) / _rms(wanted))
-
-
-def _worst(parts: Array) -> float:
-    return PERCENT * float(np.max(parts))
-
-
-def _peaks(command: Array, force: Array, dt: float) -> tuple[float, float, float]:
-    """Largest command (m), its largest velocity (m/s), and the largest force (N), of the axis that has most."""
-    rates = np.abs(np.diff(command, axis=0)).max() / dt
-    return float(np.abs(command).max()), float(rates), max(float(np.abs(force).max()), 1e-300)
+    corrections.check(scenario)

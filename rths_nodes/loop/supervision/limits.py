@@ -39,6 +39,10 @@ FORCE = ".limits.force: measured = {:.6g} N: must be within +- {:g} N"
 MOVED = (
     ".rig_axis.elastic_limit: measured = {:.6g} m from the zero of the test: must be within +- {:g} m on this rung"
 )
+LOADED = (
+    ".mandate.force: measured = {:.6g} N: must be within {:.6g} and {:.6g} N, so far from the zero of the test as "
+    "the mandate allows"
+)
 ERROR = ".limits.tracking_error: target - measured = {:.6g} m: must be within +- {:g} m"
 LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within +- {:g} N"
 
@@ -86,10 +90,10 @@ class LimitCheck:
         self._groups = [[self._moves[i] for i in group] for group in together]
         self._loads = [(i, zeros[i][2], zeros[i][1], dt) for i, lim in enumerate(each) if lim.of_force]
         self._of_command = list(_of_load_commands(limits))
-        measured = list(_of_measurements(limits, [reach for *_, reach in zeros]))
+        measured = list(_of_measurements(limits, zeros))
         self._of_measurement = {row.place: row for row in measured}
         self._commands, self._measurements = rows.table(self._of_command), rows.table(measured)
-        self._zeros = [(place, force, lim.of_force) for lim, (place, force, _, _) in zip(each, zeros, strict=True)]
+        self._zeros = [(place, force, lim.of_force) for lim, (place, force, *_) in zip(each, zeros, strict=True)]
         self._beside = any(row.place >= 2 * len(each) for row in measured)
         """True where more than displacements and forces is limited."""
 
@@ -182,14 +186,19 @@ def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
             place += 1
 
 
-def _of_measurements(limits: dict[str, Limits], reaches: Sequence[float]) -> Iterator[Row]:
-    """Yield rows of displacement, force and ``rows.of_errors``; those of axes controlled by force come first."""
+def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
+    """Yield rows of displacement, force and ``rows.of_errors``; those of axes controlled by force come first.
+
+    ``zeros`` are the rows of ``Tares``.
+    """
     n, axes = len(limits), enumerate(limits.items())
     for i, (axis, lim) in sorted(axes, key=lambda each: not each[1][1].of_force):
         yield Row(DISPLACEMENT, axis, i, -lim.stroke, lim.stroke)
-        yield Row(FORCE, axis, n + i, -lim.force, lim.force)
-        if reaches[i] < math.inf:
-            yield Row(MOVED, axis, 2 * (n + i), -reaches[i], reaches[i])
+        _, tare, _, reach, load = zeros[i]
+        low, high = max(-lim.force, tare - load), min(lim.force, tare + load)
+        yield Row(LOADED if load < math.inf else FORCE, axis, n + i, low, high)
+        if reach < math.inf:
+            yield Row(MOVED, axis, 2 * (n + i), -reach, reach)
         quantity, error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)
         if error is not None:
             yield Row(quantity, axis, 2 * (n + i) + 1, -error, error)
@@ -197,7 +206,8 @@ def _of_measurements(limits: dict[str, Limits], reaches: Sequence[float]) -> Ite
 
 def _words(row: Row, values: Floats) -> str:
     """Say what is wrong with the value of ``row``."""
-    return f"axes.{row.axis}" + row.quantity.format(values[row.place], row.high)
+    ends = (row.low, row.high) if row.quantity == LOADED else (row.high,)
+    return f"axes.{row.axis}" + row.quantity.format(values[row.place], *ends)
 
 
 def _not_finite(what: str, auxiliary: Floats, names: Sequence[str]) -> str:

@@ -12,9 +12,10 @@ import pytest
 from written_history import history_of, written_history
 
 import rths_nodes
-from rths_nodes.analysis.iteration.convergence import Rule
+from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Rule
+from rths_nodes.analysis.iteration.corrections import Settings
 from rths_nodes.app.cli import main
-from rths_nodes.app.studies.iteration import HISTORY, TRACKING, Iteration, Settings, iterate
+from rths_nodes.app.studies.iteration import Iteration, iterate
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.history import History, load
@@ -128,10 +129,10 @@ def test_what_cannot_be_iterated_is_refused(
 
 
 def test_a_real_rig_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing runs outside of a mandate, and there is none yet."""
+    """Nothing runs outside of a mandate."""
     command = ["iterate", "chen_ricles_2010", "--rig", "bench_udp", "--record", str(tmp_path / "runs")]
     assert main(command) == 2
-    assert "rths iterate runs on simulated rigs only so far" in capsys.readouterr().err
+    assert "rths iterate runs on simulated rigs only" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 

@@ -266,7 +266,7 @@ async function recordings() {
 // -- the procedure: its acts, as it says what is possible -----------------------------------------------
 
 let token = "", asked = "", chosen = "", shownActs = "", shownForm = "";
-const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "consent", "withdraw", "sign_for", "position", "arm", "run", "resume", "acknowledge", "unload", "finish"];
+const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "consent", "withdraw", "sign_for", "mandate", "position", "arm", "run", "resume", "acknowledge", "unload", "finish"];
 const HEAD = 6;   // characters of a hash that a person types to arm
 
 async function post(path, fields) {
@@ -344,13 +344,21 @@ const NEEDS = {
       else act("arm", { rung, scenario_hash, offsets_hash });
     }));
   },
+  mandate: (row) => {
+    const { scenario_hash: hash, offsets_hash } = told.acts;
+    const [label, typed] = field(`to arm the mandate (${hash}), type the first ${HEAD} characters`, { maxLength: HEAD, size: HEAD + 2 });
+    row.append(label, button("arm", () => {
+      if (typed.value.trim().toLowerCase() !== hash.slice(0, HEAD)) result("the mandate is not armed: this is not its hash", false);
+      else act("mandate", { mandate_hash: hash, offsets_hash });
+    }));
+  },
   note: (row) => {
     const [label, words] = field("for the report", { size: 40, maxLength: 1000 });
     row.append(label, button("note it", () => { act("note", { text: words.value }); words.value = ""; }));
   },
 };
 
-const WAY = ["connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run"];
+const WAY = ["connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run", "mandate"];
 
 // the act that leads on; any other that is possible can be asked for as well
 function proposed(acts) {

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Corrections from run to run: what a run has told, and the target and the commands of the next one.
+
+``tracking``: the targets are known before the test, and the commands are corrected until the rig is there
+(``learning.py``). ``history``: the targets are what the numerical substructure does under the forces that the last
+run has measured (``relaxation.py``), and the commands are corrected as well. In neither a loop is closed while the
+rig moves: each run plays a predefined history (``mechanics/history.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis.iteration import learning, specimen
+from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
+from rths_nodes.analysis.iteration.relaxation import RELAXATIONS, Step
+from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
+from rths_nodes.analysis.iteration.substructure import Substructure, every_sample
+from rths_nodes.analysis.units import PERCENT
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.samples import Array, Motion
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.overrides import changed as changed_by
+from rths_nodes.loop.scenario.overrides import replacing, setting
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.history import History
+from rths_nodes.procedure.mandate import Peaks
+from rths_nodes.recording.run import Run
+
+MODES = TRACKING, HISTORY
+PEAKS = ("command", "velocity", "force")
+"""Peaks of a run, which those of the first one bound."""
+PLAYED: dict[str, Any] = {
+    "structure": None,
+    "reduction": None,
+    "semi_active": None,
+    "soft_start": None,
+    "force_lead": None,
+    "ground_motion": {"type": "none"},
+    "setup": {"type": "identity"},
+    "ramp": {"type": "hermite"},
+    "interface": [],
+    "observed": [],
+    "indices": "none",
+    "cases": {},
+    "scatter": {},
+    "substeps": 1,
+}
+"""Sections of a run that plays a history: what computed it is not in the loop."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of an iteration: mode, relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
+
+    ``within``: no run may have more than so many times the command, velocity and force of the first one; expected
+    before it begins, from its history and what the last run told of the specimens. ``changes``: overrides of the
+    scenario from the run of that number on, to rehearse a rig that becomes another.
+    """
+
+    mode: str
+    rule: Rule = field(default_factory=Rule)
+    relaxation: str = "model"
+    omega: float = 1.0
+    cutoff: float | None = None
+    within: float | None = None
+    changes: Mapping[int, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a mode or relaxation that is not known, and for numbers out of bounds."""
+        if self.mode not in MODES:
+            raise unknown("--mode", "mode", self.mode, MODES)
+        if self.relaxation not in RELAXATIONS:
+            raise unknown("--relaxation", "relaxation", self.relaxation, RELAXATIONS)
+        if not 0.0 < self.omega <= 2.0:
+            raise ConfigError(f"--omega {self.omega:g}: must be > 0 and <= 2")
+        if self.cutoff is not None and not self.cutoff > 0.0:
+            raise ConfigError(f"--cutoff {self.cutoff:g} Hz: must be > 0")
+        if self.within is not None and not self.within >= 1.0:
+            raise ConfigError(f"--within {self.within:g}: must be >= 1")
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """A run on the identified model: ``peaks`` by axis, displacement and force ``(samples, n_axes)``.
+
+    ``missed`` is its distance from the target, as the error of a run is, %.
+    """
+
+    peaks: dict[str, Peaks]
+    displacement: Array
+    force: Array
+    missed: float
+
+
+def check(scenario: Scenario) -> None:
+    """Raises ConfigError for a scenario that cannot be iterated."""
+    if scenario.time_ratio != 1:
+        raise ConfigError(f"time_ratio = {scenario.time_ratio:g}: must be 1: what repeats does so in real time")
+    if scenario.force_axes:
+        raise ConfigError(f"axes.{scenario.force_axes[0]}: is controlled by force; what repeats are displacements")
+    if scenario.semi_active is not None:
+        raise ConfigError("semi_active: sets inputs of the rig while it runs, which no predefined history has")
+    if scenario.scaled:
+        raise ConfigError("similitude: a specimen to scale is not iterated")
+
+
+class Corrections:
+    """An iteration under way: the target and the commands of the next run, what the runs have told so far.
+
+    ``rows`` are those of the runs, ``inverse`` what the first one has told of the rig. That is ``first`` where it
+    was made elsewhere; left out, it plays what is known before any. Raises ConfigError for a scenario without a
+    history to agree on, and for a ``first`` run from which nothing can be learned.
+    """
+
+    def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
+        self.base = every_sample(scenario)
+        self.settings = settings
+        computed = self.base.structure is not None and (settings.mode == HISTORY or first is None)
+        self._part = Substructure(self.base) if computed else None
+        if settings.mode == HISTORY and self._part is None:
+            raise ConfigError(
+                "structure: missing: a test with prescribed displacements has no history to agree on"
+            )
+        self.relaxation = RELAXATIONS[settings.relaxation](settings.omega, self._part) if self._part else None
+        if first is not None:
+            self._target = _played(first, self.base)
+        else:
+            self._target = self._part.predicted if self._part else _prescribed(self.base)
+        self._command: Array | None = None
+        self.spectra = Spectra(len(self._target), self.base.dt)
+        self.inverse: learning.Inverse | None = None
+        self.rows: list[Row] = []
+        if first is not None:
+            self.learn(1, first.outcome, "", "", first)
+
+    def planned(self, number: int, folder: Path, source: str, further: Sequence[str] = ()) -> Scenario:
+        """The scenario of run ``number``, with ``further`` overrides, whose history is written to the ``folder``.
+
+        ``source`` are words that the history has of itself.
+        """
+        axes, file = tuple(self.base.axes), (folder / f"history_{number}.npz").absolute()
+        command = np.zeros((0, len(axes))) if self._command is None else self._command
+        History(axes, self.base.servo_rate, source, self._target, command).save(file)
+        pairs: list[tuple[list[str], Any]] = [([name], value) for name, value in PLAYED.items()]
+        pairs += [(["name"], f"{self.base.name}.run_{number}")]
+        pairs += [(["integrator"], {"type": "predefined", "history": str(file)})]
+        if self._command is not None:
+            pairs += [(["compensator"], {"type": "predefined", "history": str(file)})]
+        since = (first for first in sorted(self.settings.changes) if number >= first)
+        changed = [words for first in since for words in self.settings.changes[first]]
+        return changed_by(self.base, [*replacing(pairs), *setting([*changed, *further])])
+
+    def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
+        """Take in a run: its row, and of the first one the inverse. Raises ConfigError where there is none."""
+        row = Row(number, outcome, reason, recording=recording)
+        if outcome != "finished":
+            self.rows.append(row)
+            return
+        n = len(self._target)
+        command, moved = run.command[:n], run.displacement[:n]
+        self._ran, self._moved, self._force = command, moved, self._in_time(run.force[:n])
+        if self.inverse is None:
+            given = command, moved, self._target[:, 0]
+            self.inverse = learning.fitted(self.spectra, *given, tuple(self.base.axes), self.settings.cutoff)
+            self._commands = learning.Commands(self.spectra, self.inverse, command)
+            self._cutoff, self._start = self.inverse.learned_to, command[:1]
+            self._peaks = _peaks(command, run.force[:n], self.base.dt)
+            self._specimens = specimen.fitted(self.spectra, moved, self._force, self._cutoff)
+        cutoff, spectra, size = self.inverse.learned_to, self.spectra, _rms(self._target[:, 0])
+        missed = self._target[:, 0] - moved
+        to_go, residual = spectra.low_passed(missed, cutoff), np.nan
+        wanted: Array | None = self._target[:, 0]
+        if self.settings.mode == HISTORY:
+            assert self._part is not None
+            computed, wanted = self._part.under(self._force), self._part.reference
+            rest = spectra.motion(computed[:, 0] - moved, cutoff)
+            specimens = specimen.fitted(spectra, moved, self._force, cutoff)
+            self._step = Step(computed, rest, specimens)
+            to_go = self._part.distance(rest, specimens)
+            residual = _worst(_rms(rest[:, 0]) / size)
+        noise = noise_rms(moved)
+        band = np.sqrt(2.0 * min(cutoff * self.base.dt, 0.5))
+        answer = specimen.answer(spectra, self._specimens, moved, self._force, cutoff)
+        peaks = [
+            now / first
+            for now, first in zip(_peaks(command, run.force[:n], self.base.dt), self._peaks, strict=True)
+        ]
+        self.rows.append(
+            Row(
+                **{name: getattr(row, name) for name in ("number", "outcome", "reason", "recording")},
+                error=_worst(_rms(to_go) / size),
+                noise=_worst(noise * band / size),
+                residual=residual,
+                missed=rms(missed),
+                true=_off(run.true_displacement[:n], wanted),
+                answer=dict(zip(self.base.axes, answer.tolist(), strict=True)),
+                command=peaks[0],
+                velocity=peaks[1],
+                force=peaks[2],
+            )
+        )
+
+    def correct(self) -> None:
+        """Target and commands of the next run."""
+        before = self._target[:, 0]
+        if self.settings.mode == HISTORY:
+            assert self.relaxation is not None
+            self._target = self.relaxation.next(self._step)
+        self._command = self._commands.corrected(self._ran, before, self._moved, self._target[:, 0])
+
+    def rehearsed(self) -> Rehearsal:
+        """The next run on the identified model: the rig by its inverse, the specimens as the last run has them.
+
+        Both end with what is known of the rig; above that nothing moves in the model.
+        """
+        assert self._command is not None
+        assert self.inverse is not None
+        spectra, response = self.spectra, self.inverse.response(self.spectra)
+        passed = spectra.pass_to(self.inverse.known_to)[:, None]
+        reached = np.divide(spectra.of(self._command), response, out=np.zeros_like(response), where=passed > 0.0)
+        motion = spectra.motion(spectra.history(np.asarray(passed * reached, complex)), self.inverse.known_to)
+        last = specimen.fitted(spectra, self._moved, self._force, self._cutoff)
+        force, sent = last.force(motion), np.concatenate([self._start, self._command])
+        rest = _rms(spectra.low_passed(self._target[:, 0] - motion[:, 0], self._cutoff))
+        missed = _worst(rest / _rms(self._target[:, 0]))
+        return Rehearsal(
+            peaks(tuple(self.base.axes), sent, motion[:, 0], force, self.base.dt), motion[:, 0], force, missed
+        )
+
+    def beyond(self) -> str:
+        """Say in words by what the next run would leave the bounds of the first one; empty where it does not."""
+        if self.settings.within is None:
+            return ""
+        assert self._command is not None
+        expected = specimen.fitted(self.spectra, self._moved, self._force, self._cutoff).force(self._target)
+        now = _peaks(self._command, expected, self.base.dt)
+        return "; ".join(
+            f"run {len(self.rows) + 1} would have {of / first:.3g} times the {name} of run 1, must be <= "
+            f"{self.settings.within:g}"
+            for name, of, first in zip(PEAKS, now, self._peaks, strict=True)
+            if of > self.settings.within * first
+        )
+
+    def _in_time(self, force: Array) -> Array:
+        """The forces at the moments of the displacements: what is declared as late (force_lead) is made up for."""
+        late = self.base.force_lead or 0.0
+        times = self.base.dt * np.arange(len(force))
+        return np.column_stack([np.interp(times + late, times, column) for column in force.T])
+
+
+def peaks(axes: Sequence[str], command: Array, moved: Array, force: Array, dt: float) -> dict[str, Peaks]:
+    """By axis, how far a run goes with these histories ``(samples, n_axes)``."""
+    rates = np.abs(np.diff(command, axis=0)) / dt
+    columns = [np.abs(each).max(axis=0).tolist() for each in (command, rates, moved, force)]
+    return {axis: Peaks(*row) for axis, row in zip(axes, zip(*columns, strict=True), strict=True)}
+
+
+def _played(run: Run, base: Scenario) -> Array:
+    """Targets ``(samples, 3, n_axes)`` of a ``run`` that was made. Raises ConfigError where some are missing."""
+    n = base.samples + 1
+    if len(run.target) < n or not np.isfinite(run.target[:n]).all():
+        raise ConfigError(
+            f"the first run has {len(run.target)} samples, and {n} are needed: nothing is learned from it"
+        )
+    target = run.target[:n]
+    velocity = np.gradient(target, base.dt, axis=0)
+    return np.stack([target, velocity, np.gradient(velocity, base.dt, axis=0)], axis=1)
+
+
+def _prescribed(scenario: Scenario) -> Array:
+    """Targets ``(samples, 3, n_axes)`` of prescribed displacements. Raises ConfigError for another test."""
+    assembly = Assembly(scenario)
+    if scenario.integrator.displacement is None:
+        kind = type(scenario.integrator).type_name
+        raise ConfigError(
+            f"integrator.type = {kind!r}: its targets are not known before the test: take a structure, or "
+            "the integrator prescribed"
+        )
+    solver: Any = assembly.integrator
+    n, rows = assembly.observation.n_interface, []
+    for x, v, a in solver.excitation:
+        moved = assembly.setup.axes(Motion(np.full(n, x), np.full(n, v), np.full(n, a)))
+        rows.append((moved.displacement.copy(), moved.velocity.copy(), moved.acceleration.copy()))
+    return np.array(rows)
+
+
+def _rms(values: Array) -> Array:
+    """By axis."""
+    return np.asarray(np.sqrt(np.square(values).mean(axis=0)))
+
+
+def _off(true: Array, wanted: Array | None) -> float:
+    """Distance of the ``true`` displacement from the ``wanted`` one, % of this; nan where one is not known."""
+    return np.nan if wanted is None else _worst(_rms(true - wanted) / _rms(wanted))
+
+
+def _worst(parts: Array) -> float:
+    return PERCENT * float(np.max(parts))
+
+
+def _peaks(command: Array, force: Array, dt: float) -> tuple[float, float, float]:
+    """Largest command (m), its largest velocity (m/s), and the largest force (N), of the axis that has most."""
+    rates = np.abs(np.diff(command, axis=0)).max() / dt
+    return float(np.abs(command).max()), float(rates), max(float(np.abs(force).max()), 1e-300)
