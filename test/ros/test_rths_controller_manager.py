@@ -322,6 +322,21 @@ class TestMockHardware:
         assert states[-1].head.reason == 3
         manager.until("stopped: the interlock of the rig is open, because the hardware did not take the commands")
 
+    @pytest.mark.parametrize(("written", "told", "reason"), [("true", 1, 0), ("false", 2, 3)])
+    def test_the_interlock_is_a_state_of_the_hardware(
+        self, start: Start, written: str, told: int, reason: int
+    ) -> None:
+        gpio = (
+            '<gpio name="door"><state_interface name="closed" data_type="bool">'
+            f'<param name="initial_value">{written}</param></state_interface></gpio>'
+        )
+        start(URDF.replace("  </ros2_control>", f"    {gpio}\n  </ros2_control>"), interlock="door/closed")
+        line = Line()
+        assert line.open().reason == reason
+        if reason == 0:
+            line.begin()
+            assert line.states([0.0], 5)[0].head.interlock == told
+
     def test_what_is_wrong_is_refused_all_at_once_and_nothing_is_claimed(self, start: Start) -> None:
         wrong = axis(stroke=-1.0)
         wrong["position"] = {"scael": 2.0}

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <optional>
 
 #include <pluginlib/class_list_macros.hpp>
 #include <rclcpp/logging.hpp>
@@ -18,8 +19,18 @@ namespace
 
 using controller_interface::interface_configuration_type;
 using controller_interface::return_type;
+using hardware_interface::HandleDataType;
 
 const std::string position = "/position";
+
+std::optional<double> number_of(const hardware_interface::LoanedStateInterface & interface)
+{
+  if (interface.get_data_type() == HandleDataType::BOOL) {
+    const auto value = interface.get_optional<bool>();
+    return value.has_value() ? std::optional<double>(*value) : std::nullopt;
+  }
+  return interface.get_optional();
+}
 
 }  // namespace
 
@@ -61,7 +72,7 @@ ReceiverController::Result ReceiverController::on_configure(const State &)
   }
   if (found.empty()) {
     try {
-      receiver_ = std::make_unique<Receiver>(settings_);
+      receiver_ = std::make_shared<Receiver>(settings_);
     } catch (const std::exception & error) {
       found.push_back(error.what());
     }
@@ -72,7 +83,8 @@ ReceiverController::Result ReceiverController::on_configure(const State &)
   if (!found.empty()) {
     return Result::FAILURE;
   }
-  timer_ = get_node()->create_wall_timer(std::chrono::milliseconds(100), [this]() {log_changes();});
+  timer_ = get_node()->create_wall_timer(
+    std::chrono::milliseconds(100), [this, receiver = receiver_]() {log_changes(*receiver);});
   RCLCPP_INFO(
     get_node()->get_logger(), "listens at %s, port %d, for %zu axes at %g Hz%s", settings_.address.c_str(),
     static_cast<int>(settings_.port), settings_.axes.size(), settings_.rate,
@@ -86,11 +98,13 @@ ReceiverController::Result ReceiverController::on_activate(const State &)
   faulty_ = 0;
   disturbed_ = false;
   uneven_ = 0;
-  if (!read_states()) {
-    RCLCPP_ERROR(get_node()->get_logger(), "a state of the joints cannot be read: nothing is commanded");
-    return Result::FAILURE;
+  std::string refused = wrong_types();
+  if (refused.empty() && !read_states()) {
+    refused = "a state of the joints cannot be read";
   }
-  const std::string refused = receiver_->begin(read_.position);
+  if (refused.empty()) {
+    refused = receiver_->begin(read_.position);
+  }
   if (!refused.empty()) {
     RCLCPP_ERROR(get_node()->get_logger(), "%s", refused.c_str());
     return Result::FAILURE;
@@ -105,12 +119,31 @@ ReceiverController::Result ReceiverController::on_activate(const State &)
   return Result::SUCCESS;
 }
 
-bool ReceiverController::read_states() noexcept
+// Reading an interface as another type than its own throws: update() never shall.
+std::string ReceiverController::wrong_types() const
+{
+  for (const auto & each : command_interfaces_) {
+    if (each.get_data_type() != HandleDataType::DOUBLE) {
+      return each.get_name() + " is of type " + each.get_data_type().to_string() + ": must be double";
+    }
+  }
+  for (std::size_t i = 0; i < state_interfaces_.size(); ++i) {
+    const auto type = state_interfaces_[i].get_data_type();
+    const bool may_be_bool = i == 2 * settings_.axes.size();  // the interlock
+    if (type != HandleDataType::DOUBLE && !(may_be_bool && type == HandleDataType::BOOL)) {
+      return state_interfaces_[i].get_name() + " is of type " + type.to_string() + ": must be double" +
+             (may_be_bool ? " or bool" : "");
+    }
+  }
+  return "";
+}
+
+bool ReceiverController::read_states()
 {
   const std::size_t axes = settings_.axes.size();
   bool all = true;
   for (std::size_t i = 0; i < state_interfaces_.size(); ++i) {
-    const auto value = state_interfaces_[i].get_optional();
+    const auto value = number_of(state_interfaces_[i]);
     if (!value.has_value()) {
       all = false;  // another thread holds it: the last value stays
     } else if (i < axes) {
@@ -125,7 +158,7 @@ bool ReceiverController::read_states() noexcept
 }
 
 // A limiter of ros2_control, or somebody else, may have changed them since the last update.
-bool ReceiverController::commands_stand() const noexcept
+bool ReceiverController::commands_stand() const
 {
   bool all = true;
   for (std::size_t i = 0; i < settings_.axes.size(); ++i) {
@@ -181,9 +214,9 @@ ReceiverController::Result ReceiverController::on_error(const State & before)
 }
 
 // Outside the loop: writing a log takes locks and memory.
-void ReceiverController::log_changes()
+void ReceiverController::log_changes(const Receiver & receiver)
 {
-  const Report now = receiver_->report();
+  const Report now = receiver.report();
   if (now.state == logged_) {
     return;
   }

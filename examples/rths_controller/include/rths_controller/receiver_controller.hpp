@@ -37,14 +37,15 @@ public:
   Result on_error(const State & before) override;
 
 private:
-  bool read_states() noexcept;
-  bool commands_stand() const noexcept;
-  void log_changes();
+  std::string wrong_types() const;
+  bool read_states();
+  bool commands_stand() const;
+  void log_changes(const Receiver & receiver);
 
   Settings settings_;
   std::vector<std::string> forces_;  // state interfaces, in the order of the axes
   std::string interlock_;  // state interface, or empty
-  std::unique_ptr<Receiver> receiver_;
+  std::shared_ptr<Receiver> receiver_;  // the timer, in another thread, may be at it during a clean-up
   Readings read_;
   Joints command_ = {};
   std::int64_t faulty_ = 0;  // updates in a row in which the hardware did not take the command, or showed no state
