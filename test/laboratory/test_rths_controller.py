@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The receiver behind ros2_control, without ROS: sockets, units, limits, braking, and what its settings may be.
+
+The controller around it runs in ``test/ros/test_rths_controller_manager.py``.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from joint_bench import ACCELERATION, BRIDGED, DT, ERROR, FORCE, PERSISTENCE, STROKE, VELOCITY, Bench, library
+
+from rths_nodes.laboratory.ports import datagrams
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The compiled receiver."""
+    return library(tmp_path_factory.mktemp("rths_controller"))
+
+
+@pytest.fixture
+def benches(rig: Any) -> Iterator[Any]:
+    """Benches on the compiled receiver; the last one is closed at the end."""
+    made: list[Bench] = []
+
+    def bench(**given: Any) -> Bench:
+        made.append(Bench(rig, **given))
+        return made[-1]
+
+    yield bench
+    rig.rig_close()
+    for each in made:
+        each.line.close()
+
+
+# -- motion
+
+
+def test_an_activated_joint_stays_where_it_is_until_the_first_command(benches: Any) -> None:
+    bench = benches(axes=2)
+    bench.session(0.0123, -0.2)
+    for _ in range(50):
+        bench.tick()
+    assert bench.history == [[0.0123, -0.2]] * 52
+    assert bench.report() == "running: no reason told"
+
+
+def test_a_joint_beyond_the_stroke_is_not_activated(benches: Any) -> None:
+    bench = benches()
+    bench.open()
+    assert bench.begin(0.3) == "a stands at 0.3 m: must be within its stroke, 0.25 m"
+    assert "stands at nan m" in bench.begin(math.nan)
+    assert bench.begin(0.2) == ""
+
+
+def test_commands_act_exactly_as_they_came_one_sample_later(benches: Any) -> None:
+    bench = benches()
+    bench.session(0.0)
+    path = [0.03 * (1.0 - math.cos(2.0 * math.pi * 1.5 * k * DT)) for k in range(300)]
+    for k in range(1, 300):
+        bench.points(k, [path[k]], [(path[k] - path[k - 1]) / DT])
+        bench.tick()
+    # behind the two ticks of the session: Command k is driven behind state k, so that state k + 1 shows it
+    assert [row[0] for row in bench.history[2:]] == path[1:]
+
+
+def test_scale_and_sign_are_between_the_joint_and_the_datagrams(benches: Any) -> None:
+    """A joint in mm that counts against the axis, and a load cell in kN."""
+    bench = benches(scale=1e-3, sign=-1, force_scale=1e3, force_sign=-1, stiffness=-7.6)
+    bench.session(-5.0)
+    bench.points(1, [5.1e-3], [0.1])
+    bench.tick()
+    assert bench.command[0] == pytest.approx(-5.1, rel=1e-12)
+    state = bench.state()
+    assert state.displacement == pytest.approx([5e-3], rel=1e-15)
+    assert state.command == pytest.approx([5e-3], rel=1e-15)
+    assert state.force == pytest.approx([7.6 * -5.0 * 1e3], rel=1e-15)
+    bench.points(2, [5.2e-3], [0.1])
+    bench.tick()
+    assert bench.command[0] == pytest.approx(-5.2, rel=1e-12)
+
+
+def test_silence_brakes_at_the_stated_acceleration_and_axes_of_a_group_stop_together(benches: Any) -> None:
+    speeds = [0.2, -0.1]
+    bench = benches(axes=2)
+    bench.session(0.0, 0.0)
+    bench.run(speeds, 200)
+    gone = len(bench.history)
+    for _ in range(200):
+        bench.tick()
+    assert bench.report() == "stopped: no command came in time"
+    velocity = np.diff(np.array(bench.history)[gone:], axis=0) / DT
+    assert velocity[BRIDGED - 3] == pytest.approx(speeds, rel=1e-6)  # along the slope first
+    moving = velocity[np.abs(velocity[:, 0]) > 1e-9]
+    np.testing.assert_allclose(moving[:, 1], -0.5 * moving[:, 0], rtol=1e-6)  # on the straight line, to the end
+    assert (np.abs(np.diff(velocity, axis=0)) <= ACCELERATION * DT * (1 + 1e-6)).all()
+    assert (velocity[-100:] == 0.0).all()
+    head = bench.state_head()
+    assert (head.state, head.reason) == (datagrams.STOPPED, 1)
+
+
+@pytest.mark.parametrize(
+    ("breach", "reason"),
+    [
+        ("force", "a measured force is beyond the limit of the receiver"),
+        ("error", "command less measured displacement is beyond the limit of the receiver"),
+        ("interlock", "the interlock of the rig is open"),
+    ],
+)
+def test_a_breach_stops_all_axes_in_a_common_time(benches: Any, breach: str, reason: str) -> None:
+    bench = benches(axes=2)
+    bench.session(0.0, 0.0)
+    bench.run([0.2, 0.1], 100)
+    for _ in range(PERSISTENCE):
+        if breach == "force":
+            bench.force[1] = -1.01 * FORCE
+        elif breach == "error":
+            bench.position[0] -= 1.01 * ERROR
+        else:
+            bench.interlock = 2
+        bench.tick()
+    assert bench.report() == f"braking: {reason}"
+    for _ in range(60):
+        bench.tick()
+    assert bench.report() == f"stopped: {reason}"
+    velocity = np.diff(np.array(bench.history)[-62:], axis=0) / DT
+    moving = velocity[np.abs(velocity[:, 0]) > 1e-9]
+    assert len(moving) == pytest.approx(0.2 / (ACCELERATION * DT), abs=PERSISTENCE + 2)
+    np.testing.assert_allclose(moving[:, 1], 0.5 * moving[:, 0], rtol=1e-6)
+
+
+def test_commands_beyond_the_limits_are_not_driven(benches: Any) -> None:
+    bench = benches()
+    bench.session(0.0)
+    for k in range(1, 900):
+        bench.points(k, [10.0 * k * DT], [10.0])
+        bench.tick()
+    history = np.array(bench.history)[:, 0]
+    assert np.abs(history).max() <= STROKE
+    assert np.abs(np.diff(history)).max() <= VELOCITY * DT * (1 + 2e-6)
+    assert history[-1] == pytest.approx(STROKE, abs=1e-6)
+
+
+def test_a_deactivation_within_a_session_is_told_at_once(benches: Any) -> None:
+    bench = benches()
+    bench.session(0.0)
+    bench.run([0.1], 20)
+    bench.heard()
+    assert bench.library.rig_end() == 1
+    head = bench.state_head()
+    assert (head.state, head.reason, head.interlock) == (datagrams.BRAKING, 3, 2)
+
+
+def test_a_session_takes_an_activation_of_its_own(benches: Any) -> None:
+    bench = benches()
+    bench.session(0.01)
+    bench.send(bench.head(datagrams.CLOSE))
+    bench.tick()
+    bench.tick()
+    assert bench.report() == "stopped: the session was closed"
+    assert bench.library.rig_end() == 0
+    bench.heard()
+    bench.send(bench.head(datagrams.OPEN))
+    bench.tick()
+    assert 4 in {datagrams.head_of(data).reason for data in bench.heard()}
+    bench.send(bench.head(datagrams.OPEN))  # a stale one: nobody waits for its answer any more
+    assert bench.begin(0.01) == ""
+    bench.tick()
+    assert bench.heard() == []
+    bench.send(bench.head(datagrams.OPEN))
+    bench.tick()
+    assert bench.state_head().reason == 0
+
+
+def test_a_flood_makes_no_tick_longer_than_sixteen_datagrams(benches: Any) -> None:
+    bench = benches()
+    bench.session(0.0)
+    bench.heard()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        for _ in range(40):
+            bench.send(bench.head(datagrams.OPEN), line=stranger)
+        stranger.setblocking(False)
+        answered = []
+        for _ in range(4):
+            bench.tick()
+            count = 0
+            while True:
+                try:
+                    assert datagrams.head_of(stranger.recv(1024)).reason == 4
+                except BlockingIOError:
+                    break
+                count += 1
+            answered.append(count)
+    assert answered == [16, 16, 8, 0]
+    assert bench.report() == "running: no reason told"
+
+
+def test_a_tick_takes_no_memory(benches: Any, rig: Any) -> None:
+    bench = benches(axes=3)
+    before = rig.rig_memory()
+    bench.session(0.0, 0.0, 0.0)
+    begun = rig.rig_memory()
+    assert begun > before
+    bench.run([0.1, -0.1, 0.2], 100)
+    for _ in range(100):
+        bench.tick()
+    assert rig.rig_memory() == begun
+    assert bench.report() == "stopped: no command came in time"
+
+
+# -- settings
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"limits": (0.0, 1.2, 20.0, math.inf, 1e6, 0.1)}, "axes.a.limits.stroke = 0: must be > 0 and < 1e9 m"),
+        (
+            {"limits": (0.2, math.inf, 20.0, 1.0, 1e6, 0.1)},
+            "axes.a.limits.velocity = inf: must be > 0 and < 1e9 m/s",
+        ),
+        (
+            {"limits": (0.2, 1.2, -20.0, 1.0, 1e6, 0.1)},
+            "axes.a.limits.acceleration = -20: must be > 0 and < 1e9 m/s^2",
+        ),
+        (
+            {"limits": (0.2, 1.2, 20.0, 0.0, 1e6, 0.1)},
+            "axes.a.limits.following = 0: must be > 0 m/s^2, or .inf, which switches it off",
+        ),
+        (
+            {"limits": (0.2, 1.2, 20.0, 1.0, math.nan, 0.1)},
+            "axes.a.limits.force = nan: must be > 0 N, or .inf, which switches it off",
+        ),
+        (
+            {"limits": (0.2, 1.2, 20.0, 1.0, 1e6, 0.0)},
+            "axes.a.limits.error = 0: must be > 0 m, or .inf, which switches it off",
+        ),
+        ({"groups": (256,)}, "axes.a.group = 256: must be 0 to 255"),
+        ({"scale": 0.0}, "axes.a.position.scale = 0: must be > 0 and < 1e9 m for 1 of the interface"),
+        ({"sign": 0}, "axes.a.position.sign = 0: must be 1 or -1"),
+        ({"force_scale": -1.0}, "axes.a.force.scale = -1: must be > 0 and < 1e9 N for 1 of the interface"),
+        ({"force_sign": 2}, "axes.a.force.sign = 2: must be 1 or -1"),
+        ({"address": "bench"}, "address = 'bench': must be an IPv4 address of this computer"),
+        ({"port": 0}, "port = 0: must be 1 to 65535"),
+        ({"bridged": -1}, "bridged = -1: must be 0 to 999999"),
+        ({"persistence": 0}, "persistence = 0: must be 1 to 1000000"),
+        ({"watchdog": 10}, "watchdog = 10: must be more than bridged and at most 1000000 samples"),
+        ({"rate": 0.0}, "update_rate = 0: must be 1 to 1e5 Hz"),
+        ({"axes": 0}, "joints = 0 names: must be 1 to 8"),
+        ({"axes": 9, "groups": (0,) * 9}, "joints = 9 names: must be 1 to 8"),
+        ({"axes": 2, "names": ("a", "a")}, "joints = a: must be there once"),
+    ],
+)
+def test_each_wrong_setting_is_refused_by_name_value_and_bound(benches: Any, given: dict, words: str) -> None:
+    bench = benches(**given)
+    assert bench.objections() == [words]
+    assert bench.open() == words
+
+
+def test_all_that_is_wrong_is_told_at_once(benches: Any) -> None:
+    bench = benches(axes=2, sign=3, port=70000, persistence=0)
+    assert [line.split(" = ")[0] for line in bench.objections()] == [
+        "axes.a.position.sign",
+        "axes.b.position.sign",
+        "port",
+        "persistence",
+    ]
+
+
+def test_a_port_that_is_taken_and_an_address_of_another_computer_are_refused(benches: Any) -> None:
+    bench = benches()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", bench.port))
+        assert bench.open() == f"address, port = 127.0.0.1, {bench.port}: Address already in use"
+    assert "192.0.2.1" in (far := benches(address="192.0.2.1").open())
+    assert "Cannot assign requested address" in far
+
+
+def test_limits_that_never_let_it_stop_are_refused(benches: Any) -> None:
+    bench = benches(limits=(0.2, 1.2, 1e-9, math.inf, 1e6, 0.1))
+    assert bench.open() == ""
+    assert bench.begin(0.0) == "the limits do not let it stop: velocity / acceleration is too long"
+
+
+def test_the_reasons_of_a_stop_are_those_of_the_test_computer(rig: Any) -> None:
+    for reason in (0, 1, 2, 3, 14, 15, 16):
+        assert rig.rig_reason(reason).decode() == datagrams.REASONS[reason]
