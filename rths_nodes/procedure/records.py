@@ -11,8 +11,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from rths_nodes.core.data import Data
 from rths_nodes.loop import outcomes
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
@@ -121,7 +121,7 @@ class Act:
 
     time: str
     act: str
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: Data = field(default_factory=dict)
     result: str = ""
     refused: str = ""
     by: str = ""
@@ -209,7 +209,7 @@ class SpecimenRecord:
     """The specimen and what it has gone through."""
 
     id: str = ""
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[Data] = field(default_factory=list)
     """Moving rungs so far: date, test, rung, level, and the largest displacement and force by axis."""
 
 
