@@ -16,6 +16,7 @@ from typing import Any
 
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.procedure.records import TERMINAL
 from rths_nodes.recording.records import RecordingError
@@ -48,9 +49,9 @@ class OperatorInput:
         self._done, self._hears = (0, 0), dialogue.attended
         runner.watch.progress = self.far
 
-    def meanwhile(self, name: str, work: Callable[[], Any]) -> Any:
+    def meanwhile(self, name: str, work: Callable[[], object]) -> object:
         """Return what ``work`` gives, in a thread; the operator meanwhile sees how far it is, and is heard."""
-        found: dict[str, Any] = {}
+        found: Data = {}
 
         def run() -> None:
             try:

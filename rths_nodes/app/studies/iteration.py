@@ -44,7 +44,7 @@ PEAKS = ("command", "velocity", "force")
 """Peaks of a run, which those of the first one bound."""
 OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
 """Exit codes; all else was ended before it agreed."""
-PLAYED: dict[str, Any] = {
+PLAYED: dict[str, object] = {
     "structure": None,
     "reduction": None,
     "semi_active": None,
@@ -195,7 +195,7 @@ class _Work:
         words = f"rths iterate {self.base.name} --mode {self.settings.mode}: run {number}"
         command = np.zeros((0, len(axes))) if self._command is None else self._command
         History(axes, self.base.servo_rate, words, self._target, command).save(file)
-        pairs: list[tuple[list[str], Any]] = [([name], value) for name, value in PLAYED.items()]
+        pairs: list[tuple[list[str], object]] = [([name], value) for name, value in PLAYED.items()]
         pairs += [(["name"], f"{self.base.name}.run_{number}")]
         pairs += [(["integrator"], {"type": "predefined", "history": str(file)})]
         if self._command is not None:
