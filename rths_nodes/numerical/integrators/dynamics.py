@@ -31,10 +31,12 @@ from rths_nodes.numerical.vectors import LARGE, ONE, Loads, Multiplier, Operand,
 FEW = 8
 """Forces at the interface up to which their columns are quicker than a solution."""
 
-Moving = tuple[Sequence[Vector], Vector, Vector, Vector]
+Own = Sequence[Vector]
+"""State of a method."""
+Moving = tuple[Own, Vector, Vector, Vector]
 """State of the method, x, v and exact acceleration: the result of ``advance``."""
 Advance = Callable[..., Moving]
-Prepared = tuple[object, Sequence[Vector]]
+Prepared = tuple[object, Own]
 
 
 class Constants(NamedTuple):
@@ -57,7 +59,7 @@ class State(NamedTuple):
     expected: Vector
     r: Vector
     load: Vector  # what acts on the masses, the measured force and inertia apart
-    own: Sequence[Vector]  # of the method
+    own: Own  # of the method
     memory: object  # of the restoring force
 
 
@@ -132,14 +134,7 @@ def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expect
 
 
 def standing(
-    vectors: Vectors,
-    law: Law,
-    k: Constants,
-    x: Vector,
-    v: Vector,
-    before: Vector,
-    own: Sequence[Vector],
-    applied: Vector,
+    vectors: Vectors, law: Law, k: Constants, x: Vector, v: Vector, before: Vector, own: Own, applied: Vector
 ) -> State:
     """The state at displacement ``x`` (m) and velocity ``v`` (m/s) under the external force ``applied`` (N)."""
     memory, r = law.force(law.constants, law.rest, x)
