@@ -148,7 +148,7 @@ def _components(spec: Spec, value: object, path: str) -> dict[str, object]:
 
 
 def _named(
-    check: Callable[[Spec, object, str], object], spec: Spec, value: Mapping[str, object], path: str
+    check: Callable[[Spec, object, str], object], spec: Spec, value: Mapping[Any, object], path: str
 ) -> dict[str, object]:
     """The entries of ``value``, each as ``check`` builds it, all problems of all of them told."""
     for name in value:
