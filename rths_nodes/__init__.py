@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from pkgutil import extend_path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.core.version import __version__ as __version__
 
@@ -22,11 +22,14 @@ __path__ = extend_path(__path__, __name__)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     from rths_nodes.loop.scenario.schema import Scenario
     from rths_nodes.recording.run import Run
 
 
-def run(scenario: Any, overrides: Any = (), **options: Any) -> Run:
+def run(scenario: str | Path | Scenario, overrides: Iterable[str] = (), **options: object) -> Run:
     """Run ``scenario`` (name, path or Scenario) and give its histories, indices and timing.
 
     ``overrides`` are ``section.key=value`` texts; ``options`` those of ``loop/options.py`` that Python has (rig,
@@ -38,7 +41,9 @@ def run(scenario: Any, overrides: Any = (), **options: Any) -> Run:
     return hosts.run_and_read(scenario, overrides, **options)
 
 
-def load(scenario: Any, overrides: Any = (), case: str = "", rig: Any = "") -> Scenario:
+def load(
+    scenario: str | Path | Scenario, overrides: Iterable[str] = (), case: str = "", rig: str | Path = ""
+) -> Scenario:
     """The Scenario of a file, or of the name of a shipped one; with a ``case`` its variant of that name.
 
     With a ``rig`` (name or path of a rig file) it is the scenario on that rig. ``overrides`` are
@@ -49,7 +54,7 @@ def load(scenario: Any, overrides: Any = (), case: str = "", rig: Any = "") -> S
     return files.load(scenario, overrides, case, rig)
 
 
-def read(recording: Any) -> Run:
+def read(recording: str | Path) -> Run:
     """The Run of a recording, finished or not: histories to the bit, scenario, indices. Raises ConfigError."""
     from rths_nodes.recording.reading import read_run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -295,6 +296,23 @@ def test_what_may_be_left_out_is_declared_with_its_default() -> None:
     assert sum(DEFAULTS.values()) <= 25
     assert sum(DEFAULTS.get(room, 0) for room in ("control", "laboratory", "numerical")) <= 5
     assert defaults("getattr(port, 'failure', getattr(port, 'name', '')) or getattr(port, 'failure')") == 2
+
+
+UNTYPED = 400
+"""``Any`` in the package, at most, imports included."""
+BY_NAME = {"AnyParams", "Data", "Field", "Function", "Matrix"}
+"""Names that stand for ``Any`` or a mapping or function of it, each with a sentence on what it is."""
+PLAIN = re.compile(
+    r"^(\w+)(?:: TypeAlias)? = (?:Any|dict\[str, Any\]|Mapping\[str, Any\]|Callable\[\.\.\., Any\])$", re.M
+)
+
+
+def test_types_are_told() -> None:
+    """Little is ``Any``, and no further name hides it."""
+    sources = [(PACKAGE / module).read_text() for module in MODULES]
+    assert sum(len(re.findall(r"\bAny\b", source)) for source in sources) <= UNTYPED
+    assert {name for source in sources for name in PLAIN.findall(source)} == BY_NAME
+    assert PLAIN.findall("Rows = dict[str, Any]\nRow = tuple[Any, int]") == ["Rows"]
 
 
 def test_the_members_of_a_family_stand_in_its_room() -> None:

@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array
@@ -27,7 +28,7 @@ _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
 """States of compensators that are not their parameters: indices, and what alpha or the delay already contain."""
 
 T = TypeVar("T")
-Indices = np.ndarray[Any, np.dtype[np.intp]]
+Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

@@ -216,8 +216,7 @@ def _benchmark(of: Evaluation, true: bool, reference: Array) -> dict[str, float]
 def steps_of(of: Evaluation) -> Indices:
     """Numbers of the integration steps whose sample counts."""
     n, step = of.scenario.samples_per_step, np.arange(len(of.run.dof_displacement))
-    found: Indices = step[np.isin(step * n, of.counted)]
-    return found
+    return step[np.isin(step * n, of.counted)]
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.massless import massless
-from rths_nodes.mechanics.sparse import is_sparse
+from rths_nodes.mechanics.sparse import Matrix, is_sparse
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios, modes
 
 STATED, MODEL, MEASURED = (
@@ -43,8 +42,8 @@ class Partition:
     """
 
     names: tuple[str, ...]
-    numerical: tuple[Array, Array, Array]
-    experimental: tuple[Array, Array, Array]
+    numerical: tuple[Matrix, Matrix, Matrix]
+    experimental: tuple[Matrix, Matrix, Matrix]
     source: str
     frequencies: Array
     ratios: Array
@@ -79,7 +78,7 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
     return Partition(names, numerical, experimental, source, frequencies, ratios)
 
 
-def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Any, Any, Any], str]:
+def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Matrix, Matrix, Matrix], str]:
     """Mass, damping and stiffness of what the moved axes move, ``(n_axes, n_axes)`` each, and whence they are."""
     n = len(scenario.moved_axes)  # one that is controlled by force is not moved by the structure
     nothing = np.zeros((n, n))

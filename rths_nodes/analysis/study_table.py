@@ -106,14 +106,14 @@ class StudyTable:
         return [int(row) for row in order[:count]]
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A level as it is shown."""
     return f"{value:.6g}" if _is_number(value) else str(value)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _float(value: Any) -> float:
+def _float(value: float | str) -> float:
     return float(value) if _is_number(value) else math.nan

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +62,7 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     scenario = assembly.scenario
     shaken = scenario.structure is not None or scenario.integrator.ground is not None
     prescribed = not shaken
-    params: Any = scenario.ground_motion if shaken else scenario.integrator.displacement
+    params: object = scenario.ground_motion if shaken else scenario.integrator.displacement
     if params is None:
         yield "that of the client of the integrator, which is not known here"
         return

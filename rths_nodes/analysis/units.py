@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 MM, MM2, KN, MS, US, PERCENT = 1e3, 1e6, 1e-3, 1e3, 1e6, 100.0
 """Factors from SI to what is shown; ``PERCENT`` is that of a share."""
@@ -37,7 +36,7 @@ def clocks(host: str) -> tuple[tuple[str, str], ...]:
     return (loop, computing if host == "embedded" else LOOP), *others
 
 
-def number(value: Any) -> float | None:
+def number(value: object) -> float | None:
     """``value`` if it is a finite number."""
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
@@ -47,7 +46,7 @@ def grouped(value: float, form: str = "") -> str:
     return f"{value:,{form}}".replace(",", THIN)
 
 
-def rounded(value: Any, factor: float = 1.0, digits: int = 3) -> str:
+def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
     """``digits`` significant figures but at most as many decimals; a dash where there is no finite number."""
     found = number(value)
     if found is None:
@@ -61,7 +60,7 @@ def rounded(value: Any, factor: float = 1.0, digits: int = 3) -> str:
     return grouped(found, f".{decimals}f").replace("-", "−")
 
 
-def quantity(value: Any, factor: float, unit: str, digits: int = 2) -> str:
+def quantity(value: object, factor: float, unit: str, digits: int = 2) -> str:
     """``value`` rounded, with its unit on the same line."""
     return f"{rounded(value, factor, digits)}\u00a0{unit}"
 
@@ -71,7 +70,7 @@ def early_or_late(seconds: float) -> str:
     return f"{quantity(abs(seconds), MS, 'ms')} {'early' if seconds < 0.0 else 'late'}"
 
 
-def exact(value: Any) -> str:
+def exact(value: object) -> str:
     """A value as it was given, to its last digit: lists with commas, a row of a matrix on a line of its own.
 
     A dash stands for what was not given.
@@ -89,12 +88,12 @@ def exact(value: Any) -> str:
     return str(value)
 
 
-def plain(value: Any, factor: float = 1.0, digits: int = 3) -> str:
+def plain(value: object, factor: float = 1.0, digits: int = 3) -> str:
     """``value`` rounded, in ASCII: for a table whose heads have the units."""
     return rounded(value, factor, digits).translate(_ASCII)
 
 
-def shown(value: Any, factor: float, unit: str) -> str:
+def shown(value: object, factor: float, unit: str) -> str:
     """Four significant figures and the unit, in ASCII; ``-`` where there is no finite number."""
     found = number(value)
     return "-" if found is None else f"{found * factor:.4g} {unit}"

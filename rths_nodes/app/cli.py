@@ -11,7 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rths_nodes.app.node import find_ros
 from rths_nodes.app.streams import unfailing_output
@@ -152,7 +152,7 @@ def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
     for name in wanted:
         words = COMMANDS[name]
         module = MODULES.get(name, name.replace("-", "_"))
-        command: Any = import_module(f"rths_nodes.app.commands.{module}")
+        command = import_module(f"rths_nodes.app.commands.{module}")
         sub = commands.add_parser(name, description=f"{words[0].upper()}{words[1:]}.")
         command.add_arguments(sub)
         sub.set_defaults(run=command.run)

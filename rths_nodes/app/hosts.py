@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rths_nodes.app.compiling.loops import loop_over_kernels
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.protocols import Port
@@ -52,6 +53,10 @@ from rths_nodes.recording.run import Collector, Run
 from rths_nodes.recording.sink import RecordingSink
 from rths_nodes.ros import environment, names
 
+if TYPE_CHECKING:
+    from rths_nodes.ros.hosting.descriptions import NodeDescription
+    from rths_nodes.ros.hosting.results import Result
+
 
 @dataclass
 class RunResult:
@@ -65,10 +70,10 @@ class RunResult:
     samples: int
     wall_s: float
     exit_code: int
-    metrics: dict[str, Any]
-    compensator: dict[str, Any]
-    timing: dict[str, Any]
-    messages: dict[str, Any] | None = None
+    metrics: Data
+    compensator: Data
+    timing: Data
+    messages: Data | None = None
     """Losses of the recorder, by topic, and whether the recording is complete; None without a recorder."""
     recording: Path | None = None
     run: Run | None = None
@@ -172,7 +177,7 @@ def run(
     return result
 
 
-def run_and_read(scenario: Any, overrides: Iterable[str] = (), **options: Any) -> Run:
+def run_and_read(scenario: str | Path | Scenario, overrides: Iterable[str] = (), **options: Any) -> Run:
     """As :func:`run`, but gives the histories; without ``record`` a node host records into a temporary place."""
     if options.get("host", EMBEDDED) == EMBEDDED or options.get("record") is not None:
         return run(scenario, overrides, **options).read()
@@ -289,7 +294,7 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | N
     )
 
 
-def _messages(recording: dict[str, Any]) -> dict[str, Any] | None:
+def _messages(recording: Data) -> dict[str, object] | None:
     """The summary of the recorder as it is reported; None without a recorder that could send one."""
     if not recording:
         return None
@@ -299,7 +304,7 @@ def _messages(recording: dict[str, Any]) -> dict[str, Any] | None:
     return counts | {"silent": silent, "complete": whole}
 
 
-def _run_nodes(nodes: list[Any], options: RunOptions, watch: Watch, port: Port | None) -> Any:
+def _run_nodes(nodes: list[NodeDescription], options: RunOptions, watch: Watch, port: Port | None) -> Result:
     from rths_nodes.ros.hosting.descriptions import starting_words
 
     if watch.starting:  # on a busy machine the nodes may be up before the runner can hear them

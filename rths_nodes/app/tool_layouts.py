@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 from xml.etree import ElementTree
 
 from rths_nodes.core.yaml_text import dump
@@ -62,12 +61,14 @@ def plotjuggler(rig: str, axes: Sequence[str]) -> str:
     return _xml(root)
 
 
-def _splitter(above: Any, orientation: str, count: int) -> Any:
+def _splitter(above: ElementTree.Element, orientation: str, count: int) -> ElementTree.Element:
     sizes = ";".join([f"{1.0 / count:g}"] * count)
     return _below(above, "DockSplitter", orientation=orientation, count=str(count), sizes=sizes)
 
 
-def _plot(above: Any, title: str, curves: Sequence[tuple[str, str]], mode: str = "TimeSeries") -> Any:
+def _plot(
+    above: ElementTree.Element, title: str, curves: Sequence[tuple[str, str]], mode: str = "TimeSeries"
+) -> ElementTree.Element:
     area = _below(above, "DockArea", name=title)
     plot = _below(area, "plot", mode=mode, style="Lines", flip_x="false", flip_y="false")
     _below(plot, "range", left="0", right="1", bottom="-1", top="1")
@@ -77,11 +78,11 @@ def _plot(above: Any, title: str, curves: Sequence[tuple[str, str]], mode: str =
     return plot
 
 
-def _below(above: Any, tag: str, **attributes: str) -> Any:
+def _below(above: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:
     return ElementTree.SubElement(above, tag, attributes)
 
 
-def _xml(root: Any) -> str:
+def _xml(root: ElementTree.Element) -> str:
     ElementTree.indent(root, " ")
     return "<?xml version='1.0' encoding='UTF-8'?>\n" + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -89,9 +90,9 @@ def _xml(root: Any) -> str:
 # -- Foxglove ---------------------------------------------------------------------------------------------
 
 
-def foxglove(rig: str, axes: Sequence[str]) -> dict[str, Any]:
+def foxglove(rig: str, axes: Sequence[str]) -> dict[str, object]:
     """A column for each axis: displacements over each other, force against displacement; below the state."""
-    panels: dict[str, Any] = {}
+    panels: dict[str, object] = {}
     columns = []
     for number, axis in enumerate(axes):
         moved, pushed = f"{rig}/measurement.displacement[{number}]", f"{rig}/measurement.force[{number}]"
@@ -117,15 +118,15 @@ def foxglove(rig: str, axes: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _path(value: str, label: str, color: str) -> dict[str, Any]:
+def _path(value: str, label: str, color: str) -> dict[str, object]:
     return {"value": value, "enabled": True, "timestampMethod": "headerStamp", "label": label, "color": color}
 
 
-def _split(direction: str, first: Any, second: Any, percent: float) -> dict[str, Any]:
+def _split(direction: str, first: object, second: object, percent: float) -> dict[str, object]:
     return {"direction": direction, "first": first, "second": second, "splitPercentage": percent}
 
 
-def _beside(columns: Sequence[Any]) -> Any:
+def _beside(columns: Sequence[object]) -> object:
     """All columns in equal widths."""
     first, *others = columns
     return _split("row", first, _beside(others), 100.0 / len(columns)) if others else first
@@ -154,14 +155,14 @@ def urdf(scenario: Scenario) -> str:
     return _xml(robot)
 
 
-def _slab(robot: Any, name: str, stroke: float, color: str) -> None:
+def _slab(robot: ElementTree.Element, name: str, stroke: float, color: str) -> None:
     visual = _below(_below(robot, "link", name=name), "visual")
     size = f"{WIDE * stroke:g} {WIDE * stroke:g} {THICK * stroke:g}"
     _below(_below(visual, "geometry"), "box", size=size)
     _below(_below(visual, "material", name=f"of_{name}"), "color", rgba=color)
 
 
-def rviz(rig: str) -> dict[str, Any]:
+def rviz(rig: str) -> dict[str, object]:
     """The model, from the robot_state_publisher in the namespace of the rig, which is its frame_prefix as well."""
     prefix = rig.strip("/")
     topic = {

@@ -11,12 +11,14 @@ A ramp that needs no Target at the first sub-steps of a step has their number as
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.control import Ramp, Rows, motion_of, rows_of
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Motion, Target
@@ -41,15 +43,15 @@ Four = tuple[float, float, float, float]
 class RampKernel(NamedTuple):
     """Arithmetic of a ramp, for one degree of freedom."""
 
-    constants: Callable[[Any, float, int], Any]
+    constants: Function
     """From parameters, dt (s) and the sub-steps of a step."""
-    start: Callable[..., Any]
+    start: Function
     """``start(constants, x, v, a) -> state`` at Target 0."""
-    follow: Callable[..., Any]
+    follow: Function
     """``follow(constants, state, x, v, a) -> state`` in the step that ends at that Target."""
-    step: Callable[..., Any]
+    step: Function
     """``step(constants, state, substep) -> x, v, a``."""
-    predict: Callable[..., Any]
+    predict: Function
     """As ``step``, before ``follow``, at one of the predicted sub-steps."""
 
 
@@ -59,13 +61,13 @@ class OfKernel(Ramp):
 
     hands_on = False
 
-    def __init__(self, params: Any, dt: float, substeps: int, n_dof: int) -> None:
+    def __init__(self, params: AnyParams, dt: float, substeps: int, n_dof: int) -> None:
         self.kernel: RampKernel = self.kernel_of(params)
         self._constants = self.kernel.constants(params, dt, substeps)
         self._n, self.apart = n_dof, n_dof <= FEW
-        self._states: list[Any] = []
+        self._states: list[object] = []
 
-    def bound(self) -> tuple[RampKernel, Any]:
+    def bound(self) -> tuple[RampKernel, object]:
         """Kernel and constants."""
         return self.kernel, self._constants
 
@@ -92,12 +94,12 @@ class OfKernel(Ramp):
     def predicted_rows(self, substep: int) -> Rows:
         return self._rows(self.kernel.predict, substep)
 
-    def _each(self, target: Target, rows: Rows) -> Any:
+    def _each(self, target: Target, rows: Rows) -> Iterable[tuple[object, ...]]:
         if self.apart:
             return zip(*rows, strict=True)
         return ((target.displacement.copy(), target.velocity.copy(), target.acceleration.copy()),)
 
-    def _rows(self, step: Callable[..., Any], substep: int) -> Rows:
+    def _rows(self, step: Function, substep: int) -> Rows:
         k, states = self._constants, self._states
         x, v, a = step(k, states[0], substep)
         if not self.apart:  # an acceleration of zero is one number for all of them
@@ -108,7 +110,7 @@ class OfKernel(Ramp):
         return x, v, a
 
 
-def duration(params: Any, dt: float, substeps: int) -> Step:
+def duration(params: object, dt: float, substeps: int) -> Step:
     """The constants of all ramps but one."""
     return dt * substeps, substeps
 
@@ -284,12 +286,12 @@ class Predicted(NamedTuple):
     earlier: float
 
 
-def prediction(params: Any, dt: float, substeps: int) -> Prediction:
+def prediction(params: PredictorCorrectorRamp.Params, dt: float, substeps: int) -> Prediction:
     """Return the constants; the part that is predicted is rounded down to whole samples."""
     return Prediction(dt * substeps, substeps, predicted_of(params, substeps), params.order)
 
 
-def predicted_of(params: Any, substeps: int) -> int:
+def predicted_of(params: PredictorCorrectorRamp.Params, substeps: int) -> int:
     """Sub-steps that are predicted."""
     return int(params.predicted_share * substeps + ROUNDING)
 
@@ -316,7 +318,9 @@ def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
     return Predicted(curve, curve, 0.0 * x, x, before, earlier)
 
 
-def follow_prediction(k: Prediction, s: Predicted, x: float, v: float, a: float) -> tuple[Any, ...]:
+def follow_prediction(
+    k: Prediction, s: Predicted, x: float, v: float, a: float
+) -> tuple[Four, Four, float, float, float, float]:
     """Return what was predicted of this target, its error, and the polynomial that predicts the next."""
     _, _, _, order = k
     _, curve, _, before, earlier, first = s

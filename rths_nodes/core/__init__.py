@@ -11,7 +11,7 @@ Each name is loaded when it is first asked for, so that the modules below cost n
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rths_nodes.core.checks import ChecksScenario, TestContext
@@ -95,7 +95,7 @@ _MODULES = ("errors", "samples", "parameters", "checks", "decay", "kernels", "pr
 """Where they stand: cheap ones first, none imports one behind it."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in __all__:
         for module in _MODULES:
             found = getattr(import_module(f"{__name__}.{module}"), name, None)

@@ -9,8 +9,9 @@ sample.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.specimen import Specimen
 
@@ -26,13 +27,13 @@ class Actuator:
     velocity: float
     force: float
 
-    def __init__(self, params: Any, dt: float, specimen: Specimen) -> None:
+    def __init__(self, params: object, dt: float, specimen: Specimen) -> None:
         self._kernel = self.kernel_of(params, specimen)
         self.constants = self._kernel.constants(params, dt)
         self.reset()
 
     @classmethod
-    def kernel_of(cls, params: Any, specimen: Specimen) -> Kernel:
+    def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
         """The kernel of an actuator with these parameters that moves ``specimen``."""
         raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
 
@@ -47,7 +48,7 @@ class Actuator:
             self.constants, self.state, command
         )
 
-    def bound(self) -> tuple[Kernel, Any]:
+    def bound(self) -> tuple[Kernel, object]:
         """Kernel and constants; of a class with a ``step`` of its own those that call the object."""
         if type(self).step is Actuator.step:
             return self._kernel, self.constants

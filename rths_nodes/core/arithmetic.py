@@ -15,12 +15,15 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add, mul
 from struct import Struct
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rths_nodes.core.samples import Array
 
+S = TypeVar("S")
+G = TypeVar("G")
+T = TypeVar("T")
 Numbers = tuple[float, ...]
 NAN, INF = math.nan, math.inf
 LARGEST_EXPONENT = 709.78
@@ -30,9 +33,9 @@ WHOLE = 4503599627370496.0
 MANY = 64
 """Products from which on a sum over whole rows of them is quicker than one that keeps its parts."""
 
-_PACK: Any = tuple(Struct(f"{count}d").pack_into for count in range(MANY))
-_multiply: Any = np.multiply
-_accumulate: Any = np.add.accumulate
+_PACK = tuple(Struct(f"{count}d").pack_into for count in range(MANY))
+_multiply = np.multiply
+_accumulate = np.add.accumulate
 _reduce: Any = np.add.reduce
 HALVES = 134217729.0
 """2^27 + 1: splits a float into two of half as many digits."""
@@ -148,7 +151,9 @@ def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
     array[:] = matvec(matrix, vector)
 
 
-def groups(like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers) -> Any:
+def groups(
+    like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
+) -> Sequence[Sequence[float]]:
     """Product of ``matvec``, cut into lists of as many numbers as those of ``like``; in compiled code tuples."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
@@ -194,7 +199,7 @@ def record(table: Array, first: int, values: Sequence[float]) -> None:
     pack(table, 8 * first, *values)
 
 
-def mapped(function: Callable[..., Any], items: Sequence[Any], given: Any) -> tuple[Any, ...]:
+def mapped(function: Callable[[S, G], T], items: Sequence[S], given: G) -> tuple[T, ...]:
     """``function`` of each of the ``items`` of a tuple, and of what is ``given`` to all."""
     return tuple([function(item, given) for item in items])
 

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.core.errors import ConfigError
 
@@ -41,12 +40,12 @@ class ChildProcess:
     farewells: tuple[str, ...] = ()
     points_back: str = ""
 
-    def __init__(self, name: str, who: str, program: Path, task: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, who: str, program: Path, task: Mapping[str, object]) -> None:
         self.name, self.who = name, who
         self._program, self._task = program, dict(task)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, pass_fds: Sequence[int] = (), **more: Any) -> None:
+    def start(self, pass_fds: Sequence[int] = (), **more: object) -> None:
         """Start it, with ``pass_fds`` open and ``more`` in its task. Raises ConfigError where that cannot be."""
         self._shares = False
         task = self._task | {"parent": os.getpid()} | more

@@ -9,13 +9,14 @@ second base class here, for those that are made of pure functions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from rths_nodes.core import channels
-from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.kernels import Function, Kernel
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 
 Floats = Sequence[float]
@@ -42,7 +43,7 @@ class Component(ABC):
     """Its arithmetic as pure functions (``core/kernels.py``), where it is the same with all parameters."""
 
     @classmethod
-    def kernel_of(cls, params: Any) -> Any:
+    def kernel_of(cls, params: AnyParams) -> Any:
         """The kernel with these parameters; None where it has none."""
         return cls.KERNEL
 
@@ -129,11 +130,11 @@ class Setup(Component):
 class SetupKernel(NamedTuple):
     """Arithmetic of a setup, which remembers nothing; tuples of floats, or arrays where there are many."""
 
-    constants: Callable[[Any, int, int], Any]
+    constants: Function
     """From parameters and the numbers of degrees of freedom and of axes."""
-    axes: Callable[..., Any]
+    axes: Function
     """``axes(constants, x, v, a) -> x, v, a`` of the axes from those of the degrees of freedom."""
-    forces: Callable[..., Any]
+    forces: Function
     """``forces(constants, axis_forces, displacement) -> forces`` on the degrees of freedom."""
 
 
@@ -142,7 +143,7 @@ class SetupOfKernel(Setup):
 
     _on_arrays = False
 
-    def __init__(self, params: Any, n_dof: int, n_axes: int) -> None:
+    def __init__(self, params: AnyParams, n_dof: int, n_axes: int) -> None:
         constants, self._axes, self._forces = self.kernel_of(params)
         self._constants = constants(params, n_dof, n_axes)
 
@@ -159,17 +160,17 @@ class SetupOfKernel(Setup):
         found: Rows = self._axes(self._constants, *rows)
         return found
 
-    def bound(self) -> tuple[Callable[..., Any], Callable[..., Any], Any, bool]:
+    def bound(self) -> tuple[Function, Function, object, bool]:
         """``axes`` and ``forces`` of the kernel, its constants, and whether they take arrays."""
         return self._axes, self._forces, self._constants, self._on_arrays
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
         given = axis_forces, displacement
-        found: Any = self._forces(self._constants, *(map(np.array, given) if self._on_arrays else given))
+        found = self._forces(self._constants, *(map(np.array, given) if self._on_arrays else given))
         return found.tolist() if self._on_arrays else found  # type: ignore[no-any-return]
 
 
-def functions_of(setup: Setup) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def functions_of(setup: Setup) -> tuple[Function, Function]:
     """``axes`` and ``forces`` of any setup, also one of another package, as those of a kernel; no constants."""
     return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
 
@@ -184,7 +185,7 @@ class SemiActive(Component):
     inputs: tuple[str, ...]
     """Names of what it controls, with their units: those that the rig must have."""
 
-    def bound(self) -> tuple[Kernel, Any, Any] | None:
+    def bound(self) -> tuple[Kernel, object, object] | None:
         """Kernel, constants and state; None of one without a kernel."""
         return None
 
@@ -214,14 +215,14 @@ class SemiActiveOfKernel(SemiActive):
     KERNEL: ClassVar[Kernel]
     inputs: tuple[str, ...] = (channels.DAMPER_VOLTAGE,)
 
-    def __init__(self, params: Any, structure: Any, dt: float, measured: Sequence[str]) -> None:
+    def __init__(self, params: object, structure: object, dt: float, measured: Sequence[str]) -> None:
         self._constants = self.KERNEL.constants(params, structure, dt, measured)
         self.reset()
 
     def reset(self) -> None:
         self._state = self.KERNEL.rest(self._constants)
 
-    def bound(self) -> tuple[Kernel, Any, Any]:
+    def bound(self) -> tuple[Kernel, object, object]:
         """Kernel, constants and state."""
         return self.KERNEL, self._constants, self._state
 

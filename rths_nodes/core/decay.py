@@ -82,15 +82,14 @@ def decay_of(specimen: Any) -> Decay:
     return Decay()
 
 
-def stated(params: Any) -> Decay:
+def stated(params: object) -> Decay:
     """Return the ``decay()`` of a specimen's parameters; ``Decay()`` where they leave it out."""
     return declared(params) or Decay()
 
 
-def declared(params: Any) -> Decay | None:
+def declared(params: object) -> Decay | None:
     """The same; None where they leave it out."""
-    found: Decay | None = params.decay() if hasattr(params, "decay") else None
-    return found
+    return params.decay() if hasattr(params, "decay") else None
 
 
 def check_increments(decay: Decay, words: str, test: TestContext) -> None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from rths_nodes.core import checks
 from rths_nodes.core.errors import PortError
+
+AnyParams: TypeAlias = Any
+"""The ``Params`` of some component: a base class takes any, as each of its subclasses names its own."""
 
 
 class OfComponent:
@@ -130,11 +133,11 @@ class OfIntegratorParams(OfParams):
     """Who has the excitation in place of the scenario, in words."""
     experimental_stiffness: Any = None
     """Stiffness of the specimen that one elsewhere counts on, ``(n_dof, n_dof)`` N/m."""
-    equivalent_damping: Any = None
+    equivalent_damping: object = None
     """Damping of the specimen that it counts on, N s/m."""
     displacement: Any = None
     """Prescribed displacement as a function of time."""
-    ground: Any = None
+    ground: object = None
     """Input of the one outside that takes the ground motion of the scenario."""
 
 
@@ -224,6 +227,6 @@ def complete(family: str, component: Any) -> None:
     checks.complete(component.Params, of_params(family))
 
 
-def drops_heartbeat(port: Any) -> bool:
+def drops_heartbeat(port: object) -> bool:
     """True for the class of a port with a ``drop_heartbeat`` of its own."""
     return hasattr(port, "drop_heartbeat") and port.drop_heartbeat is not OfPort.drop_heartbeat

@@ -28,7 +28,7 @@ class Distribution:
     kind: str
     numbers: tuple[Any, ...]
 
-    def draw(self, generator: np.random.Generator, nominal: Any = None) -> Any:
+    def draw(self, generator: np.random.Generator, nominal: object = None) -> Any:
         """A value; ``nominal`` is what a relative one multiplies: a number, a list or rows of numbers.
 
         Raises ConfigError for a relative one of something else.
@@ -43,7 +43,7 @@ class Distribution:
         """The key that this one goes with; empty where it goes with none."""
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
-    def following(self, nominal: Any, drawn: Any, standing: Any) -> Any:
+    def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
         """The value beside a leader that was ``drawn`` where ``standing`` stands. Raises ConfigError."""
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
@@ -54,10 +54,10 @@ class Distribution:
         factor = (drawn / standing) ** power
         return self._multiplied(nominal, lambda: factor)
 
-    def _scaled(self, generator: np.random.Generator, nominal: Any) -> Any:
+    def _scaled(self, generator: np.random.Generator, nominal: object) -> object:
         return self._multiplied(nominal, lambda: KINDS[self.kind].draw(generator, *self.numbers))
 
-    def _multiplied(self, nominal: Any, factor: Callable[[], float]) -> Any:
+    def _multiplied(self, nominal: object, factor: Callable[[], float]) -> object:
         if isinstance(nominal, (list, tuple)):
             return [self._multiplied(entry, factor) for entry in nominal]
         if isinstance(nominal, bool) or not isinstance(nominal, (int, float)):
@@ -158,7 +158,7 @@ KINDS: dict[str, Kind] = {
 """The known distributions by name."""
 
 
-def distribution(data: Any, path: str) -> Distribution:
+def distribution(data: object, path: str) -> Distribution:
     """Checks ``data`` (``{kind: numbers}``). Raises ConfigError with ``path`` and what would be right."""
     if not isinstance(data, Mapping) or len(data) != 1:
         raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_known()}")
@@ -183,7 +183,7 @@ def distribution(data: Any, path: str) -> Distribution:
     return Distribution(name, tuple(map(float, numbers)))
 
 
-def check_scatter(scatter: Mapping[str, Any], path: str) -> None:
+def check_scatter(scatter: Mapping[str, object], path: str) -> None:
     """Refuses, with ConfigError, what is no distribution, and a key that goes with one that is not drawn itself.
 
     Whether a scenario has such a key shows when a plant is drawn.
@@ -200,11 +200,11 @@ def check_scatter(scatter: Mapping[str, Any], path: str) -> None:
     problems.refuse()
 
 
-def _numbers(given: Any) -> tuple[Any, ...]:
+def _numbers(given: object) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, (list, tuple)) else (given,)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
 
 

@@ -100,5 +100,4 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 def periods(lateness: Array, period: float) -> Array:
     """Times ``(n - 1,)`` s between ticks that are late by ``lateness`` ``(n,)`` s and slip by whole periods."""
     slipped = np.floor(lateness[:-1] / period)
-    found: Array = (1.0 + slipped) * period + np.diff(lateness)
-    return found
+    return (1.0 + slipped) * period + np.diff(lateness)

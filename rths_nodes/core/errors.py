@@ -6,7 +6,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 class ConfigError(ValueError):
@@ -63,7 +62,7 @@ def join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def show(value: Any, unit: str = "") -> str:
+def show(value: object, unit: str = "") -> str:
     """A value as it is shown in a message: short, with its unit."""
     unit = "" if unit == "1" else unit  # a number without a dimension
     try:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rths_nodes.core.data import Data
+
 
 def flatten(data: Any, path: str) -> dict[str, float]:
     """Nested numbers -> names and values of a Summary: ``{"metrics.axes.story_1.delay_s": 0.01}``."""
@@ -21,12 +23,12 @@ def flatten(data: Any, path: str) -> dict[str, float]:
     return found
 
 
-def unflatten(numbers: Mapping[str, float], section: str) -> dict[str, Any]:
+def unflatten(numbers: Mapping[str, float], section: str) -> Data:
     """The inverse of :func:`flatten` for what stands below ``section``; numbered keys become lists.
 
     Of two names that cannot stand beside each other, ``a`` and ``a.b``, the first counts.
     """
-    tree: dict[str, Any] = {}
+    tree: Data = {}
     for path, value in numbers.items():
         head, *keys = path.split(".")
         if head != section or not keys:
@@ -36,11 +38,11 @@ def unflatten(numbers: Mapping[str, float], section: str) -> dict[str, Any]:
             place = place.setdefault(key, {}) if isinstance(place, dict) else place
         if isinstance(place, dict):
             place.setdefault(keys[-1], value)
-    listed: dict[str, Any] = _listed(tree)
+    listed: dict[str, object] = _listed(tree)
     return listed
 
 
-def _listed(entry: Any) -> Any:
+def _listed(entry: object) -> Any:
     if not isinstance(entry, dict):
         return entry
     if entry and all(key.isdecimal() for key in entry):

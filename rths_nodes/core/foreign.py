@@ -18,9 +18,11 @@ import numpy as np
 
 from rths_nodes.core import protocols
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, PortError, show
+from rths_nodes.core.parameters import type_of
+from rths_nodes.core.protocols import Compensator
 from rths_nodes.core.samples import Motion
 
-PROTOCOLS: dict[str, Any] = {
+PROTOCOLS: dict[str, type] = {
     "ground_motion": protocols.GroundMotion,
     "structure": protocols.Structure,
     "integrator": protocols.Integrator,
@@ -52,9 +54,9 @@ IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
 """Errors that say themselves what has failed."""
 
 
-def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any:
+def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:
     """The component ``cls`` of another package. Raises ConfigError in its name for what is wrong with it."""
-    label = f"{family}.type = {params.type_name!r}"
+    label = f"{family}.type = {type_of(params)!r}"
     protocol = PROTOCOLS.get(family)
     made = _guarded(cls, family, label) if protocol is not None and isinstance(cls, type) else cls
 
@@ -79,17 +81,17 @@ def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any
     return built
 
 
-def _methods(protocol: Any) -> list[str]:
+def _methods(protocol: type) -> list[str]:
     return [name for name in _wanted(protocol) if callable(getattr(protocol, name, None))]
 
 
-def _wanted(protocol: Any) -> list[str]:
+def _wanted(protocol: type) -> list[str]:
     """Return the names that a member must have: with a base class, all that have no default there."""
     given = _defaults(protocol)
     return [name for name in _members(protocol) if name not in given]
 
 
-def _defaults(protocol: Any) -> dict[str, Any]:
+def _defaults(protocol: Any) -> dict[str, object]:
     """Return the defaults of a family's base class for a member that does not inherit; a protocol has none."""
     needed = NEEDED.get(protocol) or protocol.__abstractmethods__
     known = {name: value for base in reversed(_own(protocol)) for name, value in vars(base).items()}
@@ -97,17 +99,17 @@ def _defaults(protocol: Any) -> dict[str, Any]:
     return given if needed else {}
 
 
-def _own(protocol: Any) -> list[type]:
+def _own(protocol: type) -> list[type]:
     """The class itself, and those of its bases that stand beside it."""
     return [base for base in protocol.__mro__ if base.__module__ == protocol.__module__]
 
 
-def _members(protocol: Any) -> list[str]:
+def _members(protocol: type) -> list[str]:
     names = {name for base in _own(protocol) for name in (*vars(base), *inspect.get_annotations(base))}
     return sorted(name for name in names if not name.startswith("_"))
 
 
-def _probe(compensator: Any, label: str, n_axes: int) -> None:
+def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
     """One command at rest. Raises ConfigError where it comes to nothing, or to another number of states."""
     try:
         rest = np.zeros(n_axes)
@@ -135,9 +137,9 @@ def _guarded(cls: type, family: str, label: str) -> type:
     return type(cls.__name__, (cls,), given | methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
-def _guard(method: Callable[..., Any], label: str) -> Callable[..., Any]:
+def _guard(method: Callable[..., object], label: str) -> Callable[..., object]:
     @wraps(method)
-    def guarded(self: Any, *arguments: Any, **named: Any) -> Any:
+    def guarded(self: object, *arguments: object, **named: object) -> object:
         try:
             return method(self, *arguments, **named)
         except IN_WORDS:
@@ -148,7 +150,7 @@ def _guard(method: Callable[..., Any], label: str) -> Callable[..., Any]:
     return guarded
 
 
-def _check_shown(built: Any, family: str, label: str) -> None:
+def _check_shown(built: object, family: str, label: str) -> None:
     """Raises ConfigError where a component does not show what its family does."""
     for name in SHOWN.get(family, ()):
         if not _is_fit(value := getattr(built, name), family):
@@ -156,17 +158,17 @@ def _check_shown(built: Any, family: str, label: str) -> None:
             raise ConfigError(f"{label}: {name} is {show(value)}: must be {wanted}")
 
 
-def _is_fit(value: Any, family: str) -> bool:
+def _is_fit(value: object, family: str) -> bool:
     if family == "actuator":
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     return isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind == "f"
 
 
-def _showing(step: Callable[..., Any], family: str, label: str) -> Callable[..., Any]:
+def _showing(step: Callable[..., object], family: str, label: str) -> Callable[..., object]:
     """``step`` of a component that shows where it came to: that is looked at."""
 
     @wraps(step)
-    def stepped(self: Any, *arguments: Any) -> Any:
+    def stepped(self: object, *arguments: object) -> object:
         sizes = [np.shape(getattr(self, name)) for name in SHOWN[family]]
         given = step(self, *arguments)
         for name, size in zip(SHOWN[family], sizes, strict=True):
@@ -178,11 +180,11 @@ def _showing(step: Callable[..., Any], family: str, label: str) -> Callable[...,
     return stepped
 
 
-def _command(step: Callable[..., Any], label: str) -> Callable[..., Any]:
+def _command(step: Callable[..., object], label: str) -> Callable[..., Any]:
     """``step`` of a compensator, whose command is checked for what it is and for its size."""
 
     @wraps(step)
-    def checked(self: Any, target: Motion, measured: Any) -> Any:
+    def checked(self: object, target: Motion, measured: object) -> object:
         command, shape = step(self, target, measured), target.displacement.shape
         if not isinstance(command, np.ndarray) or command.shape != shape or command.dtype.kind != "f":
             what = (

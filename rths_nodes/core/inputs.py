@@ -16,9 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rths_nodes.core import registry
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.programs import modules_of
@@ -131,7 +132,7 @@ Change: TypeAlias = Callable[[Named], str]
 """Function that gives the path to stand in the place of a file."""
 
 
-def replace_files(cls: type, data: Any, change: Change, place: str = "") -> None:
+def replace_files(cls: type, data: object, change: Change, place: str = "") -> None:
     """Puts, in the ``data`` of ``cls``, what ``change`` makes of it in the place of every file that they name."""
     if not isinstance(data, dict):
         return
@@ -139,7 +140,7 @@ def replace_files(cls: type, data: Any, change: Change, place: str = "") -> None
         replace_files_of(spec, data, name, change, join(place, name))
 
 
-def replace_files_of(spec: Spec, data: dict[str, Any], name: str, change: Change, place: str = "") -> None:
+def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Change, place: str = "") -> None:
     """As :func:`replace_files`, of the parameter ``name`` alone, which ``spec`` declares."""
     value = data.get(name)
     if spec.kind in ("path", "matrix") and isinstance(value, str):
@@ -149,11 +150,11 @@ def replace_files_of(spec: Spec, data: dict[str, Any], name: str, change: Change
             replace_files(inner, entry, change, path)
 
 
-def _listed(value: Any) -> tuple[str, ...]:
+def _listed(value: object) -> tuple[str, ...]:
     return tuple(filter(lambda each: isinstance(each, str), value)) if isinstance(value, (list, tuple)) else ()
 
 
-def _entries(spec: Spec, value: Any, place: str) -> list[tuple[str, Any]]:
+def _entries(spec: Spec, value: object, place: str) -> list[tuple[str, object]]:
     """The sections in the value of a parameter, with their places."""
     if spec.kind in ("section", "component"):
         return [(place, value)]
@@ -162,7 +163,7 @@ def _entries(spec: Spec, value: Any, place: str) -> list[tuple[str, Any]]:
     return []
 
 
-def class_of(spec: Spec, entry: Mapping[str, Any]) -> type | None:
+def class_of(spec: Spec, entry: Data) -> type | None:
     """Whose parameters a section has; None of an unknown type, which is refused when it is built."""
     if spec.cls is not None:
         return spec.cls
@@ -172,7 +173,7 @@ def class_of(spec: Spec, entry: Mapping[str, Any]) -> type | None:
     return None
 
 
-def named_files(cls: type, data: dict[str, Any]) -> list[Named]:
+def named_files(cls: type, data: dict[str, object]) -> list[Named]:
     """The files that the ``data`` of ``cls`` name."""
     found: list[Named] = []
 
@@ -184,6 +185,6 @@ def named_files(cls: type, data: dict[str, Any]) -> list[Named]:
     return found
 
 
-def make_absolute(cls: type, data: Any, folder: Path) -> None:
+def make_absolute(cls: type, data: object, folder: Path) -> None:
     """Makes the files that the ``data`` of ``cls`` name absolute: they stand relative to ``folder``."""
     replace_files(cls, data, lambda named: named.absolute(folder))

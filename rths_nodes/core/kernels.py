@@ -23,21 +23,26 @@ import numpy as np
 
 from rths_nodes.core import arithmetic
 
+Function = Callable[..., Any]
+"""A kernel function; what it is given and gives, numbers or arrays, each kernel says in words."""
+ToNumber = Callable[..., tuple[object, float]]
+"""A function that gives its state and a number."""
+
 
 class Kernel(NamedTuple):
     """Arithmetic of a component: ``constants`` from parameters and dt (s), the state at ``rest``, the ``step``."""
 
-    constants: Callable[..., Any]
-    rest: Callable[[Any], Any]
-    step: Callable[..., Any]
+    constants: Function
+    rest: Function
+    step: Function
 
 
-def no_state(constants: Any) -> tuple[()]:
+def no_state(constants: object) -> tuple[()]:
     """The state of a kernel that remembers nothing."""
     return ()
 
 
-def copied(state: Any) -> Any:
+def copied(state: object) -> object:
     """A second state with the same numbers, as plain tuples: neither sees what a step does to the other."""
     if isinstance(state, tuple):
         return tuple([copied(each) for each in state])
@@ -45,10 +50,8 @@ def copied(state: Any) -> Any:
 
 
 def advance_of(
-    rate: Callable[..., Any],
-    along: Callable[..., Any] = arithmetic.along,
-    along_mean: Callable[..., Any] = arithmetic.along_mean,
-) -> Callable[..., Any]:
+    rate: Function, along: Function = arithmetic.along, along_mean: Function = arithmetic.along_mean
+) -> Function:
     """The classical Runge-Kutta step ``advance(k, s, h, start, start, middle, middle, end, end) -> s``; ``h`` s.
 
     ``rate`` gives the rates of a state from constants, state and two inputs: displacement (m) and velocity (m/s)
@@ -56,7 +59,9 @@ def advance_of(
     state that is more than a tuple of floats.
     """
 
-    def advance(k: Any, s: Any, h: float, x0: float, v0: float, x1: float, v1: float, x2: float, v2: float) -> Any:
+    def advance(
+        k: object, s: object, h: float, x0: float, v0: float, x1: float, v1: float, x2: float, v2: float
+    ) -> object:
         half = 0.5 * h
         a = rate(k, s, x0, v0)
         b = rate(k, along(s, half, a), x1, v1)

@@ -52,7 +52,7 @@ def hdf5(what: str, otherwise: str = "") -> Any:
     return h5py
 
 
-def _numbers(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Array]]:
+def _numbers(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Array]]:
     """Real numbers by name, those in structs of one element as well."""
     for name, value in values.items():
         if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
@@ -65,7 +65,7 @@ def _of_hdf5(path: Path, told: str) -> dict[str, Array]:
     h5py = hdf5(f"{told} is HDF5 (MATLAB's version 7.3), which", ", or save with '-v7'")
     found: dict[str, Array] = {}
 
-    def take(name: str, item: Any) -> None:
+    def take(name: str, item: object) -> None:
         hidden = name.startswith("#")  # what cells refer to
         if hidden or not isinstance(item, h5py.Dataset) or item.dtype.kind not in "fiub":
             return

@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from keyword import iskeyword
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import attrs
 
 from rths_nodes.core import checks
 
 T = TypeVar("T")
+Field: TypeAlias = Any
+"""A field of a class, which is of the type that stands beside it: what ``attrs.field`` is, too."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -72,7 +74,7 @@ class Spec:
         return self.default is attrs.NOTHING
 
     @property
-    def left_out(self) -> Any:
+    def left_out(self) -> object:
         """The default, as data or built; None where there is none."""
         if isinstance(self.default, attrs.Factory):  # type: ignore[arg-type]
             return self.default.factory()
@@ -88,28 +90,28 @@ class Spec:
         return " and ".join(words)
 
 
-def _field(kind: str, doc: str, default: Any, unit: str = "", **further: Any) -> Any:
+def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any) -> object:
     """A field whose declaration is a :class:`Spec`; one that is built from data is None until then."""
     stands = None if isinstance(default, Mapping) else default
     return attrs.field(default=stands, metadata={_KEY: Spec(kind, doc, default, unit, **further)})
 
 
-def number(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any) -> Any:
+def number(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
     """A float; integers are widened, booleans, text, nan and inf refused. ``default=None`` makes it optional."""
     return _field("number", doc, default, unit, **bounds)
 
 
-def integer(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any) -> Any:
+def integer(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
     """A whole number; fractions are refused."""
     return _field("integer", doc, default, unit, **bounds)
 
 
-def text(doc: str, default: Any = attrs.NOTHING, choices: Iterable[str] = (), **further: Any) -> Any:
+def text(doc: str, default: object = attrs.NOTHING, choices: Iterable[str] = (), **further: Any) -> Field:
     """Text, perhaps one of a few ``choices``."""
     return _field("text", doc, default, choices=tuple(choices), **further)
 
 
-def path(doc: str, default: Any = attrs.NOTHING, opens: str = "", runs: bool = False) -> Any:
+def path(doc: str, default: object = attrs.NOTHING, opens: str = "", runs: bool = False) -> Field:
     """A file. In a scenario file it is relative to that file, elsewhere to the working directory.
 
     One that ``runs`` is a program, with all rights of the user.
@@ -120,22 +122,22 @@ def path(doc: str, default: Any = attrs.NOTHING, opens: str = "", runs: bool = F
     return _field("path", doc, default, opens=opens, runs=runs or bool(opens))
 
 
-def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Any:
+def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Field:
     """A list of texts, kept as a tuple, each perhaps one of a few ``choices``; empty if left out."""
     return _field("texts", doc, (), choices=tuple(choices), **further)
 
 
-def flag(doc: str, default: Any = attrs.NOTHING, **further: Any) -> Any:
+def flag(doc: str, default: object = attrs.NOTHING, **further: Any) -> Field:
     """True or false."""
     return _field("flag", doc, default, **further)
 
 
-def vector(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any) -> Any:
+def vector(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
     """A list of floats, kept as a tuple; a bound holds for each."""
     return _field("vector", doc, default, unit, **bounds)
 
 
-def matrix(doc: str, unit: str = "", default: Any = attrs.NOTHING, large: bool = False) -> Any:
+def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: bool = False) -> Field:
     """A list of rows of equal length, kept as a tuple of tuples; or the CSV file that has them.
 
     The file is found as that of a :func:`path`; what is kept, and recorded, are its numbers. One that may be
@@ -145,7 +147,7 @@ def matrix(doc: str, unit: str = "", default: Any = attrs.NOTHING, large: bool =
     return _field("matrix", doc, default, unit, large=large)
 
 
-def component(family: str, doc: str, default: Any = attrs.NOTHING, after: str = "") -> Any:
+def component(family: str, doc: str, default: object = attrs.NOTHING, after: str = "") -> Field:
     """A section with a ``type`` out of ``family``; its value is that component's Params.
 
     ``default`` is None for an optional section, or the data (``{"type": ...}``) that is built when it is missing.
@@ -154,34 +156,34 @@ def component(family: str, doc: str, default: Any = attrs.NOTHING, after: str = 
     return _field("component", doc, default, family=family, after=after)
 
 
-def components(family: str, doc: str) -> Any:
+def components(family: str, doc: str) -> Field:
     """A mapping of names to sections with a ``type`` out of ``family``; empty if left out."""
     return _field("components", doc, attrs.Factory(dict), family=family)
 
 
-def section(cls: type, doc: str, default: Any = attrs.NOTHING) -> Any:
+def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
     """A section without a ``type``, built into ``cls``; left out, it has the defaults of ``cls``."""
     if default is attrs.NOTHING and not required_names(cls):
         default = attrs.Factory(cls)
     return _field("section", doc, default, cls=cls)
 
 
-def sections(cls: type, doc: str, optional: bool = False) -> Any:
+def sections(cls: type, doc: str, optional: bool = False) -> Field:
     """A mapping of names to sections built into ``cls``; at least one unless ``optional``."""
     return _field("sections", doc, attrs.Factory(dict) if optional else attrs.NOTHING, cls=cls)
 
 
-def mapping(doc: str) -> Any:
+def mapping(doc: str) -> Field:
     """A mapping of names to values as they stand; empty if left out."""
     return _field("mapping", doc, attrs.Factory(dict))
 
 
-def is_params(value: Any) -> bool:
+def is_params(value: object) -> bool:
     """True for checked parameters: a section of a scenario."""
     return bool(attrs.has(type(value)))
 
 
-def type_of(built: Any) -> str:
+def type_of(built: object) -> str:
     """Return the type of the parameters of a component; empty for whatever else ``built`` is."""
     return str(getattr(type(built), "type_name", ""))
 
@@ -199,19 +201,19 @@ def required_names(cls: type) -> list[str]:
     return [name for name, spec in declared(cls).items() if spec.required]
 
 
-def evolved(built: T, **values: Any) -> T:
+def evolved(built: T, **values: object) -> T:
     """``built`` with other ``values``, which are not checked."""
     return attrs.evolve(built, **values)  # type: ignore[misc]
 
 
-def completed(built: T, name: str, value: Any) -> T:
+def completed(built: T, name: str, value: object) -> T:
     """``built``, with ``value`` for the parameter ``name`` where it has one that was left out (None)."""
     if name not in declared(type(built)) or getattr(built, name) is not None:
         return built
     return evolved(built, **{name: value})
 
 
-def recorded(kind: str, values: Mapping[str, Any], reason: str, declared: type = object) -> Any:
+def recorded(kind: str, values: Mapping[str, object], reason: str, declared: type = object) -> object:
     """Parameters of a component of type ``kind`` as they were recorded, unchecked: it cannot be built here.
 
     What they may declare is as in the class ``declared``. ``registry.class_of`` refuses them with the ``reason``.

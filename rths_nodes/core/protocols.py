@@ -11,8 +11,8 @@ times faster than arrays of length one. A returned array belongs to the componen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple, Protocol
 
 from rths_nodes.core.actuator import Actuator as Actuator
 from rths_nodes.core.control import Compensator as Compensator
@@ -20,6 +20,7 @@ from rths_nodes.core.control import ForceController as ForceController
 from rths_nodes.core.control import Ramp as Ramp
 from rths_nodes.core.control import SemiActive as SemiActive
 from rths_nodes.core.control import Setup as Setup
+from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.dimensions import Unit
 from rths_nodes.core.readback import Readback
@@ -54,7 +55,7 @@ class GroundMotion(Protocol):
 
     Params: ClassVar[type]
 
-    def __init__(self, params: Any, seed: int) -> None: ...
+    def __init__(self, params: object, seed: int) -> None: ...
 
     def sample(self, times: Array) -> Array:
         """Values at ``times`` (s), shape ``(len(times),)``: m/s^2, or m when used as a displacement."""
@@ -80,7 +81,7 @@ class RestoringForce(StructuralForce, Protocol):
     elastic_energy: float
     """Strain energy at first yield, J; zero for a linear one."""
 
-    def __init__(self, params: Any, n_dof: int) -> None: ...
+    def __init__(self, params: object, n_dof: int) -> None: ...
 
 
 class Damping(Protocol):
@@ -88,7 +89,7 @@ class Damping(Protocol):
 
     Params: ClassVar[type]
 
-    def __init__(self, params: Any) -> None: ...
+    def __init__(self, params: object) -> None: ...
 
     def matrix(self, mass: Array, stiffness: Array) -> Array:
         """Damping ``(n_dof, n_dof)`` N s/m, symmetric, from mass (kg) and stiffness (N/m) of the same shape."""
@@ -125,7 +126,7 @@ class Reduction(Protocol):
 
     Params: ClassVar[type]
 
-    def __init__(self, params: Any) -> None: ...
+    def __init__(self, params: object) -> None: ...
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
         """Shapes as columns ``(n_dof, m)``, names of their coordinates; the interface stands at ``places``."""
@@ -161,7 +162,7 @@ class Integrator(Protocol):
     force_age: float = 0.0
     """Steps by which it takes the measured force late, on the mean: half a one where it holds it over the step."""
 
-    def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
+    def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
     def excite(self, ground_acceleration: Array) -> None:
         """Take the acceleration of the ground ``(steps + 1,)`` m/s^2, for one that has no external force of it."""
@@ -200,7 +201,7 @@ class Integrator(Protocol):
     def finish(self, experimental_force: Array) -> None:
         """The force at the last step of the test, which no further ``step`` takes: one outside may wait for it."""
 
-    def numbers(self) -> Mapping[str, Any]:
+    def numbers(self) -> Data:
         """After the test: what the recording keeps of it beside the Targets, numbers nested by their names."""
         return {}
 
@@ -294,7 +295,7 @@ class Port(OfPort, Readback, Protocol):
 class Quantity(Protocol):
     """A number for each sample. Its ``Params`` has ``of``: the texts of the expressions that it is made from."""
 
-    def __init__(self, params: Any, dt: float) -> None:
+    def __init__(self, params: object, dt: float) -> None:
         """At rest; ``dt`` s."""
 
     def unit(self, units: Sequence[Unit]) -> Unit:

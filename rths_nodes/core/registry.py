@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from rths_nodes.core import declarations
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, unknown
 
 FAMILIES: dict[str, str] = {
@@ -71,7 +72,7 @@ def names(family: str) -> list[str]:
 
 
 @cache
-def _load(family: str, name: str) -> Any:
+def _load(family: str, name: str) -> object:
     place = _table(family)[name]
     module, _, attribute = place.partition(":")
     try:
@@ -108,7 +109,7 @@ def first_line(documented: object) -> str:
     return (documented.__doc__ or "").strip().partition("\n")[0].replace("``", "")
 
 
-def class_of(family: str, built: Any) -> Any:
+def class_of(family: str, built: AnyParams) -> Any:
     """The component class that belongs to checked parameters ``built``.
 
     Raises ConfigError where they are those of a recording whose component cannot be built here.
@@ -118,13 +119,13 @@ def class_of(family: str, built: Any) -> Any:
     return load(family, type(built).type_name)
 
 
-def kernel_of(family: str, params: Any) -> Any:
+def kernel_of(family: str, params: AnyParams) -> Any:
     """The kernel of the component that belongs to checked ``params``; None where it has none."""
     cls = class_of(family, params)
     return cls.kernel_of(params) if hasattr(cls, "kernel_of") else None
 
 
-def build(family: str, params: Any, *arguments: Any) -> Any:
+def build(family: str, params: AnyParams, *arguments: object) -> Any:
     """The component of ``family`` with checked ``params``; ``arguments`` are the others of its constructor.
 
     Raises ConfigError where one of another package is not what its family is (``core/foreign.py``).

@@ -10,10 +10,12 @@ the axes ``(n_axes,)``, auxiliary inputs, and auxiliary channels that are measur
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.samples import EMPTY, Array
 
 Shown = tuple[Array, Array, Array, Array]
@@ -28,10 +30,10 @@ def still(n_axes: int) -> Shown:
 class RigKernel(NamedTuple):
     """Arithmetic of a rig: as a ``Kernel``, and what is ``shown`` at rest, of constants and state."""
 
-    constants: Callable[..., Any]
-    rest: Callable[[Any], Any]
-    step: Callable[..., Any]
-    shown: Callable[[Any, Any], Shown]
+    constants: Function
+    rest: Function
+    step: Function
+    shown: Callable[..., Shown]
 
 
 class Rig:
@@ -55,14 +57,14 @@ class Rig:
     force: Array
     auxiliary: Array = EMPTY
 
-    def __init__(self, params: Any, dt: float, n_axes: int, kernel: RigKernel | None = None) -> None:
+    def __init__(self, params: object, dt: float, n_axes: int, kernel: RigKernel | None = None) -> None:
         """With a ``kernel`` that is made already."""
         self._kernel = self.kernel_of(params, n_axes) if kernel is None else kernel
         self.constants = self._kernel.constants(params, dt)
         self.reset()
 
     @classmethod
-    def kernel_of(cls, params: Any, n_axes: int) -> RigKernel:
+    def kernel_of(cls, params: AnyParams, n_axes: int) -> RigKernel:
         """The kernel of a rig with these parameters."""
         raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
 
@@ -78,7 +80,7 @@ class Rig:
         self.state = kernel.rest(k)
         self.displacement, self.velocity, self.force, self.auxiliary = kernel.shown(k, self.state)
 
-    def bound(self) -> tuple[RigKernel, Any] | None:
+    def bound(self) -> tuple[RigKernel, object] | None:
         """Kernel and constants; None of a class with a ``step`` of its own."""
         return (self._kernel, self.constants) if type(self).step is Rig.step else None
 

@@ -11,24 +11,25 @@ moves a specimen is made around them, and integrates the states.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from rths_nodes.core.decay import Decay, declared
-from rths_nodes.core.kernels import no_state
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.kernels import Function, no_state
 
 
 class SpecimenKernel(NamedTuple):
     """Arithmetic of a specimen: ``constants`` from parameters, states at ``rest``, ``force`` (N) and ``rate``."""
 
-    constants: Callable[[Any], Any]
-    rest: Callable[[Any], tuple[float, ...]]
+    constants: Function
+    rest: Callable[..., tuple[float, ...]]
     force: Callable[..., float]
     rate: Callable[..., tuple[float, ...]]
-    driven: Callable[[Any, float], Any] | None = None
+    driven: Callable[..., object] | None = None
     """Constants under another voltage (V), for a specimen that has one."""
 
 
-def no_rates(constants: Any, state: Any, displacement: float, velocity: float) -> tuple[()]:
+def no_rates(constants: object, state: object, displacement: float, velocity: float) -> tuple[()]:
     """The rates of a specimen without inner states."""
     return ()
 
@@ -55,17 +56,17 @@ class Specimen:
     voltage: float | None = None
     """V, of a current driver that a controller sets; None where there is none."""
 
-    def __init__(self, params: Any, kernel: SpecimenKernel | None = None) -> None:
+    def __init__(self, params: object, kernel: SpecimenKernel | None = None) -> None:
         """With a ``kernel`` that is made already."""
         self._made(self.kernel_of(params) if kernel is None else kernel, params)
         self.decay = declared(params) or (None if self.initial_state else Decay())
 
-    def _made(self, kernel: SpecimenKernel, params: Any) -> None:
+    def _made(self, kernel: SpecimenKernel, params: object) -> None:
         self._kernel, self._constants = kernel, kernel.constants(params)
         self.initial_state = tuple(kernel.rest(self._constants))
 
     @classmethod
-    def kernel_of(cls, params: Any) -> SpecimenKernel:
+    def kernel_of(cls, params: AnyParams) -> SpecimenKernel:
         """The kernel with these parameters."""
         assert cls.KERNEL is not None, cls
         return cls.KERNEL
@@ -78,7 +79,7 @@ class Specimen:
         """Rates of the inner ``state`` at ``displacement`` (m) and ``velocity`` (m/s)."""
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
-    def bound(self) -> tuple[SpecimenKernel, Any]:
+    def bound(self) -> tuple[SpecimenKernel, object]:
         """Kernel and constants; of a class with ``force`` or ``rate`` of its own those that call the object."""
         own = type(self)
         if own.force is Specimen.force and own.rate is Specimen.rate:
@@ -103,7 +104,7 @@ OBJECT = SpecimenKernel(lambda specimen: specimen, lambda k: tuple(k.initial_sta
 """The kernel of a specimen without one: its constants are the object."""
 
 
-def no_force(constants: Any, state: Any, displacement: float, velocity: float) -> float:
+def no_force(constants: object, state: object, displacement: float, velocity: float) -> float:
     """The force where nothing stands against the motion."""
     return 0.0
 

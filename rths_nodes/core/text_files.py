@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 LARGEST_TEXT = 4 << 20
 """Bytes of a YAML file: a scenario has some thousand, the model of a rig with a hundred states 300 000."""
@@ -56,7 +55,7 @@ def reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def write_columns(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
+def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
     """Columns under their names as CSV; floats to their last digit, nothing where there is no number.
 
     Shorter columns end with empty cells. Raises OSError.

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import attrs
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
 from rths_nodes.core.parameters import Spec, declared, type_of
 from rths_nodes.core.text_files import read_rows
@@ -30,7 +31,7 @@ SMALLEST, LARGEST = 1e-50, 1e50
 """Magnitudes of numbers in SI units: beyond, there is no rig, and squares and quotients overflow."""
 
 
-def checked_number(spec: Spec, value: Any, path: str) -> float:
+def checked_number(spec: Spec, value: object, path: str) -> float:
     """``value`` as a finite float within the bounds of ``spec``, or :class:`ConfigError`."""
     unit = "" if spec.unit == "1" else spec.unit
     wanted = f"a number{' in ' + unit if unit else ''}"
@@ -64,7 +65,7 @@ def _integer(spec: Spec, value: Any, path: str) -> int:
     return int(value)
 
 
-def _text(spec: Spec, value: Any, path: str) -> str:
+def _text(spec: Spec, value: object, path: str) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{path} = {show(value)}: must be text")
     if spec.choices and value not in spec.choices:
@@ -72,26 +73,26 @@ def _text(spec: Spec, value: Any, path: str) -> str:
     return value
 
 
-def _texts(spec: Spec, value: Any, path: str) -> tuple[str, ...]:
+def _texts(spec: Spec, value: object, path: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ConfigError(f"{path} = {show(value)}: must be a list of texts")
     return tuple(_text(spec, entry, path) for entry in value)
 
 
-def _flag(spec: Spec, value: Any, path: str) -> bool:
+def _flag(spec: Spec, value: object, path: str) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"{path} = {show(value)}: must be true or false")
     return value
 
 
-def _vector(spec: Spec, value: Any, path: str) -> tuple[float, ...]:
+def _vector(spec: Spec, value: object, path: str) -> tuple[float, ...]:
     if not isinstance(value, (list, tuple)) or not value:
         unit = "" if spec.unit in ("", "1") else f" in {spec.unit}"
         raise ConfigError(f"{path} = {show(value)}: must be a list of numbers{unit}")
     return tuple(checked_number(spec, entry, f"{path}[{index}]") for index, entry in enumerate(value))
 
 
-def _matrix(spec: Spec, value: Any, path: str) -> tuple[tuple[float, ...], ...] | str:
+def _matrix(spec: Spec, value: object, path: str) -> tuple[tuple[float, ...], ...] | str:
     if isinstance(value, str):
         if spec.large and value.endswith(LARGE_FILES):
             return value
@@ -114,7 +115,7 @@ def _matrix(spec: Spec, value: Any, path: str) -> tuple[tuple[float, ...], ...] 
     return rows
 
 
-def _component(spec: Spec, value: Any, path: str) -> Any:
+def _component(spec: Spec, value: object, path: str) -> object:
     from rths_nodes.core import registry
 
     if attrs.has(type(value)):
@@ -128,27 +129,27 @@ def _component(spec: Spec, value: Any, path: str) -> Any:
     return from_data(cls.Params, {key: entry for key, entry in value.items() if key != "type"}, path)
 
 
-def _section(spec: Spec, value: Any, path: str) -> Any:
+def _section(spec: Spec, value: object, path: str) -> object:
     assert spec.cls is not None
     return value if isinstance(value, spec.cls) else from_data(spec.cls, {} if value is None else value, path)
 
 
-def _sections(spec: Spec, value: Any, path: str) -> dict[str, Any]:
+def _sections(spec: Spec, value: object, path: str) -> dict[str, object]:
     if not isinstance(value, Mapping) or (spec.required and not value):
         least = ", at least one" if spec.required else "; leave it out where there is none"
         raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections{least}")
     return _named(_section, spec, value, path)
 
 
-def _components(spec: Spec, value: Any, path: str) -> dict[str, Any]:
+def _components(spec: Spec, value: object, path: str) -> dict[str, object]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections with a type")
     return _named(_component, spec, value, path)
 
 
 def _named(
-    check: Callable[[Spec, Any, str], Any], spec: Spec, value: Mapping[Any, Any], path: str
-) -> dict[str, Any]:
+    check: Callable[[Spec, object, str], object], spec: Spec, value: Mapping[Any, object], path: str
+) -> dict[str, object]:
     """The entries of ``value``, each as ``check`` builds it, all problems of all of them told."""
     for name in value:
         if not isinstance(name, str) or not name.isidentifier():
@@ -165,13 +166,13 @@ def _named(
     return built
 
 
-def _mapping(spec: Spec, value: Any, path: str) -> dict[str, Any]:
+def _mapping(spec: Spec, value: object, path: str) -> dict[str, object]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to values")
     return dict(value)
 
 
-_CHECKS: dict[str, Callable[[Spec, Any, str], Any]] = {
+_CHECKS: dict[str, Callable[[Spec, object, str], object]] = {
     "number": checked_number,
     "integer": _integer,
     "text": _text,
@@ -188,7 +189,7 @@ _CHECKS: dict[str, Callable[[Spec, Any, str], Any]] = {
 }
 
 
-def from_data(cls: type[T], data: Any, path: str = "") -> T:
+def from_data(cls: type[T], data: object, path: str = "") -> T:
     """Check ``data`` (a mapping as YAML gives it) strictly and build ``cls`` from it.
 
     Raises one ConfigError for all unknown and missing keys, wrong types, values out of bounds, nan and inf. A
@@ -213,17 +214,17 @@ def from_data(cls: type[T], data: Any, path: str = "") -> T:
     return built  # type: ignore[no-any-return]
 
 
-def _checked(spec: Spec, value: Any, path: str) -> Any:
+def _checked(spec: Spec, value: object, path: str) -> object:
     absent = value is None and spec.default is None and spec.kind != "flag"  # null answers no question
     return None if absent else _CHECKS[spec.kind](spec, value, path)
 
 
-def is_section(there: Any) -> bool:
+def is_section(there: object) -> bool:
     """True for what :func:`opened` opens: a section as data, or built, or left out (None)."""
     return there is None or isinstance(there, Mapping) or attrs.has(type(there))
 
 
-def opened(built: Any) -> dict[str, Any]:
+def opened(built: Any) -> Data:
     """One level of a section: its keys with what stands there, built or as data; none for one left out (None).
 
     :func:`from_data` takes what is built already as it is.
@@ -235,7 +236,7 @@ def opened(built: Any) -> dict[str, Any]:
     return head | {name: getattr(built, name) for name in declared(type(built))}
 
 
-def to_data(built: Any) -> Any:
+def to_data(built: object) -> Any:
     """The inverse of :func:`from_data`: plain mappings, lists and numbers, complete with defaults and types."""
     if isinstance(built, Mapping) or attrs.has(type(built)):
         return {name: to_data(entry) for name, entry in opened(built).items()}
@@ -244,13 +245,13 @@ def to_data(built: Any) -> Any:
     return built
 
 
-def walk(built: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def walk(built: object, path: str = "") -> Iterator[tuple[str, Any]]:
     """All parameter objects in ``built`` with their paths, outer ones first."""
     return ((place, part) for place, part, _ in walk_declared(built, path))
 
 
 def walk_declared(
-    built: Any, path: str = "", on_the_way: tuple[Spec, ...] = ()
+    built: object, path: str = "", on_the_way: tuple[Spec, ...] = ()
 ) -> Iterator[tuple[str, Any, tuple[Spec, ...]]]:
     """As :func:`walk`, and of each what was declared of the fields on the way to it."""
     if attrs.has(type(built)):

@@ -41,7 +41,7 @@ _PATTERNS = {
 class _Loader(yaml.SafeLoader):
     """The core schema of YAML 1.2; with its aliases written out, a text is bounded as one without."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (as PyYAML declares it)
+    yaml_implicit_resolvers: dict[str, object] = {}  # noqa: RUF012 (as PyYAML declares it)
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):
         self._written: dict[int, tuple[int, int, int]] = {}
         """Values, characters and levels of each finished node, aliases written out."""
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """As PyYAML does, and counts; an anchor is known before what it names is finished."""
         alias = self.check_event(yaml.AliasEvent)
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
@@ -67,7 +67,7 @@ class _Loader(yaml.SafeLoader):
             self._written[id(node)] = self._measured(node, mark)
         return node
 
-    def _measured(self, node: Any, mark: Any) -> tuple[int, int, int]:
+    def _measured(self, node: Any, mark: yaml.Mark) -> tuple[int, int, int]:
         if isinstance(node, yaml.ScalarNode):
             return 1, len(node.value), 1
         pairs = isinstance(node, yaml.MappingNode)
@@ -95,14 +95,14 @@ for _kind, (_pattern, _first) in _PATTERNS.items():
         _Dumper.add_implicit_resolver(_TAG + _kind, re.compile(f"(?:{_pattern})$"), list(_first))
 
 
-def _refused(mark: Any, words: str) -> ConfigError:
+def _refused(mark: yaml.Mark, words: str) -> ConfigError:
     return ConfigError(f"line {mark.line + 1}: {words}")
 
 
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
     if not isinstance(node, yaml.MappingNode):
         raise _refused(node.start_mark, "not YAML: a tag says that this is a section, which it is not")
-    seen: set[Any] = set()
+    seen: set[object] = set()
     for key_node, _ in node.value:
         if key_node.tag == _TAG + "merge":  # <<: *anchor, whose keys may be overridden
             continue
@@ -157,7 +157,7 @@ def _null(loader: _Loader, node: yaml.ScalarNode) -> None:
     _scalar(loader, node, "null")
 
 
-def _sequence(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
+def _sequence(loader: _Loader, node: yaml.SequenceNode) -> list[object]:
     return loader.construct_sequence(node, deep=True)
 
 
@@ -191,7 +191,7 @@ def parse(source: str, origin: str) -> Any:
         raise ConfigError(f"{origin}:{line} not YAML: {words}") from None
 
 
-def number_in(word: str) -> Any:
+def number_in(word: str) -> object:
     """The number that a ``word`` is, as in a scenario; other words as they are, for a check to refuse.
 
     Raises ConfigError for a number that others read differently.
@@ -200,7 +200,7 @@ def number_in(word: str) -> Any:
     return parse(word, "number") if numeric else word
 
 
-def dump(data: Any, rows: bool = False) -> str:
+def dump(data: object, rows: bool = False) -> str:
     """Plain data as YAML of both versions; floats by repr, so that reading gives the same bits.
 
     With ``rows`` a list of numbers, as of a table, stands in one line.

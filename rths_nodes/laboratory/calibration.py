@@ -185,7 +185,7 @@ class RigAxis(OnRig):
         Limits, "its limits in the rig file, which those of a receiver at the rig must not exceed", None
     )
 
-    def check_limits(self, limits: Any, path: str, place: str = "") -> None:
+    def check_limits(self, limits: object, path: str, place: str = "") -> None:
         """Raises ConfigError for limits (of displacement and force) that a channel cannot show, or reach.
 
         It does, too, for bounds beyond ``limits``, which stand at ``place`` below ``path``.

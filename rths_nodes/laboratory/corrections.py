@@ -22,10 +22,12 @@ import numpy as np
 
 from rths_nodes.core.arithmetic import finite, tanh
 from rths_nodes.core.errors import ConfigError, join, show, unknown
+from rths_nodes.core.kernels import ToNumber
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.mechanics.butterworth import Butterworth
 
+Own = tuple[float, float, float]
 UNCORRECTED = "uncorrected_force_"
 """Name of the auxiliary channel with the force that the load cell of an axis shows, with the axis behind it."""
 SAME_DELAY = 0.1
@@ -126,7 +128,7 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
     return told
 
 
-def of_specimen(k: tuple[float, float, float], shown: float, velocity: float, acceleration: float) -> float:
+def of_specimen(k: Own, shown: float, velocity: float, acceleration: float) -> float:
     """The force (N) without those of fixture and friction; constants m (kg), F_c (N) and 1 / v_s (s/m)."""
     mass, friction, per_velocity = k
     if mass:
@@ -136,13 +138,15 @@ def of_specimen(k: tuple[float, float, float], shown: float, velocity: float, ac
     return shown
 
 
-def filtering(low_pass: Callable[..., Any], settled: Callable[..., Any]) -> Callable[..., Any]:
+def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
     """The step of a corrected force behind a filter; state: whether that has begun, and its own.
 
     What is not finite would stay in it for ever: it begins anew with the next one that is.
     """
 
-    def step(k: Any, s: Any, shown: float, velocity: float, acceleration: float) -> tuple[Any, float]:
+    def step(
+        k: tuple[Own, object], s: tuple[bool, object], shown: float, velocity: float, acceleration: float
+    ) -> tuple[object, float]:
         own, of_filter = k
         begun, inner = s
         found = of_specimen(own, shown, velocity, acceleration)
@@ -156,7 +160,7 @@ def filtering(low_pass: Callable[..., Any], settled: Callable[..., Any]) -> Call
     return step
 
 
-def unfiltered(k: Any, s: tuple[()], shown: float, velocity: float, acceleration: float) -> tuple[Any, float]:
+def unfiltered(k: Own, s: tuple[()], shown: float, velocity: float, acceleration: float) -> tuple[object, float]:
     """The step of a corrected force as it is."""
     return s, of_specimen(k, shown, velocity, acceleration)
 
@@ -167,9 +171,9 @@ class _Axis:
     def __init__(self, own: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
         self.channel = channel
         """Place of the acceleration among the auxiliary channels; -1 for none."""
-        self._constants: Any = own
-        self._step: Callable[..., Any] = unfiltered
-        self._rest: Any = ()
+        self._constants: object = own
+        self._step: ToNumber = unfiltered
+        self._rest: object = ()
         if filtered is not None:
             self._constants = own, filtered.constants
             self._step = filtering(filtered.kernel, filtered.settled)

@@ -22,6 +22,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.control import ForceController
+from rths_nodes.core.declarations import OfForceControllerParams
 from rths_nodes.core.parameters import component, number, params, text
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, Array, Command
 
@@ -38,7 +39,7 @@ class ForceControl:
         "it displacements",
         choices=CLOSED_BY,
     )
-    law: Any = component(
+    law: OfForceControllerParams = component(
         "force_controller", "force controller: that of the nodes, or for simulators that of the controller"
     )
     largest_correction: float = number(

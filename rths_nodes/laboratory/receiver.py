@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
@@ -179,7 +179,7 @@ def build_number() -> int:
 
 
 @cache
-def library() -> Any:
+def library() -> ctypes.CDLL:
     """The compiled receiver. Raises ConfigError where there is no C compiler, or it fails."""
     _, source = sources()
     named = os.environ.get("CC", "").split()

@@ -14,16 +14,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.arithmetic import NAN, Numbers
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.kernels import Kernel, no_state
+from rths_nodes.core.kernels import Kernel, ToNumber, no_state
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.sensors import Sensors, converted
 
+Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 RIGHT, FROZEN, FLICKERS, FLIPPED, DRIFTS = SENSOR_FAULTS = ("right", "frozen", "flickers", "flipped", "drifts")
 """Faults of a channel: nothing; it stays where it is; the same, and its last bit changes; it counts the
 other way from there; it drifts away."""
@@ -88,12 +89,12 @@ SHORT = 8
 """Delay (samples) up to which the forces on their way are numbers: compiled, a ring takes 10 ns a sample more."""
 
 
-def late(sense: Callable[..., Any], passed: Callable[..., Any]) -> Callable[..., Any]:
+def late(sense: Sense, passed: ToNumber) -> Sense:
     """The step of sensors whose force is late; the state is that of ``passed``, one of both below."""
 
     def step(
-        k: Pair, s: Any, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
-    ) -> tuple[Any, tuple[float, float, bool]]:
+        k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
+    ) -> tuple[object, tuple[float, float, bool]]:
         _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
         s, force = passed(s, force)
         return s, (displacement, force, end)
@@ -115,14 +116,14 @@ def in_ring(s: tuple[Array, int], value: float) -> tuple[tuple[Array, int], floa
     return (ring, 0 if oldest == len(ring) else oldest), before
 
 
-def waiting(samples: int) -> tuple[Callable[[Any], Any], Callable[..., Any]]:
+def waiting(samples: int) -> tuple[Callable[..., object], ToNumber]:
     """Return the state at rest, and what passes a number on, of a force that is so many ``samples`` late."""
     if samples <= SHORT:
         return lambda k: (0.0,) * samples, queued
     return lambda k: (np.zeros(samples), 0), in_ring
 
 
-def constants(p: Any, dt: float) -> Pair:
+def constants(p: object, dt: float) -> Pair:
     """Return the constants of the sensors ``p`` for samples of ``dt`` (s)."""
 
     def channel(name: str) -> Channel:
@@ -198,7 +199,7 @@ class SensorPair:
         self._sample = 0
         self.saturated = False
 
-    def bound(self) -> tuple[Kernel, Any]:
+    def bound(self) -> tuple[Kernel, object]:
         """Kernel and constants."""
         return self._kernel, self._constants
 

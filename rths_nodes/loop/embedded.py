@@ -6,14 +6,15 @@ Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter_ns, sleep
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ClientLeft, ComponentError, IntegratorError
 from rths_nodes.core.protocols import Port
@@ -59,11 +60,11 @@ class Outcome:
     state: State
     reason: str
     samples: int
-    metrics: dict[str, Any]
+    metrics: Data
     compensator: dict[str, float]
-    timing: dict[str, Any]
+    timing: Data
     failed: bool = False
-    integrator: Mapping[str, Any] = field(default_factory=dict)
+    integrator: Data = field(default_factory=dict)
 
 
 def checked_loop(

@@ -33,7 +33,7 @@ def handle_stop_signals(action: Handler) -> dict[int, Any]:
         return {}
     printed = [number for number in (1, 2) if os.isatty(number)]
 
-    def handle(number: int, _: Any) -> None:
+    def handle(number: int, _: object) -> None:
         if number == signal.SIGHUP:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             for each in printed:

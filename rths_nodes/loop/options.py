@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import Spec, declared, evolved, flag, number, params, text, texts
 from rths_nodes.core.validation import from_data
@@ -51,7 +52,7 @@ NAMESPACE = "rths"
 COMMAND, LAUNCH, NODE, PYTHON = "command", "launch", "node", "python"
 """Where options are offered: ``rths run``, launch, the ROS parameters of a node, ``rths_nodes.run``."""
 
-DEFAULTS: dict[str, dict[str, Any]] = {
+DEFAULTS: dict[str, dict[str, object]] = {
     LAUNCH: {"scenario": "chen_ricles_2010", "host": PROCESSES},
     NODE: {"host": PROCESSES},
 }
@@ -218,7 +219,7 @@ class RunOptions:
         if "recorder" in self.separate and not self.recorded:
             raise ConfigError("separate = recorder: there is none without a recording")
 
-    def changed(self, **fields: Any) -> RunOptions:
+    def changed(self, **fields: object) -> RunOptions:
         """The same with other values of some fields."""
         return evolved(self, **fields)
 
@@ -227,7 +228,7 @@ class RunOptions:
         """True when our recorder takes part."""
         return bool(self.record) and self.recorder == OWN_RECORDER
 
-    def values(self, place: str) -> dict[str, Any]:
+    def values(self, place: str) -> Data:
         """The values of the options that ``place`` offers, by their names there."""
         return {name: getattr(self, option.field) for name, option in options(place).items()}
 
@@ -274,12 +275,12 @@ def options(place: str) -> dict[str, Option]:
     return found
 
 
-def default_of(name: str) -> Any:
+def default_of(name: str) -> object:
     """The default of the field ``name`` of RunOptions."""
     return declared(RunOptions)[name].default
 
 
-def run_options(given: Mapping[str, Any], place: str = PYTHON, **fixed: Any) -> RunOptions:
+def run_options(given: Mapping[str, object], place: str = PYTHON, **fixed: object) -> RunOptions:
     """The options out of what is ``given`` at ``place``, by the names there; None stands for the default.
 
     ``fixed`` are fields that the place does not offer, but knows. A path counts as text. Raises ConfigError for

@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
 
 PRIORITY = 60
 """SCHED_FIFO priority of a process in the loop: above ordinary work, below the kernel's own threads."""
@@ -109,9 +108,9 @@ def _guard(stack: ExitStack) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
     killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
     allowed = min(killed, STARVING_S * 1_000_000)
-    before: Any = signal.SIG_DFL
+    before: object = signal.SIG_DFL
 
-    def starve(number: int, frame: Any) -> None:
+    def starve(number: int, frame: object) -> None:
         # each time that the kernel finds the process over this limit it raises it by a second
         if resource.getrlimit(resource.RLIMIT_RTTIME)[0] == allowed:
             if callable(before):

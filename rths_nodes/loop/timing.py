@@ -5,26 +5,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.durations import Durations, histogram, periods, statistics
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.core.samples import Array
 
 
-def of_hop(durations: Durations) -> dict[str, Any]:
+def of_hop(durations: Durations) -> dict[str, object]:
     """Statistics of a node's own work in the loop: from taking what it waits for to handing over what it makes."""
     seconds = durations.seconds
-    report: dict[str, Any] = {"count": len(seconds)} | statistics(seconds)
+    report: Data = {"count": len(seconds)} | statistics(seconds)
     if len(seconds):
         report["histogram"] = histogram(seconds)
     return report
 
 
-def pause_notes(timing: Mapping[str, Any]) -> list[str]:
+def pause_notes(timing: Data) -> list[str]:
     """Say what the pauses of a test mean for it, in a sentence; nothing where it has not paused."""
     if not timing.get("pauses"):
         return []
@@ -35,7 +35,7 @@ def pause_notes(timing: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def clock_notes(timing: Mapping[str, Any]) -> list[str]:
+def clock_notes(timing: Data) -> list[str]:
     """Say how far the clocks of other machines are ahead of the actuator node's, in a sentence for each."""
     told = []
     for peer, found in timing.get("clocks", {}).items():
@@ -47,14 +47,14 @@ def clock_notes(timing: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def port_numbers(port: OfPort) -> dict[str, Any]:
+def port_numbers(port: OfPort) -> dict[str, object]:
     """Return what a port that counts, as ``udp`` does, tells of the way to its rig; nothing of another one."""
     told, start = port.numbers(), port.counter_at_start
-    found: dict[str, Any] = {"port": told} if told else {}
+    found: dict[str, object] = {"port": told} if told else {}
     return found if start is None else found | {"counter_at_start": float(start)}
 
 
-def gathered(numbers: Mapping[str, float]) -> dict[str, Any]:
+def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
     """The timing of a run from the final numbers of all nodes.
 
     What the loop takes beside the work of integrator and compensator is ``hops.transport``: publishing, waking,
@@ -80,7 +80,7 @@ def _around(period: float) -> Array:
     return np.asarray(edges.clip(0.0), dtype=np.float64)
 
 
-def timing_in_chunks(running_s: float, means: Array, counts: Array) -> dict[str, Any]:
+def timing_in_chunks(running_s: float, means: Array, counts: Array) -> dict[str, object]:
     """As :func:`timing`, where chunks of so many samples were timed; ``means`` (s) of a sample in each."""
     nothing = np.zeros(0)
     found = timing(running_s, nothing, nothing, 0, 0)
@@ -89,12 +89,12 @@ def timing_in_chunks(running_s: float, means: Array, counts: Array) -> dict[str,
 
 def timing(
     running_s: float, loop: Array, lateness: Array, missed: int, bridged: int, period: float | None = None
-) -> dict[str, Any]:
+) -> Data:
     """The timing of a run as it is reported: ``loop`` and ``lateness`` in s, times between ticks of ``period`` s.
 
     ``running_s`` is the time from the first sample to the last; ``period`` is None where nothing is paced.
     """
-    report: dict[str, Any] = {"running_s": running_s, "missed": missed, "bridged": bridged}
+    report: dict[str, object] = {"running_s": running_s, "missed": missed, "bridged": bridged}
     clocks = {"loop": loop, "lateness": lateness}
     if period is not None:
         clocks["period"] = periods(lateness, period)

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.kernels import ToNumber
 from rths_nodes.core.samples import Array
 
+Both = tuple[object, object]
+"""Constants, or states, of two filters."""
 _Section = tuple[float, float, float, float, float]
 """b_0, b_1, b_2, a_1, a_2 of one section, a_0 = 1."""
 
@@ -36,10 +38,10 @@ def settled(k: _Section, value: float) -> tuple[float, float]:
     return (1.0 - k[0]) * value, (k[2] - k[4]) * value
 
 
-def behind(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
-    """The step of two filters, the ``second`` one behind the ``first``; constants and states: of both."""
+def behind(first: ToNumber, second: ToNumber) -> ToNumber:
+    """The step of two filters, the ``second`` one behind the ``first``."""
 
-    def step(k: tuple[Any, Any], s: tuple[Any, Any], value: float) -> tuple[Any, float]:
+    def step(k: Both, s: Both, value: float) -> tuple[Both, float]:
         one, value = first(k[0], s[0], value)
         other, value = second(k[1], s[1], value)
         return (one, other), value
@@ -47,10 +49,10 @@ def behind(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..
     return step
 
 
-def both_settled(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+def both_settled(first: Callable[..., object], second: Callable[..., object]) -> Callable[..., Both]:
     """The same of their states."""
 
-    def start(k: tuple[Any, Any], value: float) -> tuple[Any, Any]:
+    def start(k: Both, value: float) -> Both:
         return first(k[0], value), second(k[1], value)
 
     return start
@@ -68,10 +70,10 @@ class Butterworth:
         c = math.tan(math.pi * cutoff * dt)
         damping = [2.0 * math.sin((2 * k - 1) * math.pi / (2 * order)) for k in range(1, order // 2 + 1)]
         self._sections = [_second(c, d) for d in damping] + ([_first(c)] if order % 2 else [])
-        self.constants: Any = self._sections[0]
-        self.settled: Callable[..., Any] = settled
+        self.constants: object = self._sections[0]
+        self.settled: Callable[..., object] = settled
         """``settled(constants, value) -> state`` of a signal that was ``value`` for ever."""
-        self.kernel: Callable[..., Any] = section
+        self.kernel: ToNumber = section
         """``kernel(constants, state, value) -> state, filtered``"""
         for each in self._sections[1:]:
             self.constants = self.constants, each

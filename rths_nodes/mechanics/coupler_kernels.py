@@ -8,9 +8,10 @@ and theta. Beyond the reach everything is nan.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.core.arithmetic import INF, NAN, Numbers, all_nan, along, cos, hypot, mapped, sin, times
+from rths_nodes.core.kernels import Function
 
 Rows = tuple[Numbers, ...]
 
@@ -21,11 +22,16 @@ ITERATIONS = 20
 CLOSED = 1e-13
 """Error of an axis at which Newton's method ends, relative to the longest actuator."""
 
+Axis = tuple[tuple[float, float], tuple[float, float], tuple[float, float], float]
+Link = tuple[float, float, float, float, float]
+"""Direction u, pin to pin length (m) and arm s (m) of an actuator."""
+Motion = tuple[Numbers, Numbers, Numbers]
+
 
 class Constants(NamedTuple):
     """Constants of the coupler at rest, and of its reach."""
 
-    axes: tuple[tuple[tuple[float, float], tuple[float, float], tuple[float, float], float], ...]
+    axes: tuple[Axis, ...]
     """Anchor as seen from the reference point, arm, direction and length of each actuator."""
     long: bool
     """They keep their directions."""
@@ -56,31 +62,31 @@ def planar(values: Numbers) -> tuple[float, float, float]:
     return values[0], values[1], values[2]
 
 
-def guided_row(link: Any, scale: float) -> tuple[float, float]:
+def guided_row(link: Link, scale: float) -> tuple[float, float]:
     """Return an actuator's row of J for two actuators: m/m and m per ``scale`` of rotation."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
 
-def planar_row(link: Any, scale: float) -> tuple[float, float, float]:
+def planar_row(link: Link, scale: float) -> tuple[float, float, float]:
     """The same of three."""
     ux, uy, _, sx, sy = link
     return ux, uy, (sx * uy - sy * ux) / scale
 
 
-def determinant_of_two(rows: Any) -> float:
+def determinant_of_two(rows: Rows) -> float:
     """Return the determinant of ``rows`` ``(2, 2)``."""
     (a, b), (c, d) = rows
     return float(a * d - b * c)
 
 
-def determinant_of_three(rows: Any) -> float:
+def determinant_of_three(rows: Rows) -> float:
     """Return the determinant of ``rows`` ``(3, 3)``, by its first row."""
     (a, b, c), (d, e, f), (g, h, i) = rows
     return float(a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g))
 
 
-def solved_two(rows: Any, right: Any) -> tuple[float, float]:
+def solved_two(rows: Rows, right: Numbers) -> tuple[float, float]:
     """x of ``rows`` x = ``right`` by Cramer's rule; nan where there is none."""
     ((a, b), (c, d)), (p, q) = rows, right
     determinant = a * d - b * c
@@ -89,7 +95,7 @@ def solved_two(rows: Any, right: Any) -> tuple[float, float]:
     return (p * d - b * q) / determinant, (a * q - p * c) / determinant
 
 
-def solved_three(rows: Any, right: Any) -> tuple[float, float, float]:
+def solved_three(rows: Rows, right: Numbers) -> tuple[float, float, float]:
     """The same of three, by the cofactors."""
     ((a, b, c), (d, e, f), (g, h, i)), (p, q, r) = rows, right
     one, two, three = e * i - f * h, f * g - d * i, d * h - e * g
@@ -103,13 +109,13 @@ def solved_three(rows: Any, right: Any) -> tuple[float, float, float]:
     )
 
 
-def transposed_two(rows: Any) -> Any:
+def transposed_two(rows: Rows) -> Rows:
     """Rows as columns."""
     (a, b), (c, d) = rows
     return (a, c), (b, d)
 
 
-def transposed_three(rows: Any) -> Any:
+def transposed_three(rows: Rows) -> Rows:
     """The same of three."""
     (a, b, c), (d, e, f), (g, h, i) = rows
     return (a, d, g), (b, e, h), (c, f, i)
@@ -118,19 +124,19 @@ def transposed_three(rows: Any) -> Any:
 class Shape(NamedTuple):
     """Functions that differ between two and three actuators."""
 
-    split: Callable[..., Any]
-    row: Callable[..., Any]
-    determinant: Callable[..., float]
-    solved: Callable[..., Any]
-    transposed: Callable[..., Any]
+    split: Function
+    row: Function
+    determinant: Callable[[Rows], float]
+    solved: Callable[[Rows, Numbers], Numbers]
+    transposed: Callable[[Rows], Rows]
 
 
 TWO = Shape(guided, guided_row, determinant_of_two, solved_two, transposed_two)
 THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed_three)
 
 
-def link(axis: Any, place: tuple[float, float, float, float, bool]) -> tuple[float, float, float, float, float]:
-    """Direction u, pin to pin length (m) and arm s (m) of an actuator; ``place`` x, y, cos, sin, long."""
+def link(axis: Axis, place: tuple[float, float, float, float, bool]) -> Link:
+    """The actuator of ``axis`` with the coupler at ``place``: x, y, cos, sin, long."""
     (px, py), (rx, ry), (ux, uy), rest = axis
     x, y, cosine, sine, long = place
     sx, sy = cosine * rx - sine * ry, sine * rx + cosine * ry
@@ -143,7 +149,7 @@ def link(axis: Any, place: tuple[float, float, float, float, bool]) -> tuple[flo
     return lx / length, ly / length, length, sx, sy
 
 
-def moving(link: Any, rates: tuple[float, float, float, float, float, float, bool]) -> tuple[float, float]:
+def moving(link: Link, rates: tuple[float, float, float, float, float, float, bool]) -> tuple[float, float]:
     """Velocity and acceleration of an axis from those of x, y, theta."""
     ux, uy, length, sx, sy = link
     vx, vy, spin, ax, ay, spin_rate, long = rates
@@ -154,12 +160,12 @@ def moving(link: Any, rates: tuple[float, float, float, float, float, float, boo
     return rate, ux * bx + uy * by + turning
 
 
-def at(values: Any, place: int) -> float:
+def at(values: Numbers, place: int) -> float:
     """The number at a ``place`` among the ``values``; in a link, the length is at 2."""
     return float(values[place])
 
 
-def rest_of(axis: Any, nothing: float) -> float:
+def rest_of(axis: Axis, nothing: float) -> float:
     """Length at rest, m."""
     return float(axis[3])
 
@@ -167,15 +173,15 @@ def rest_of(axis: Any, nothing: float) -> float:
 class CouplerKernel(NamedTuple):
     """Functions of the constants; motions in tuples."""
 
-    axes: Callable[..., Any]
+    axes: Callable[..., Motion]
     """``(k, x, v, a) -> d, d', d''`` of the axes from the motion of the coupler."""
-    forces: Callable[..., Any]
+    forces: Callable[..., Numbers]
     """``(k, forces of the axes, pose) -> forces`` of the coupler, by the same virtual work."""
-    axis_forces: Callable[..., Any]
+    axis_forces: Callable[..., Numbers]
     """``(k, forces, pose) -> forces of the axes`` that balance them."""
-    pose: Callable[..., Any]
+    pose: Callable[..., Numbers]
     """``(k, d, near) -> pose`` of displacements of the axes, by Newton's method from a pose ``near`` it."""
-    motion: Callable[..., Any]
+    motion: Callable[..., Motion]
     """``(k, d, d', d'', near) -> x, v, a`` of the coupler from the motion of the axes."""
 
 
@@ -190,15 +196,15 @@ def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
     return within
 
 
-def links_of(shape: Shape) -> tuple[Callable[..., Any], Callable[..., bool]]:
+def links_of(shape: Shape) -> tuple[Callable[..., tuple[Link, ...]], Callable[..., bool]]:
     """The links in a pose, and whether the coupler may be there."""
     split, row, determinant, _, _ = shape
 
-    def links(k: Constants, pose: Numbers) -> Any:
+    def links(k: Constants, pose: Numbers) -> tuple[Link, ...]:
         x, y, theta = split(pose)
         return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
 
-    def is_open(k: Constants, pose: Numbers, held: Any) -> bool:
+    def is_open(k: Constants, pose: Numbers, held: tuple[Link, ...]) -> bool:
         if not reaches(k, split(pose)[2], mapped(at, held, 2)):
             return False
         return k[5] * determinant(mapped(row, held, k[4])) > SINGULAR
@@ -206,12 +212,12 @@ def links_of(shape: Shape) -> tuple[Callable[..., Any], Callable[..., bool]]:
     return links, is_open
 
 
-def newton(shape: Shape) -> Callable[..., Any]:
+def newton(shape: Shape) -> Callable[..., Numbers]:
     """The pose of displacements of the axes, from one ``near`` it."""
     links, is_open = links_of(shape)
     row, solved = shape.row, shape.solved
 
-    def pose(k: Constants, displacement: Numbers, near: Numbers) -> Any:
+    def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
         found, close = near, k[6]
         for _ in range(ITERATIONS):
             held = links(k, found)
@@ -235,12 +241,12 @@ def exact(shape: Shape) -> CouplerKernel:
     split, row, _, solved, transposed = shape
     (links, is_open), pose = links_of(shape), newton(shape)
 
-    def rates(k: Constants, held: Any, v: Numbers, a: Numbers) -> Any:
+    def rates(k: Constants, held: tuple[Link, ...], v: Numbers, a: Numbers) -> tuple[tuple[float, float], ...]:
         vx, vy, spin = split(v)
         ax, ay, spin_rate = split(a)
         return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
 
-    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Any:
+    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
         held = links(k, x)
         if not is_open(k, x, held):
             none = all_nan(x)
@@ -249,18 +255,18 @@ def exact(shape: Shape) -> CouplerKernel:
         gone = along(mapped(at, held, 2), -1.0, mapped(rest_of, k[0], 0.0))
         return gone, mapped(at, found, 0), mapped(at, found, 1)
 
-    def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Any:
+    def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
         held = links(k, pose)
         if not is_open(k, pose, held):
             return all_nan(pose)
         return times(transposed(mapped(row, held, 1.0)), axis_forces)
 
-    def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Any:
+    def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Numbers:
         return solved(transposed(mapped(row, links(k, pose), 1.0)), forces)
 
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
-    ) -> Any:
+    ) -> Motion:
         x = pose(k, displacement, near)
         held = links(k, x)
         rows = mapped(row, held, 1.0)
@@ -271,7 +277,7 @@ def exact(shape: Shape) -> CouplerKernel:
     return CouplerKernel(axes, forces, axis_forces, pose, motion)
 
 
-def first_pose(k: Constants, displacement: Numbers) -> Any:
+def first_pose(k: Constants, displacement: Numbers) -> Numbers:
     """The pose from which Newton's method begins if nothing is known: by J of the pose at rest."""
     return times(k[8], displacement)
 
@@ -284,25 +290,25 @@ def linear(shape: Shape) -> CouplerKernel:
         lengths = along(times(k[7], pose), 1.0, mapped(rest_of, k[0], 0.0))
         return reaches(k, split(pose)[2], lengths)
 
-    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Any:
+    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
         if not open_at(k, x):
             none = all_nan(x)
             return none, none, none
         return times(k[7], x), times(k[7], v), times(k[7], a)
 
-    def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Any:
+    def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Numbers:
         return times(k[9], axis_forces) if open_at(k, pose) else all_nan(pose)
 
-    def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Any:
+    def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Numbers:
         return solved(k[9], forces)
 
-    def pose(k: Constants, displacement: Numbers, near: Numbers) -> Any:
+    def pose(k: Constants, displacement: Numbers, near: Numbers) -> Numbers:
         found = times(k[8], displacement)
         return found if open_at(k, found) else all_nan(near)
 
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
-    ) -> Any:
+    ) -> Motion:
         x = pose(k, displacement, near)
         if not open_at(k, x):
             return x, x, x

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.samples import Array
 
@@ -45,12 +46,12 @@ def largest(matrix: Matrix) -> float:
     return float(abs(matrix).max())
 
 
-def inverse(matrix: Matrix) -> Any:
+def inverse(matrix: Matrix) -> Array | Inverse:
     """Return an object that multiplies by the inverse: an Array, or an :class:`Inverse`. Raises what both do."""
     return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
 
 
-def quotient(left: Matrix, right: Matrix) -> Any:
+def quotient(left: Matrix, right: Matrix) -> Array | Quotient:
     """Return an object that multiplies by ``left``^-1 ``right``: an Array, or a :class:`Quotient`."""
     return Quotient(left, right) if is_sparse(left) else np.linalg.solve(left, right)
 
@@ -86,7 +87,7 @@ class Inverse:
         entries = coo_array(matrix)
         rows, columns = entries.row, entries.col
         n = matrix.shape[0]
-        self._order: Any = None
+        self._order: NDArray[np.intp] | None = None
         width = int(np.abs(rows - columns).max(initial=0))
         if width > 1:
             order = np.asarray(reverse_cuthill_mckee(matrix.tocsr(), symmetric_mode=True))
@@ -155,7 +156,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
     return np.sqrt(np.maximum(squares[order], 0.0)), shapes / scale
 
 
-def product(matrix: Matrix) -> Any:
+def product(matrix: Matrix) -> Matrix | Band:
     """Return the form of ``matrix`` that multiplies vectors fastest: an Array itself, perhaps a band if sparse."""
     if not is_sparse(matrix):
         return matrix

@@ -8,17 +8,17 @@ An integrator works on all degrees of freedom of the model; a Target has the obs
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import matvec
+from rths_nodes.core.arithmetic import Numbers, matvec
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.massless import massless
 from rths_nodes.mechanics.sparse import is_sparse
-from rths_nodes.numerical.vectors import LARGE, SEVERAL
+from rths_nodes.numerical.vectors import LARGE, SEVERAL, Operand
 
 
 class Observation:
@@ -122,12 +122,18 @@ class GroundForce:
         return np.asarray(self._scale[step] * self._pattern)
 
 
-def energies(product: Callable[[Any, Any], Array]) -> Callable[..., Any]:
+def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
     """The kernel step of :class:`Energies`, by what multiplies with mass and damping."""
 
     def step(
-        k: Any, s: Any, x: Array, velocity: Array, restoring: Array, external: Array, first: bool
-    ) -> tuple[Any, tuple[float, float, float, float]]:
+        k: tuple[Operand, Operand],
+        s: tuple[Array, Array, float, float, float],
+        x: Array,
+        velocity: Array,
+        restoring: Array,
+        external: Array,
+        first: bool,
+    ) -> tuple[object, Numbers]:
         mass, damping = k
         forces, before, done, strain, damped = s
         now = np.empty((3, len(x)))
@@ -155,7 +161,7 @@ class Energies:
         vectors = LARGE if is_sparse(structure.mass) else SEVERAL
         self._step = energies(vectors.product)
         self._constants = vectors.operand(structure.mass), vectors.operand(structure.damping)
-        self._state: Any = (np.zeros((3, n)), np.zeros(n), 0.0, 0.0, 0.0)
+        self._state: object = (np.zeros((3, n)), np.zeros(n), 0.0, 0.0, 0.0)
         self._first = True
 
     def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:

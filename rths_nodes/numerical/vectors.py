@@ -12,9 +12,9 @@ The steps of integrators and restoring forces are one text for all sizes. It is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import getitem, mul
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,8 +23,23 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics import sparse
 from rths_nodes.mechanics.sparse import Matrix, is_sparse
 
+Vector = float | Array
+"""A number for one degree of freedom, an array ``(n,)`` for several."""
+Loads = Sequence[float] | Array
+"""The external force by steps, of which ``at`` takes one."""
 
-def applied(operand: Any, x: Array) -> Array:
+
+class Multiplier(Protocol):
+    """A large matrix, or a solver with one: it multiplies by itself."""
+
+    def dot(self, vector: Array, /) -> Array: ...
+
+
+Operand = float | Array | Multiplier
+"""A factor of a vector."""
+
+
+def applied(operand: Multiplier, x: Array) -> Array:
     """The product of what multiplies by itself, as a large matrix does."""
     return np.asarray(operand.dot(x))
 
@@ -32,19 +47,19 @@ def applied(operand: Any, x: Array) -> Array:
 class Vectors(NamedTuple):
     """The way in which vectors are kept, what multiplies them, and what a matrix becomes that multiplies."""
 
-    product: Callable[[Any, Any], Any]
-    at: Callable[[Any, int], Any]
+    product: Callable[..., Vector]
+    at: Callable[..., Vector]
     """The number, or the row ``(n,)``, of a step."""
-    operand: Callable[[Matrix], Any]
-    vector: Callable[[Array], Any]
+    operand: Callable[[Matrix], Operand]
+    vector: Callable[[Array], Vector]
     """An array ``(n,)``, not shared."""
 
-    def inverse(self, matrix: Matrix) -> Any:
+    def inverse(self, matrix: Matrix) -> Operand:
         """The inverse, to multiply with."""
         found = sparse.inverse(matrix)
         return found if is_sparse(matrix) else self.operand(found)
 
-    def quotient(self, left: Matrix, right: Matrix) -> Any:
+    def quotient(self, left: Matrix, right: Matrix) -> Operand:
         """``left``^-1 ``right``, to multiply with."""
         found = sparse.quotient(left, right)
         return found if is_sparse(left) else self.operand(found)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import registry
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, show
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Motion
@@ -99,7 +99,7 @@ def _differing(base: Scenario, scenario: Scenario, slower: bool = False) -> list
     return [place for place in first | second if _hash(first.get(place)) != _hash(second.get(place))]
 
 
-def _of_rig(scenario: Scenario) -> dict[str, Any]:
+def _of_rig(scenario: Scenario) -> Data:
     data = scenario.data()
     found = {key: data[key] for key in ("port", "rig_file", "rig", "servo_rate")}
     for name, axis in data["axes"].items():
@@ -107,7 +107,7 @@ def _of_rig(scenario: Scenario) -> dict[str, Any]:
     return found | {"axes": list(data["axes"])}
 
 
-def _hash(data: Any) -> str:
+def _hash(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 

@@ -13,11 +13,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.calibration import in_order_of_rig, limits_of_rig
+from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.records import RUNGS
 
@@ -83,13 +83,13 @@ def rig_hash(scenario: Scenario) -> str:
 
     Two scenarios on one rig file have the same, whatever they call its axes.
     """
-    rig: dict[str, Any] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
+    rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
     rig["axes"] = [_axis(axis) for axis in in_order_of_rig(scenario.axes).values()]
     rig["auxiliary"] = to_data(scenario.rig_file.auxiliary) if scenario.rig_file is not None else {}
     return hashlib.sha256(json.dumps(rig, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _axis(axis: Any) -> dict[str, Any]:
+def _axis(axis: Axis) -> dict[str, object]:
     """An axis of the rig file; a test may have narrower limits, and one with wider ones is on another rig."""
     mine, rig = to_data(axis.limits), to_data(limits_of_rig(axis))
     wider = {key: mine[key] for key in WIDER if mine[key] > rig[key]}
@@ -100,7 +100,7 @@ LATER = ("force_command", "press")
 """Keys of a rig file that there were not when the first rigs were commissioned: left out, they change no hash."""
 
 
-def _as_before(data: Any) -> Any:
+def _as_before(data: object) -> object:
     """The ``data`` of an axis without the keys of LATER that are left out."""
     if not isinstance(data, dict):
         return data

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from rths_nodes.core.samples import (
     Array,
     Measurement,
 )
+from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 
 AGREEMENT = 0.02
@@ -39,7 +39,7 @@ MOVED = 1e-4
 """Share of the range of the command by which the active one may differ from what was sent; a step may be more."""
 
 
-def command_mismatch(axes: Mapping[str, Any], active: Array, displacement: Array) -> str:
+def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
     """Why the external command must not be accepted, in words; empty where it may.
 
     ``active`` is the active command of the controller, ``displacement`` what is measured, both ``(n_axes,)`` m.
@@ -55,7 +55,7 @@ def command_mismatch(axes: Mapping[str, Any], active: Array, displacement: Array
     return "\n".join(problems)
 
 
-def rejected_command(axes: Mapping[str, Any], active: Array, sent: Array) -> str:
+def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
     """Why the controller does not drive to what was ``sent`` last, in words; empty where it does.
 
     An axis of force is held where its loop has led it to, and follows only changes of what is sent from there on.

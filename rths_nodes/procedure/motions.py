@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 
 STEEPEST = 15.0 / 8.0
@@ -110,6 +111,6 @@ def positioning_velocities(scenario: Scenario) -> Array:
     return np.array([_velocity(axis) for axis in scenario.axes.values()])
 
 
-def _velocity(axis: Any) -> float:
+def _velocity(axis: Axis) -> float:
     small = None if axis.rig_axis is None else axis.rig_axis.small_move
     return float(small.velocity) if small is not None else SLOW * float(axis.limits.velocity)

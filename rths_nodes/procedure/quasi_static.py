@@ -47,7 +47,7 @@ class Script:
     ``watch`` says at each tick why the rig does not follow, in words; ``result`` is what the steps return.
     """
 
-    def __init__(self, steps: Steps[Any], command: Array, watch: Watch) -> None:
+    def __init__(self, steps: Steps[object], command: Array, watch: Watch) -> None:
         self._steps, self._sent, self._watch = steps, command, watch
         self._begun = False
         self.result: Any = None

@@ -11,8 +11,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from rths_nodes.core.data import Data
 from rths_nodes.loop import outcomes
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
@@ -128,7 +128,7 @@ class Act:
 
     time: str
     act: str
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: Data = field(default_factory=dict)
     result: str = ""
     refused: str = ""
     by: str = ""
@@ -215,8 +215,8 @@ class MandateRecord:
     first: str = ""
     """Hash of the scenario of the first run."""
     bounds: dict[str, dict[str, float]] = field(default_factory=dict)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    identified: dict[str, Any] = field(default_factory=dict)
+    rows: list[Data] = field(default_factory=list)
+    identified: Data = field(default_factory=dict)
     """What the first run has told of the rig: how late it is (s), by axis, and up to which frequency (Hz)."""
     ended: str = ""
     converged: bool = False
@@ -243,7 +243,7 @@ class SpecimenRecord:
     """The specimen and what it has gone through."""
 
     id: str = ""
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[Data] = field(default_factory=list)
     """Moving rungs so far: date, test, rung, level, and the largest displacement and force by axis."""
 
 

@@ -180,7 +180,7 @@ def early(rig: RigKnowledge, move: AxisMove, bands: Bands, share: float) -> str:
 class _Specimens(Rig):
     """The specimens of the axes, without actuators: each is where its command is."""
 
-    def __init__(self, models: Sequence[Any], dt: float) -> None:
+    def __init__(self, models: Sequence[object], dt: float) -> None:
         self._paths = [SpecimenPath(registry.build("specimen", params), dt) for params in models]
         self._dt = dt
         self.displacement, self.force = np.zeros(len(models)), np.zeros(len(models))
@@ -251,7 +251,7 @@ def _least(rig: RigKnowledge) -> Array:
     return np.maximum(rig.steps[1], 1e-5 * rig.force_range)
 
 
-def _model(scenario: Scenario) -> Any:
+def _model(scenario: Scenario) -> object:
     """Specimens, or coupled rig, of the scenario, at rest; None where it has none that can be computed here."""
     try:
         if scenario.rig is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.core import yaml_text
 from rths_nodes.recording import exporting
@@ -83,7 +82,7 @@ def _readme(runs: Mapping[str, Run]) -> str:
         f"| {name} | {run.ending} | {run.information.get('started', '')} | {len(run.time) - 1} |"
         for name, run in runs.items()
     ]
-    lines: list[Any] = [
+    lines: list[str] = [
         f"# {first.scenario.name}",
         "",
         first.scenario.description or "A real-time hybrid simulation.",

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO, FileIO
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import attrs
 from mcap.data_stream import RecordBuilder
@@ -67,7 +66,7 @@ _MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
 
 
-def offered_qos(reliability: str = "reliable", durability: str = "volatile", depth: int = 10) -> dict[str, Any]:
+def offered_qos(reliability: str = "reliable", durability: str = "volatile", depth: int = 10) -> dict[str, object]:
     """A QoS profile as rosbag2 writes it (metadata version 9): keep last ``depth``, no deadlines."""
     return {
         "history": "keep_last",
@@ -88,7 +87,7 @@ class Topic:
 
     name: str
     type: str
-    qos: Mapping[str, Any] = attrs.field(factory=offered_qos)
+    qos: Mapping[str, object] = attrs.field(factory=offered_qos)
 
 
 def _head(topics: Sequence[Topic], information: Mapping[str, str]) -> bytes:

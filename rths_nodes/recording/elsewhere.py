@@ -24,14 +24,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from rths_nodes.core import mat_files, yaml_text
 from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.parameters import integer, number, params, section, sections, text
+from rths_nodes.core.parameters import Field, integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.core.text_files import read_text, reason
 from rths_nodes.core.validation import from_data, to_data
@@ -57,7 +57,13 @@ FEWEST = 3
 """Samples."""
 
 
-def column(units: Mapping[str, float], doc: str, optional: bool = False) -> Any:
+class Placed(Protocol):
+    """A column of a file."""
+
+    def of(self, table: Table, path: str) -> Array: ...
+
+
+def column(units: Mapping[str, float], doc: str, optional: bool = False) -> Field:
     """A section that names a column whose unit is one of these."""
 
     @params
@@ -78,10 +84,10 @@ def column(units: Mapping[str, float], doc: str, optional: bool = False) -> Any:
 class AxisColumns:
     """Columns of an axis."""
 
-    target: Any = column(LENGTHS, "where the axis should be; left out: the command", optional=True)
-    command: Any = column(LENGTHS, "what the actuator was sent; left out: the target", optional=True)
-    displacement: Any = column(LENGTHS, "what was measured")
-    force: Any = column(FORCES, "what was measured; left out: not known", optional=True)
+    target: Placed | None = column(LENGTHS, "where the axis should be; left out: the command", optional=True)
+    command: Placed | None = column(LENGTHS, "what the actuator was sent; left out: the target", optional=True)
+    displacement: Placed = column(LENGTHS, "what was measured")
+    force: Placed | None = column(FORCES, "what was measured; left out: not known", optional=True)
     limits: Limits | None = section(Limits, "those of the rig of the test; a scenario of ours has its own", None)
 
     def validate(self, path: str) -> None:
@@ -94,9 +100,9 @@ class AxisColumns:
 class Motion:
     """Columns of a degree of freedom, sample by sample; of each integration step the last one counts."""
 
-    displacement: Any = column(LENGTHS, "of the numerical substructure")
-    velocity: Any = column(VELOCITIES, "left out: not known", optional=True)
-    acceleration: Any = column(ACCELERATIONS, "left out: not known", optional=True)
+    displacement: Placed = column(LENGTHS, "of the numerical substructure")
+    velocity: Placed | None = column(VELOCITIES, "left out: not known", optional=True)
+    acceleration: Placed | None = column(ACCELERATIONS, "left out: not known", optional=True)
 
 
 @params
@@ -106,7 +112,7 @@ class Columns:
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("of the test", "")
     servo_rate: float | None = number("samples per second; left out: by the times", "Hz", None, more_than=0.0)
-    time: Any = column(TIMES, "times of the samples, in even steps", optional=True)
+    time: Placed | None = column(TIMES, "times of the samples, in even steps", optional=True)
     axes: dict[str, AxisColumns] = sections(AxisColumns, "columns of each axis, by its name")
     degrees_of_freedom: dict[str, Motion] = sections(
         Motion, "columns of the numerical substructure, by the names of its degrees of freedom", optional=True
@@ -268,10 +274,10 @@ class _Histories:
         target, command, *measured = found
         return [command if target is None else target, target if command is None else command, *measured]
 
-    def _numbers(self, column: Any, place: str) -> Array | None:
+    def _numbers(self, column: Placed | None, place: str) -> Array | None:
         if column is None:
             return None
-        found: Array = column.of(self._table, place)
+        found = column.of(self._table, place)
         self._lengths[place] = len(found)
         return found
 

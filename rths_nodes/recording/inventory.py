@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 from mcap.opcode import Opcode
 from mcap.records import Channel, Metadata, Schema, Statistics
@@ -20,7 +18,7 @@ class Described:
 
     channel: Channel
     schema: Schema
-    qos: list[dict[str, Any]]
+    qos: list[dict[str, object]]
 
 
 class Inventory:
@@ -76,7 +74,7 @@ class Inventory:
             self.information.update(record.metadata)
 
 
-def _offered(text: str) -> list[dict[str, Any]]:
+def _offered(text: str) -> list[dict[str, object]]:
     """The QoS profiles of a channel; none where they cannot be read: the messages can be all the same."""
     try:
         found = parse(text, "offered_qos_profiles")

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import attrs
 from mcap.exceptions import McapError
@@ -130,7 +130,7 @@ class _Copy:
         self._writer.finish()
         return dump({BAG: bag})
 
-    def _bag_metadata(self, file_name: str) -> dict[str, Any]:
+    def _bag_metadata(self, file_name: str) -> dict[str, object]:
         topics = [
             {"topic_metadata": _topic_metadata(found), "message_count": self._found.counts[number]}
             for number, found in self._found.channels.items()
@@ -148,7 +148,7 @@ class _Copy:
             "ros_distro": self._found.distribution,
         }
 
-    def _span(self) -> dict[str, Any]:
+    def _span(self) -> dict[str, object]:
         start = self._first if self.messages else 0
         return {
             "duration": {"nanoseconds": self._last - start},
@@ -157,7 +157,7 @@ class _Copy:
         }
 
 
-def _topic_metadata(found: Described) -> dict[str, Any]:
+def _topic_metadata(found: Described) -> dict[str, object]:
     channel = found.channel
     return {
         "name": channel.topic,

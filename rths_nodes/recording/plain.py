@@ -46,7 +46,7 @@ def write(path: Path, text: bytes) -> None:
         raise
 
 
-def text_of(record: Any, version: int, head: str = "") -> bytes:
+def text_of(record: object, version: int, head: str = "") -> bytes:
     """``record`` as the text of a file, behind comments ``head``."""
     return f"{head}version: {version}\n{dump(plain(record))}{END}\n".encode()
 
@@ -71,7 +71,7 @@ def read(cls: type[T], path: Path, version: int) -> T:
         raise error.within(str(path)) from None
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """``value`` as YAML can hold it: mappings, lists, numbers, texts; what is none of them by its text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
@@ -89,12 +89,12 @@ def plain(value: Any) -> Any:
 
 
 @cache
-def _kinds(cls: type) -> Mapping[str, Any]:
+def _kinds(cls: type) -> Mapping[str, object]:
     """Types of the fields of a record."""
     return typing.get_type_hints(cls)
 
 
-def built(cls: type[T], data: Any, path: str) -> T:
+def built(cls: type[T], data: object, path: str) -> T:
     """A record of ``cls``; raises one ConfigError for all unknown and missing keys and wrong types in it."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the record'} = {show(data)}: must be a section (key: value)")
@@ -114,7 +114,7 @@ def built(cls: type[T], data: Any, path: str) -> T:
     return cls(**values)
 
 
-def _checked(kind: Any, value: Any, path: str) -> Any:
+def _checked(kind: object, value: object, path: str) -> object:
     """``value`` as the annotation ``kind`` of a field says. Raises ConfigError."""
     parts = typing.get_args(kind)
     match typing.get_origin(kind) or kind:
@@ -137,7 +137,7 @@ def _checked(kind: Any, value: Any, path: str) -> Any:
             return _scalar(inner, value, path)
 
 
-def _each(kind: Any, entries: list[tuple[str, Any]]) -> list[Any]:
+def _each(kind: object, entries: list[tuple[str, object]]) -> list[Any]:
     """The entries, each with its path, as ``kind`` says; raises one ConfigError for all of them."""
     problems, found = Problems(), []
     for path, entry in entries:
@@ -150,7 +150,7 @@ def _each(kind: Any, entries: list[tuple[str, Any]]) -> list[Any]:
 _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
 
 
-def _scalar(kind: Any, value: Any, path: str) -> Any:
+def _scalar(kind: Any, value: Any, path: str) -> object:
     """Text, flag or number; a number may be nan where it could not be measured, never infinite."""
     right = type(value) is kind or (kind is float and type(value) is int)
     if not right or (kind is float and math.isinf(value)):

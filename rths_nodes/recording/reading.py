@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import registry
+from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import of_recorded
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import unflatten
@@ -178,7 +179,7 @@ class _Contents:
             table[numbers[inside]] = values[inside]
         return table
 
-    def words(self) -> dict[str, Any]:
+    def words(self) -> Data:
         """The fields of a Run that are no histories, but for the information."""
         return {
             "dof_names": _named(self._dof_names, self._length("target", "displacement")),
@@ -188,7 +189,7 @@ class _Contents:
             "integrator": unflatten(self._numbers, "integrator"),
         }
 
-    def _metrics(self) -> dict[str, Any]:
+    def _metrics(self) -> dict[str, object]:
         metrics = unflatten(self._numbers, "metrics")
         axes = metrics.get("axes", {})
         if not (isinstance(axes, dict) and all(isinstance(row, dict) for row in axes.values())):
@@ -196,7 +197,7 @@ class _Contents:
             return {}
         return metrics
 
-    def _timing(self) -> dict[str, Any]:
+    def _timing(self) -> dict[str, object]:
         try:
             return gathered(self._numbers)
         except (AttributeError, TypeError, KeyError):  # names that are damaged
@@ -247,7 +248,7 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
         raise error.within(origin) from None
 
 
-def _kept(cls: type, data: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _kept(cls: type, data: Mapping[str, object], path: str) -> Data:
     """``data`` of the section ``cls``, its components as parameters."""
     families = {name: spec.family for name, spec in declared(cls).items()}
     return {
@@ -258,7 +259,7 @@ def _kept(cls: type, data: Mapping[str, Any], path: str) -> dict[str, Any]:
     }
 
 
-def _component(family: str, data: Mapping[str, Any], path: str) -> Any:
+def _component(family: str, data: Mapping[str, Any], path: str) -> object:
     values = {key: entry for key, entry in data.items() if key != "type"}
     kind = data["type"]
     try:

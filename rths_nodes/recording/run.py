@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Target
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.options import LOCKSTEP
@@ -20,7 +21,7 @@ from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.loads import Loads, split
 
-Flags = np.ndarray[Any, np.dtype[np.uint32]]
+Flags = NDArray[np.uint32]
 
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
 """Fields of a Target that a model has which does not travel whole."""
@@ -69,9 +70,9 @@ class Run:
     external_force: Array
     restoring_force: Array
     energies: Array
-    metrics: dict[str, Any] = field(default_factory=dict)
-    timing: dict[str, Any] = field(default_factory=dict)
-    integrator: dict[str, Any] = field(default_factory=dict)
+    metrics: Data = field(default_factory=dict)
+    timing: Data = field(default_factory=dict)
+    integrator: Data = field(default_factory=dict)
     """Numbers that the integrator keeps of the test, nested by name."""
     notes: tuple[str, ...] = ()
     """Words on what is missing in the recording, or was left out of it as damaged."""
@@ -127,7 +128,7 @@ class _Table:
         self.values = np.full((_ROWS, width), np.nan)
         self._room = _ROWS
 
-    def put(self, row: int, values: Any) -> None:
+    def put(self, row: int, values: object) -> None:
         while row >= self._room:
             self.values = np.vstack((self.values, np.full_like(self.values, np.nan)))
             self._room = len(self.values)
@@ -295,9 +296,9 @@ class Collector:
     def run(
         self,
         information: dict[str, str] | None = None,
-        metrics: dict[str, Any] | None = None,
-        timing: dict[str, Any] | None = None,
-        integrator: Mapping[str, Any] | None = None,
+        metrics: dict[str, object] | None = None,
+        timing: dict[str, object] | None = None,
+        integrator: Mapping[str, object] | None = None,
     ) -> Run:
         """The Run of what has come in so far."""
         return assembled(

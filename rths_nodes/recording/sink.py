@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Command, Measurement, Target
@@ -49,7 +48,7 @@ class RecordingSink:
     def _write(self, name: str, data: bytes, stamp: int) -> None:
         self._writer.write(self._topic + name, data, stamp)
 
-    def _tell(self, name: str, message: str, values: dict[str, Any]) -> None:
+    def _tell(self, name: str, message: str, values: dict[str, object]) -> None:
         stamp = self._stamp(self._sample)
         self._write(name, encode(message, {"stamp": stamp, "frame_id": self._run.frame_id} | values), stamp)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
 from xml.etree import ElementTree
 
 from rths_nodes.core.yaml_text import dump
@@ -97,7 +96,7 @@ def diagnostics(namespace: str) -> str:
     Nodes of the loop and observers are expected: where one is silent or has never spoken, its branch is stale.
     """
     rig = namespace.strip("/")
-    branches: dict[str, Any] = {
+    branches: dict[str, object] = {
         "loop": _branch("Loop", rig, LOOP),
         "observers": _branch("Observers", rig, OBSERVERS),
         "axes": _analyzer("Axes", rig) | {"regex": [f"{rig}/.+/{AXIS}"]},
@@ -105,12 +104,12 @@ def diagnostics(namespace: str) -> str:
     return dump({"/**": {"ros__parameters": {"path": rig, "pub_rate": 1.0} | branches}})
 
 
-def _analyzer(path: str, rig: str) -> dict[str, Any]:
+def _analyzer(path: str, rig: str) -> dict[str, object]:
     kind = "diagnostic_aggregator/GenericAnalyzer"
     return {"type": kind, "path": path, "timeout": SILENCE_S, "remove_prefix": [rig]}
 
 
-def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, Any]:
+def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
     told = [f"{rig}/{node}" for node in nodes]
     return _analyzer(path, rig) | {"startswith": told, "expected": [*told]}  # ROS reads no aliases of YAML
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures.style import FAINT, save, styled
@@ -53,7 +53,7 @@ def draw(found: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent],
     return figure
 
 
-def _name(row: Any, axis: str) -> None:
+def _name(row: Sequence[Axes], axis: str) -> None:
     row[0].set_title(axis)
     row[0].set_xlabel("displacement (mm)")
     row[0].set_ylabel("force (kN)")

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -63,13 +63,13 @@ def _words(fit: InverseFit, i: int, j: int) -> str:
     return f"{order}, error {PERCENT * fit.error[i, j]:.2g} %"
 
 
-def _magnitude(panel: Any, measured: FrequencyResponse, fitted: Complex, entry: tuple[int, int]) -> None:
-    for values, look in ((measured.response, {"color": FAINT, "lw": 2.2}), (fitted, {"color": INK, "lw": 0.9})):
+def _magnitude(panel: Axes, measured: FrequencyResponse, fitted: Complex, entry: tuple[int, int]) -> None:
+    for values, colour, width in ((measured.response, FAINT, 2.2), (fitted, INK, 0.9)):
         size = np.maximum(np.abs(values[:, entry[0], entry[1]]), 10.0 ** (LOWEST_DB / 20.0))
-        panel.plot(measured.frequency, 20.0 * np.log10(size), **look)
+        panel.plot(measured.frequency, 20.0 * np.log10(size), color=colour, lw=width)
 
 
-def _phase(panel: Any, measured: FrequencyResponse, fitted: Complex, entry: tuple[int, int]) -> None:
+def _phase(panel: Axes, measured: FrequencyResponse, fitted: Complex, entry: tuple[int, int]) -> None:
     i, j = entry
     coherent = measured.coherence[:, i, j] > SEEN
     angle = np.unwrap(np.angle(fitted[:, i, j]))
@@ -79,7 +79,7 @@ def _phase(panel: Any, measured: FrequencyResponse, fitted: Complex, entry: tupl
     panel.plot(measured.frequency, np.degrees(angle), color=INK, lw=0.9)
 
 
-def _coherence(panel: Any, frequency: Array, coherence: Array, axes: Sequence[str]) -> None:
+def _coherence(panel: Axes, frequency: Array, coherence: Array, axes: Sequence[str]) -> None:
     for values, (name, colour, line) in zip(coherence.T, styled(axes), strict=True):
         panel.plot(frequency, values, color=colour, ls=line, label=name)
     panel.set_ylim(0.0, 1.05)

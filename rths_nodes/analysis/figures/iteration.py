@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
@@ -65,7 +65,7 @@ def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) ->
     return figure
 
 
-def _last(panel: Any, last: Run) -> None:
+def _last(panel: Axes, last: Run) -> None:
     """Target and measured displacement of every axis in the strongest seconds."""
     begin, end = thinning.strongest(last.time, last.target, ZOOM)
     part = (last.time >= begin) & (last.time <= end)

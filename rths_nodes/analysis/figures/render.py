@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -18,6 +20,7 @@ from rths_nodes.analysis.figures.plan import Band, Bars, Look, Panel, Plan, Show
 from rths_nodes.analysis.figures.sheet import curve, plot
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, HATCHES, Entry, in_grey
 from rths_nodes.analysis.units import grouped
+from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
 DOTS = 300
@@ -89,7 +92,7 @@ def render(plan: Plan, layout: Layout = PAGE) -> Figure:
             left += share * unit + between
         down += below[number]
     if labels:
-        handles: list[Any] = [_handle(Look.of(entry, 1.2), layout) for entry in plan.legend]
+        handles: list[Artist] = [_handle(Look.of(entry, 1.2), layout) for entry in plan.legend]
         handles += [_patch(entry[1], layout) for entry in plan.shades]
         place_of = {"loc": "upper left", "bbox_to_anchor": (layout.left / layout.width - 0.01, 1.0)}
         spacing = {"handlelength": 1.8, "columnspacing": 1.4, "labelspacing": 0.2, "borderaxespad": 0.1}
@@ -126,7 +129,7 @@ def _ends(rows: Sequence[Sequence[Panel]], number: int) -> bool:
     return not same
 
 
-def _panel(drawn: Any, panel: Panel, plan: Plan, layout: Layout, last: bool, first: bool) -> None:
+def _panel(drawn: Axes, panel: Panel, plan: Plan, layout: Layout, last: bool, first: bool) -> None:
     if panel.over_time:
         _shade(drawn, plan.shades, layout)
     for shown in panel.shown:
@@ -158,7 +161,7 @@ def _panel(drawn: Any, panel: Panel, plan: Plan, layout: Layout, last: bool, fir
         )
 
 
-def _scales(drawn: Any, panel: Panel) -> None:
+def _scales(drawn: Axes, panel: Panel) -> None:
     if "x" in panel.logarithmic:
         drawn.set_xscale("log")
     if "y" in panel.logarithmic:
@@ -187,7 +190,7 @@ def _ticks(drawn: Any, panel: Panel) -> None:
         drawn.yaxis.set_major_locator(MaxNLocator(max(4, min(7, int(height / 0.22))), steps=STEPS))
 
 
-def _draw(drawn: Any, shown: Shown, panel: Panel, layout: Layout) -> None:
+def _draw(drawn: Axes, shown: Shown, panel: Panel, layout: Layout) -> None:
     if isinstance(shown, Bars):
         heights = np.where(shown.counts > 0.0, shown.counts, np.nan)
         drawn.stairs(heights, shown.edges, baseline=0.5, fill=True, color=shown.colour, alpha=0.8)
@@ -211,7 +214,7 @@ def _within(span: tuple[float, float] | None, x: Array, y: Array) -> tuple[Array
     return x[inside], y[inside]
 
 
-def _band(drawn: Any, band: Band, columns: int) -> None:
+def _band(drawn: Axes, band: Band, columns: int) -> None:
     """Draw a band as wide as its widest place in each dot, so that no part of it is lost."""
     n = len(band.lower)
     if not n:
@@ -221,19 +224,19 @@ def _band(drawn: Any, band: Band, columns: int) -> None:
     drawn.fill_between(band.base.values[starts], lower, upper, color=band.colour, lw=0.0)
 
 
-def _shade(drawn: Any, shades: Sequence[Entry], layout: Layout) -> None:
+def _shade(drawn: Axes, shades: Sequence[Entry], layout: Layout) -> None:
     for _, colour, stretches in shades:
         bars, across = [(start, end - start) for start, end in stretches], drawn.get_xaxis_transform()
         drawn.broken_barh(bars, (0.0, 1.0), transform=across, **_filling(colour, layout))
 
 
-def _filling(colour: str, layout: Layout) -> dict[str, Any]:
+def _filling(colour: str, layout: Layout) -> Data:
     if layout.grey and colour in HATCHES:
         return {"facecolor": "#e8e8e8", "edgecolor": "#8c8c8c", "hatch": HATCHES[colour], "lw": 0.0}
     return {"color": colour, "alpha": 0.3, "lw": 0.0}
 
 
-def _style(look: Look, layout: Layout) -> dict[str, Any]:
+def _style(look: Look, layout: Layout) -> Data:
     colour, line, width = in_grey(look.colour, look.line, look.width) if layout.grey else look[:3]
     return {"color": colour, "ls": line, "lw": width}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
@@ -16,6 +16,7 @@ from rths_nodes.analysis.figures.sheet import WIDTH, svg
 from rths_nodes.analysis.figures.style import FAINT, PALETTE, STYLE
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable
 from rths_nodes.analysis.units import grouped
+from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
 ROW = 0.24
@@ -89,7 +90,7 @@ class Magnitudes:
         """Where magnitudes ``values`` are drawn."""
         return np.where(values > 0.0, values, self.zero)
 
-    def dress(self, panel: Any, which: str) -> None:
+    def dress(self, panel: Axes, which: str) -> None:
         """Scale and numbers of an axis, ``x`` or ``y``."""
         getattr(panel, f"set_{which}scale")("log")
         axis, zeros = getattr(panel, f"{which}axis"), [self.zero] if self.with_zero else []
@@ -143,7 +144,7 @@ def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) ->
     axes = [Magnitudes(np.array([each[which]]) for each in medians.values()) for which in (0, 1)]
     for place, (label, (x, y)) in enumerate(medians.items()):
         if math.isfinite(x) and math.isfinite(y):
-            style: dict[str, Any] = {
+            style: Data = {
                 "color": PALETTE[place % len(PALETTE)],
                 "marker": MARKS[place // len(PALETTE) % len(MARKS)],
             }

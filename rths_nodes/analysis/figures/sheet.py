@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures import thinning
@@ -149,7 +150,7 @@ def _spans(run: Run) -> list[Entry]:
     return found
 
 
-def plot(panel: Any, time: Array, values: Array, columns: int = COLUMNS, **style: Any) -> None:
+def plot(panel: Axes, time: Array, values: Array, columns: int = COLUMNS, **style: Any) -> None:
     """A history by its envelope; gaps stay gaps."""
     finite = np.isfinite(values)
     if not finite.any():
@@ -159,7 +160,7 @@ def plot(panel: Any, time: Array, values: Array, columns: int = COLUMNS, **style
     panel.plot(time[keep], values[keep], **style)
 
 
-def curve(panel: Any, x: Array, y: Array, **style: Any) -> None:
+def curve(panel: Axes, x: Array, y: Array, **style: Any) -> None:
     """y over x, without the points that nobody can tell apart."""
     usable = np.isfinite(x) & np.isfinite(y)
     x, y = x[usable], y[usable]
@@ -167,7 +168,7 @@ def curve(panel: Any, x: Array, y: Array, **style: Any) -> None:
     panel.plot(x[keep], y[keep], rasterized=len(keep) > RASTER, **style)
 
 
-def at_zero(panel: Any) -> None:
+def at_zero(panel: Axes) -> None:
     """A faint line there."""
     panel.axhline(0.0, color=ZERO, lw=0.6, zorder=1.5)
 

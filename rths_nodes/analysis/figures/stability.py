@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -35,6 +35,7 @@ MOST = 0.25
 JUMP = 0.25
 """Relative step of a motion that is another one."""
 LIMIT = "#B22222"
+DATA_AND_AXES = ("data", "axes fraction")
 
 
 def write(judgement: Judgement, path: Path, title: str) -> None:
@@ -55,7 +56,7 @@ def draw(judgement: Judgement, title: str) -> Figure:
     return figure
 
 
-def _apparent(panels: Any, judgement: Judgement) -> None:
+def _apparent(panels: Sequence[Axes], judgement: Judgement) -> None:
     """Fig. 5 of Horiuchi et al. (1996), for every axis, over the frequency of the response."""
     loop = judgement.loop
     limits = [one.frequency for one in (judgement.further_delay, judgement.frequency_factor) if one]
@@ -79,16 +80,17 @@ def _apparent(panels: Any, judgement: Judgement) -> None:
         panels[0].legend(loc="best")
 
 
-def _mark_modes(panel: Any, judgement: Judgement) -> None:
+def _mark_modes(panel: Axes, judgement: Judgement) -> None:
     """A line at each natural frequency, with the number of the mode."""
     for number, mode in enumerate(judgement.modes, 1):
         if mode.frequency <= panel.get_xlim()[1]:
             panel.axvline(mode.frequency, color=INK, lw=0.8, ls=DASHES)
-            place = {"xy": (mode.frequency, 1.0), "xycoords": ("data", "axes fraction")}
-            panel.annotate(f"{number}", **place, xytext=(2, -8), textcoords="offset points", fontsize=7.0)
+            panel.annotate(
+                f"{number}", (mode.frequency, 1.0), (2, -8), DATA_AND_AXES, "offset points", fontsize=7.0
+            )
 
 
-def _over_delay(panel: Any, judgement: Judgement) -> None:
+def _over_delay(panel: Axes, judgement: Judgement) -> None:
     """Damping of the motions over the delay of the rig, the compensator as it is."""
     now, limit = judgement.delay, judgement.further_delay
     critical = judgement.critical_delay
@@ -99,7 +101,7 @@ def _over_delay(panel: Any, judgement: Judgement) -> None:
     panel.set_xlabel("delay of the rig (ms)")
 
 
-def _over_frequency(panel: Any, judgement: Judgement) -> None:
+def _over_frequency(panel: Axes, judgement: Judgement) -> None:
     """Damping of the motions when all natural frequencies are scaled alike."""
     limit = judgement.frequency_factor
     end = judgement.loop.reach(ROOM * max(1.0, limit.value if limit else 1.0))
@@ -110,7 +112,7 @@ def _over_frequency(panel: Any, judgement: Judgement) -> None:
 
 
 def _curves(
-    panel: Any,
+    panel: Axes,
     judgement: Judgement,
     parameter: str,
     values: Array,
@@ -170,7 +172,7 @@ def _range(curves: Iterable[Array]) -> tuple[float, float]:
     return -1.1 * size, 1.1 * size
 
 
-def _marks(panel: Any, now: float, limit: float | None, unit: str) -> None:
+def _marks(panel: Axes, now: float, limit: float | None, unit: str) -> None:
     """Where the test is, and where it may not go."""
     panel.axvline(now, color=INK, lw=1.0)
     _note(panel, now, "this test", INK, 0.93)
@@ -179,7 +181,8 @@ def _marks(panel: Any, now: float, limit: float | None, unit: str) -> None:
         _note(panel, limit, f"limit {limit:.3g} {unit}", LIMIT, 0.84)
 
 
-def _note(panel: Any, x: float, words: str, colour: str, height: float) -> None:
-    place = {"xy": (x, height), "xycoords": ("data", "axes fraction"), "xytext": (3, 0)}
+def _note(panel: Axes, x: float, words: str, colour: str, height: float) -> None:
     box = {"boxstyle": "square,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8}
-    panel.annotate(words, **place, textcoords="offset points", fontsize=7.5, color=colour, bbox=box)
+    panel.annotate(
+        words, (x, height), (3, 0), DATA_AND_AXES, "offset points", fontsize=7.5, color=colour, bbox=box
+    )

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures.sheet import BOTTOM, GAP, LEFT, RIGHT, WIDTH, svg
 from rths_nodes.analysis.figures.style import FAINT, INK, PALETTE, STYLE
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable, shown
+from rths_nodes.core.samples import Array
 
 ACROSS = 3
 """Factors beside each other."""
@@ -54,7 +54,7 @@ def _effects(table: StudyTable, index: str) -> Figure:
     return figure
 
 
-def _over(panel: Any, x: Any, size: Any) -> None:
+def _over(panel: Axes, x: Array, size: Array) -> None:
     """Dots, and the median in pieces of equally many runs."""
     known = np.isfinite(x) & np.isfinite(size)
     x, size = x[known], size[known]
@@ -68,7 +68,7 @@ def _over(panel: Any, x: Any, size: Any) -> None:
     panel.margins(x=0.04)
 
 
-def _by_level(panel: Any, table: StudyTable, factor: str, index: str, size: Any) -> None:
+def _by_level(panel: Axes, table: StudyTable, factor: str, index: str, size: Array) -> None:
     levels = table.levels(factor, index)
     places = {level.label: place for place, level in enumerate(levels)}
     x = np.array([places[shown(value)] for value in table.columns[factor]], dtype=float)
@@ -107,7 +107,7 @@ def _distributions(table: StudyTable) -> Figure:
     return figure
 
 
-def _panels(count: int) -> tuple[Figure, list[Any]]:
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
     """Panels in rows of ``ACROSS``."""
     rows = -(-count // ACROSS)
     across = min(count, ACROSS)

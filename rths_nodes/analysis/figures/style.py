@@ -97,7 +97,7 @@ def styled(names: Iterable[str]) -> list[Entry]:
     return [(name, PALETTE[k % n], LINES[k // n % len(LINES)]) for k, name in enumerate(names)]
 
 
-def in_grey(colour: str, line: Any, width: float) -> tuple[str, Any, float]:
+def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
     """Colour, style and width of a line that is told from the others without its colour: by its dashes.
 
     A name of the second or third six has the dashes of its colour in a broader line.

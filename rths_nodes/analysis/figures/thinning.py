@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.analysis.histories import Indices
 from rths_nodes.core.samples import Array
@@ -20,7 +20,7 @@ def largest(values: Array) -> float:
     return float(usable.max()) if usable.size else math.nan
 
 
-def bars(histogram: Mapping[str, Any]) -> tuple[Array, Array]:
+def bars(histogram: Mapping[str, object]) -> tuple[Array, Array]:
     """Edges (s) and counts of a recorded histogram, without the empty ends; both empty if nothing was counted."""
     edges, counts = (np.array(histogram.get(key, ()), dtype=float) for key in ("edges_s", "counts"))
     filled = np.flatnonzero(counts > 0.0)
@@ -67,7 +67,7 @@ def thinned(x: Array, y: Array, cells: int) -> Indices:
     return np.union1d(np.concatenate(([0], 1 + np.flatnonzero(moved))), [len(x) - 1])
 
 
-def intervals(marked: Sequence[bool] | np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
+def intervals(marked: Sequence[bool] | NDArray[np.bool_]) -> list[tuple[int, int]]:
     """First and last number of each stretch of marked samples."""
     padded = np.concatenate(([0], np.asarray(marked, dtype=np.int8), [0]))
     starts, ends = np.flatnonzero(np.diff(padded) == 1), np.flatnonzero(np.diff(padded) == -1) - 1

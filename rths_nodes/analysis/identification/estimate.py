@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -71,7 +70,7 @@ class Estimate:
     sine: float | None
     tracking: Relation
     loading: Relation
-    suggested: Mapping[str, Mapping[str, Any]]
+    suggested: Mapping[str, Mapping[str, object]]
     notes: tuple[str, ...] = field(default=())
 
 
@@ -158,9 +157,9 @@ def sine_frequency(history: Array, dt: float) -> float | None:
 
 def _suggested(
     loading: Relation, command: Array, measured: Array, dt: float, sine: float | None, longest: float
-) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
     """Parameters of the compensators that begin with an estimate of the loading system."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     notes: list[str] = []
     delay = loading.best_delay
     if math.isnan(delay):

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -121,7 +120,7 @@ def _resolved(scenario: Scenario, name: str, frequency: float) -> None:
 
 
 def _moving(
-    scenario: Scenario, axis: int, motion: dict[str, Any], duration: float, word: str, semi_active: Any
+    scenario: Scenario, axis: int, motion: dict[str, object], duration: float, word: str, semi_active: object
 ) -> Scenario:
     """The test in which ``axis`` moves and the others are commanded to stand still.
 
@@ -130,7 +129,7 @@ def _moving(
     """
     refuse_loads(scenario, "a test of one axis by itself")
     name = list(scenario.axes)[axis]
-    changes: dict[str, Any] = {
+    changes: dict[str, object] = {
         "name": f"{scenario.name}.{word}_{name}",
         "substeps": 1,
         "time_ratio": 1,
@@ -148,7 +147,7 @@ def _moving(
         "indices": "none",
         "cases": {},
     }
-    pairs: list[tuple[list[str], Any]] = [([key], value) for key, value in changes.items()]
+    pairs: list[tuple[list[str], object]] = [([key], value) for key, value in changes.items()]
     if scenario.scaled:
         pairs += [(["axes", each, "rig_axis", "similitude"], {}) for each in scenario.axes]
     return replace(scenario, pairs)
@@ -162,7 +161,7 @@ def _alone(count: int, axis: int) -> list[list[float]]:
     return [[float(entry) for entry in row] for row in matrix]
 
 
-def _switching(scenario: Scenario) -> dict[str, Any] | None:
+def _switching(scenario: Scenario) -> dict[str, object] | None:
     """The controller of the rig's auxiliary inputs; that of the test where it is none that we know."""
     inputs = Assembly(scenario).port.auxiliary_inputs
     if inputs != (channels.DAMPER_VOLTAGE,):

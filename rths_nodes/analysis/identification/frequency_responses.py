@@ -57,8 +57,7 @@ class FrequencyResponse(NamedTuple):
 
     def inverse(self) -> Complex:
         """Command over displacement ``(f, n_axes, n_axes)``: the matrix inverse at each frequency (step 2)."""
-        inverse: Complex = np.linalg.inv(self.response).astype(np.complex128)
-        return inverse
+        return np.linalg.inv(self.response).astype(np.complex128)
 
     def without_delay(self, delay: float) -> FrequencyResponse:
         """The same rig without a known ``delay`` (s) of all its commands."""

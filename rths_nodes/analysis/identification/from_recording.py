@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Array
 from rths_nodes.laboratory.actuators.held_plant import transition
@@ -43,8 +43,8 @@ class AxisModel:
     ``residual`` is the rms error of the displacement (m).
     """
 
-    actuator: dict[str, Any]
-    specimen: dict[str, Any]
+    actuator: Data
+    specimen: Data
     displacement_fit: float
     force_fit: float
     residual: float

@@ -35,7 +35,7 @@ from rths_nodes.recording.run import Run
 MODES = TRACKING, HISTORY
 PEAKS = ("command", "velocity", "force")
 """Peaks of a run, which those of the first one bound."""
-PLAYED: dict[str, Any] = {
+PLAYED: dict[str, object] = {
     "structure": None,
     "reduction": None,
     "semi_active": None,
@@ -147,7 +147,7 @@ class Corrections:
         axes, file = tuple(self.base.axes), (folder / f"history_{number}.npz").absolute()
         command = np.zeros((0, len(axes))) if self._command is None else self._command
         History(axes, self.base.servo_rate, source, self._target, command).save(file)
-        pairs: list[tuple[list[str], Any]] = [([name], value) for name, value in PLAYED.items()]
+        pairs: list[tuple[list[str], object]] = [([name], value) for name, value in PLAYED.items()]
         pairs += [(["name"], f"{self.base.name}.run_{number}")]
         pairs += [(["integrator"], {"type": "predefined", "history": str(file)})]
         if self._command is not None:

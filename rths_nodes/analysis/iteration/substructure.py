@@ -7,8 +7,6 @@ at the servo rate. Displacements are those of the axes; forces act on the struct
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rths_nodes.analysis.iteration.specimen import Specimens
@@ -124,7 +122,7 @@ class Substructure:
         return response.motion(force @ self._spread.T)
 
 
-def _linear(specimen: Any) -> bool:
+def _linear(specimen: object) -> bool:
     """True for parameters of a specimen that is linear with all that is in it."""
     inner = [value for _, value in walk(specimen)] if specimen is not None else [None]
     return all(each is not None and type(each).type_name in LINEAR for each in inner)

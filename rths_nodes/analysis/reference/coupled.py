@@ -6,17 +6,19 @@ Case (a) of Phillips & Spencer (2012), with which the response of a hybrid simul
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core import channels, registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.protocols import Specimen, Structure
+from rths_nodes.core.kernels import Function
+from rths_nodes.core.protocols import SemiActive, Specimen, Structure
 from rths_nodes.core.samples import EMPTY, Array, Measurement
 from rths_nodes.core.specimen import NoSpecimen
 from rths_nodes.laboratory.rigs.linear_with_specimen import constants, rest_of, step_of, substeps_of
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.linear_force import is_linear
 
@@ -41,7 +43,7 @@ def measured_names(n_dof: int) -> tuple[str, ...]:
     return (*channels.accelerations(n_dof), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
 
 
-def ideal_of(scenario: Any) -> IdealResponse:
+def ideal_of(scenario: Scenario) -> IdealResponse:
     """The ideal response that belongs to a scenario with a coupled rig: its damper, controller and excitation."""
     assembly, rig = Assembly(scenario), scenario.rig
     structure = assembly.structure
@@ -49,7 +51,7 @@ def ideal_of(scenario: Any) -> IdealResponse:
         raise ConfigError("structure: missing; a test without one has no response of the whole structure")
     n = len(structure.influence)
     setup = assembly.setup
-    damper: Any = NoSpecimen() if rig.damper is None else registry.build("specimen", rig.damper)
+    damper: Specimen = NoSpecimen() if rig.damper is None else registry.build("specimen", rig.damper)
     controller = None
     if scenario.semi_active is not None:
         controller = registry.build(
@@ -71,7 +73,7 @@ def ideal_response(
     damper: Specimen,
     ground_acceleration: Array,
     dt: float,
-    controller: Any = None,
+    controller: SemiActive | None = None,
     location: Array | None = None,
     longest_substep: float = 1.0 / 8000.0,
 ) -> IdealResponse:
@@ -91,7 +93,8 @@ def ideal_response(
     rows = (np.concatenate([place, np.zeros(n)]), np.concatenate([np.zeros(n), place]))
     substeps = substeps_of(dt, longest_substep)
     plant = constants((system, ground), column, rows, np.zeros((0, 2 * n + 1)), damper, dt, substeps)
-    step, state = step_of(damper), rest_of(damper)(plant)
+    step: Function = step_of(damper)
+    state = rest_of(damper)(plant)
     state.whole[2 * n + 1] = ground_acceleration[0]
     absolute = np.column_stack([system[n:], column[n:]])
     seen, voltage = np.zeros((samples, 2 * n + 1)), np.zeros(samples)

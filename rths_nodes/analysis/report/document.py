@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -60,7 +60,7 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
     beside = _beside(run, test)
     timed = histograms(run)
     verdict_of, first_facts = verdict(run, test), procedure.first_facts(test.record) if test else _first_facts(run)
-    contents: dict[str, Any] = {
+    contents: dict[str, object] = {
         "scenario": run.scenario,
         "axes": run.axes,
         "outcome": run.ending,
@@ -104,7 +104,7 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
 
 def write_record(record: ProcedureRecord, path: Path) -> None:
     """Write the page about a test of which no rung moved: its ``record`` alone. Raises OSError."""
-    contents: dict[str, Any] = {
+    contents: dict[str, object] = {
         "outcome": record.ending or "not ended",
         "kind": "bad" if procedure.verdict(record) else "good",
         "verdict": procedure.verdict(record),

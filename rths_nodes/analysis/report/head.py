@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report.procedure import moment
 from rths_nodes.analysis.units import MM, MS, early_or_late, grouped, number, quantity, rounded
+from rths_nodes.core.data import Data
 from rths_nodes.core.parameter_table import table
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import to_data
@@ -121,7 +121,7 @@ def _excitation(of: Evaluation) -> str:
 def summary(of: Evaluation, noun: str) -> list[str]:
     """The result in sentences, of a ``noun``; where it was stopped, the first goes on where the page says how."""
     run = of.run
-    axes: Mapping[str, Any] = run.metrics.get("axes") or {}
+    axes: Data = run.metrics.get("axes") or {}
     several = len(axes) > 1
     end = float(run.time[-1]) if len(run.time) else 0.0
     planned = run.scenario.samples * run.scenario.dt
@@ -164,7 +164,7 @@ def remarks(of: Evaluation) -> list[str]:
     ]
 
 
-def _delay(of: Evaluation, axis: str, index: Mapping[str, Any]) -> list[str]:
+def _delay(of: Evaluation, axis: str, index: Mapping[str, object]) -> list[str]:
     """The delay of an axis over the whole test, and between which ends it is in windows of it."""
     delay = number(index.get("delay_s"))
     if delay is None:

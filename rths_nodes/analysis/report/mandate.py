@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rths_nodes.analysis.iteration.convergence import HISTORY
 from rths_nodes.analysis.report.procedure import Part, grid, moment
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, rounded
+from rths_nodes.core.data import Data
 from rths_nodes.procedure.mandate import FIRST, RUNG, SOFTER, WITHIN
 from rths_nodes.procedure.records import MandateRecord, ProcedureRecord, RungRecord
 
@@ -84,7 +82,7 @@ def _heads(record: ProcedureRecord, mandate: MandateRecord) -> list[str]:
     ]
 
 
-def _row(record: ProcedureRecord, mandate: MandateRecord, row: Mapping[str, Any]) -> list[str]:
+def _row(record: ProcedureRecord, mandate: MandateRecord, row: Data) -> list[str]:
     """Row of a run; command, velocity and force in parts of those in the first one."""
     answer, expected = row.get("answer") or {}, row.get("expected") or {}
     rung = next((each for each in record.rungs if each.recording and each.recording == row.get("recording")), None)
@@ -100,7 +98,7 @@ def _row(record: ProcedureRecord, mandate: MandateRecord, row: Mapping[str, Any]
     ]
 
 
-def _ended(row: Mapping[str, Any], rung: RungRecord | None) -> str:
+def _ended(row: Data, rung: RungRecord | None) -> str:
     outcome = str(row.get("outcome") or DASH)
     signed = next((words for words in (rung.remarks if rung else ()) if words.startswith("armed by ")), "")
     return f"{outcome}, {signed}" if signed else outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.figures.plan import Plan
@@ -55,7 +55,7 @@ class OverlayReport:
         first, *others = self.aligned
         finished = sum(test.run.ending == "finished" for test in self.tests)
         found = {each.name: differences(first, each) for each in others}
-        contents: dict[str, Any] = {
+        contents: dict[str, object] = {
             "title": f"{len(self.tests)} tests compared",
             "first": [f"{name}: {words}." for name, words in unfinished(self.tests).items()],
             "badge": f"{finished} of {len(self.tests)} finished",
@@ -120,7 +120,7 @@ def _scenarios(tests: Sequence[Compared]) -> list[Part]:
     return [Part(title, grid=grid(("Parameter", *(test.name for test in tests)), rows))]
 
 
-def _flat(data: Any, path: str = "") -> dict[str, str]:
+def _flat(data: object, path: str = "") -> dict[str, str]:
     """Parameters by their paths, as they are shown."""
     if isinstance(data, Mapping) and (data or not path):
         found: dict[str, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.analysis.report.tables import Row, Table
 from rths_nodes.analysis.units import exact
@@ -77,15 +77,15 @@ def _side_by_side(axes: Mapping[str, list[Parameter]]) -> Table:
     return Table("Parameter", list(axes) if len(axes) > 1 else ["Value"], found)
 
 
-def _type(name: str, component: Any, family: str) -> Parameter:
+def _type(name: str, component: object, family: str) -> Parameter:
     """The type of a component, with what that is; nothing is said of one that is not installed here."""
     words = ""
     with suppress(ConfigError):
-        words = registry.description(family, type(component).type_name)
-    return Parameter(name, type(component).type_name, "", words)
+        words = registry.description(family, type_of(component))
+    return Parameter(name, type_of(component), "", words)
 
 
-def _inside(built: Any, path: str = "") -> Iterator[Parameter]:
+def _inside(built: object, path: str = "") -> Iterator[Parameter]:
     """The parameters in a section, those of the parts of it by dotted names."""
     for key, spec in declared(type(built)).items():
         value, name = getattr(built, key), join(path, key)
@@ -100,6 +100,6 @@ def _inside(built: Any, path: str = "") -> Iterator[Parameter]:
                 yield _plain(place, part, spec)
 
 
-def _plain(name: str, value: Any, spec: Spec) -> Parameter:
+def _plain(name: str, value: object, spec: Spec) -> Parameter:
     unit = "" if spec.unit == "1" else spec.unit.replace("^2", "²")
     return Parameter(name, exact(to_data(value)), unit if value is not None else "", spec.doc)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, grouped, number, quantity, rounded
 from rths_nodes.loop.scenario.titles import EMULATED
@@ -160,7 +160,7 @@ def rung_title(name: str) -> str:
     return f"{name} – {RUNGS[name].title}" if name in RUNGS else name
 
 
-def _by_axis(values: Any, factor: float, unit: str) -> str:
+def _by_axis(values: object, factor: float, unit: str) -> str:
     if not isinstance(values, Mapping):
         return exact(values) if number(values) is None else quantity(values, factor, unit, 3)
     return ", ".join(f"{axis} {quantity(value, factor, unit, 3)}" for axis, value in values.items()) or DASH

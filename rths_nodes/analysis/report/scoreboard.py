@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.analysis.figures import scoreboard as figures
 from rths_nodes.analysis.published_indices import heading, legend
 from rths_nodes.analysis.report.document import template
 from rths_nodes.analysis.study_table import HIGH, StudyTable
 from rths_nodes.analysis.units import grouped, rounded
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import show
 from rths_nodes.core.version import __version__
 
@@ -89,10 +89,10 @@ class Scoreboard:
         notes = [(of, f"published{': ' if of.note else ''}{of.note}") for of in self.published]
         return found + [("", show(of.case).strip("'"), "", of.values, words, "published") for of, words in notes]
 
-    def columns(self) -> dict[str, list[Any]]:
+    def columns(self) -> dict[str, list[object]]:
         """The scores as columns of equal length, by name; None: there is no value."""
         of = self.scores
-        found: dict[str, list[Any]] = {
+        found: dict[str, list[object]] = {
             "place": [score.place for score in of],
             "compensator": [score.law for score in of],
             "block": [score.block for score in of],
@@ -115,7 +115,7 @@ def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Map
     table, scores, published = board.table, board.scores, board.published
     labels = list(dict.fromkeys(_label(table, score) for score in scores if score.runs))
     told = [index for index in table.indices if any(index in of.values for of in published)]
-    contents: dict[str, Any] = {
+    contents: Data = {
         "title": table.title,
         "description": table.description,
         "badge": f"{sum(1 for score in scores if score.runs)} rows, {grouped(len(table))} runs",
@@ -166,7 +166,7 @@ def _label(table: StudyTable, score: Score) -> str:
     return both if both in table.columns["law"] else score.law
 
 
-def _row(score: Score, indices: Sequence[str]) -> dict[str, Any]:
+def _row(score: Score, indices: Sequence[str]) -> dict[str, object]:
     return {
         "place": score.place,
         "law": score.law,

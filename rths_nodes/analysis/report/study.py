@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.analysis.figures import studies
 from rths_nodes.analysis.report.document import template
@@ -27,7 +26,7 @@ def write(table: StudyTable, path: Path) -> None:
 def render(table: StudyTable) -> str:
     """The page as text."""
     outcomes = table.outcomes()
-    contents: dict[str, Any] = {
+    contents: dict[str, object] = {
         "title": table.title,
         "description": table.description,
         "badge": f"{grouped(outcomes.get('finished', 0))} of {grouped(len(table))} finished",

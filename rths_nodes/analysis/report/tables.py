@@ -12,6 +12,7 @@ from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, quantity, rounded
+from rths_nodes.core.data import Data
 from rths_nodes.core.limits import QUANTITIES, STOP, Limits, OfExpression, unit_of_level
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
@@ -165,7 +166,7 @@ def indices(of: Evaluation) -> Table | None:
     return Table("Index", list(columns), rows)
 
 
-def _columns(of: Evaluation) -> dict[str, Mapping[str, Any]]:
+def _columns(of: Evaluation) -> dict[str, Mapping[str, object]]:
     """The indices by head of the column: those of the test, and those of the true displacement if that differs."""
     run, measured = of.run, _measured(of)
     called = axis_names(of.scenario)
@@ -175,9 +176,9 @@ def _columns(of: Evaluation) -> dict[str, Mapping[str, Any]]:
     return {f"{called[name]} {kind}": rows[name] for name in run.axes for kind, rows in both}
 
 
-def _measured(of: Evaluation) -> dict[str, Mapping[str, Any]]:
+def _measured(of: Evaluation) -> dict[str, Data]:
     """The indices of the measured displacement by axis: those of the test, and those of its whole record."""
-    recorded: Mapping[str, Any] = of.run.metrics.get("axes") or {}
+    recorded: Data = of.run.metrics.get("axes") or {}
     offline = of.indices()
     return {
         name: {key: value for key, value in offline.get(name, {}).items() if key.startswith("fei")}
@@ -351,7 +352,7 @@ def _of_whole(of: Evaluation, told: Mapping[str, Mapping[str, float]]) -> Iterat
 def _limit(
     axis: str,
     name: str,
-    ends: tuple[Any, Any, Any, Any],
+    ends: tuple[object, object, object, object],
     told_in: tuple[float, str],
     samples: str,
     action: str,
@@ -361,7 +362,7 @@ def _limit(
     return Row(f"{axis}: {name.replace('_', ' ')}", values, shown)
 
 
-def _used(ends: tuple[Any, Any, Any, Any]) -> str:
+def _used(ends: tuple[object, object, object, object]) -> str:
     """The largest share of a limit that was used, %."""
     low, lowest, highest, high = (number(each) for each in ends)
     shares = [value / end for value, end in ((lowest, low), (highest, high)) if value is not None and end]

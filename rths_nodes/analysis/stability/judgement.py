@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rths_nodes.analysis.stability import sampled_limits
 from rths_nodes.analysis.stability.crossings import (
@@ -46,6 +45,7 @@ from rths_nodes.analysis.stability.motions import Mode, growing_ones, modes_of
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.analysis.units import MS, PERCENT
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -161,7 +161,7 @@ class Judgement:
             words.append(f"conditionally stable: grows when the tested forces fall to {self.least_gain.value:.3g}")
         return words
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Data:
         """Plain data, as the command line prints it."""
         further, factor = self.further_delay, self.frequency_factor
         return {
@@ -182,7 +182,7 @@ class Judgement:
             "assumptions": list(self.assumptions),
         }
 
-    def _row(self, mode: Mode) -> dict[str, Any]:
+    def _row(self, mode: Mode) -> dict[str, object]:
         return {
             "frequency_hz": mode.frequency,
             "damping_ratio": mode.damping_ratio,

@@ -19,6 +19,7 @@ from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import StepMatrices, Structure
 from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.specimen import Specimen
 from rths_nodes.core.validation import walk
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -208,12 +209,12 @@ def _damper(scenario: Scenario, auxiliary: Array) -> SmallSpecimen:
     return _small(damper, "rig.damper", scenario.rig.damper)
 
 
-def _small(specimen: Any, path: str, params: Any) -> SmallSpecimen:
+def _small(specimen: Specimen, path: str, params: object) -> SmallSpecimen:
     try:
         return SmallSpecimen.of(specimen)
     except ValueError as error:
         raise ConfigError(
-            f"{path}.type = {type(params).type_name!r}: is not linear at small motion ({error}), so its stability "
+            f"{path}.type = {type_of(params)!r}: is not linear at small motion ({error}), so its stability "
             "cannot be judged before the test"
         ) from None
 
@@ -226,7 +227,7 @@ def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
     return tuple(found)
 
 
-def _response(part: Any, family: str, path: str, params: Any) -> Response:
+def _response(part: Any, family: str, path: str, params: object) -> Response:
     """Return the frequency response of ``part``, after a look at the components within it."""
     names = registry.names(family)
     known = [name for name in names if hasattr(registry.load(family, name), "frequency_response")]

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.samples import Array
+from rths_nodes.core.specimen import Specimen
 
 SMALL = 1e-7
 """Displacement (m), velocity (m/s) and inner state at which a specimen is taken as linear."""
@@ -37,7 +37,7 @@ class SmallSpecimen:
         return cls(stiffness, damping, np.zeros((0, 0)), nothing, nothing, nothing)
 
     @classmethod
-    def of(cls, specimen: Any) -> SmallSpecimen:
+    def of(cls, specimen: Specimen) -> SmallSpecimen:
         """From the differences of its force and its rates at rest. Raises ValueError when they have no slope."""
         larger, slopes = np.abs(_slopes(specimen, 10.0 * SMALL)), _slopes(specimen, SMALL)
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
@@ -63,7 +63,7 @@ class SmallSpecimen:
         return found
 
 
-def _slopes(specimen: Any, small: float) -> Array:
+def _slopes(specimen: Specimen, small: float) -> Array:
     """Rows: force, rates of the inner states. Columns: displacement, velocity, inner states."""
     rest = [0.0, 0.0, *specimen.initial_state]
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
-from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array
 
 
@@ -40,14 +38,13 @@ class WholeStructure:
     def whole_stiffness(self) -> Array:
         """Stiffness with the specimens at their place, ``(n_dof, n_dof)`` N/m, memory excluded."""
         tested = np.diag([specimen.stiffness for specimen in self.specimens])
-        found: Array = self.stiffness + self.forces_of @ tested @ self.axes_of
-        return found
+        return self.stiffness + self.forces_of @ tested @ self.axes_of
 
-    def specimen_stiffness(self, s: Frequencies) -> Complex:
+    def specimen_stiffness(self, s: Array | Complex) -> Complex:
         """Dynamic stiffness of the specimens at the structure's frequencies, ``(n, n_axes)`` N/m."""
         return np.stack([specimen.at(s / self.time_ratio) for specimen in self.specimens], axis=-1)
 
-    def numerical(self, s: Frequencies) -> Complex:
+    def numerical(self, s: Array | Complex) -> Complex:
         """Dynamic stiffness of the numerical substructure, ``(n, n_dof, n_dof)`` N/m."""
         w = s[:, None, None]
         return np.asarray(w**2 * self.mass + w * self.damping + self.stiffness)
@@ -58,14 +55,14 @@ class WholeStructure:
         eigenvalues = np.linalg.eigvals(self.inverse @ self.whole_stiffness)
         return float(np.sqrt(np.abs(eigenvalues).max())) or 1.0
 
-    def states(self, rig: NDArray[Any]) -> Complex:
+    def states(self, rig: Array | Complex) -> Complex:
         """Motions (rad/s) of the structure with its specimens behind a constant response ``rig``, ``(n, m)``.
 
         ``rig`` ``(n, n_axes, n_axes)``: ones on the diagonal give the structure as it is meant to be.
         """
         return np.asarray(np.linalg.eigvals(self._state_matrix(rig)), complex)
 
-    def _state_matrix(self, rig: NDArray[Any]) -> Complex:
+    def _state_matrix(self, rig: Array | Complex) -> Complex:
         """Return the state matrix of [x, x', inner states of the specimens], with d = rig T x."""
         n, r = len(self.mass), self.time_ratio
         moved = rig @ self.axes_of
@@ -90,7 +87,7 @@ class WholeStructure:
             first = rows.stop
         return matrix
 
-    def _inverse_with_masses(self, moved: NDArray[Any]) -> NDArray[Any]:
+    def _inverse_with_masses(self, moved: Array | Complex) -> Array | Complex:
         """Invert the mass with those of the specimens, which are ``moved`` ``(n, n_axes, n_dof)`` per motion."""
         masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
         if not masses.any():

@@ -9,12 +9,14 @@ from typing import Any
 
 from rths_nodes.app.commands import completion, terminal
 from rths_nodes.app.studies.engine import Where, processors
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import AUTO, COMMAND, COMPILED, ENGINES, LOCKSTEP, PYTHON, REALTIME, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
+Parser = argparse._ActionsContainer
 SCENARIO = ("scenario", "--rig", "--set", "--case")
 """Arguments that say which scenario is meant, on the command line."""
 COMPLETERS = {
@@ -33,7 +35,7 @@ def add_scenario(parser: argparse.ArgumentParser) -> None:
         add_option(parser, options(COMMAND)[name])
 
 
-def add_option(parser: Any, option: Option) -> None:
+def add_option(parser: Parser, option: Option) -> None:
     """One option of a run, to a parser or a group of one."""
     if option.spec.kind == "flag":
         parser.add_argument(option.name, help=option.doc, action="store_true")
@@ -51,7 +53,7 @@ def add_option(parser: Any, option: Option) -> None:
         completion.offer(argument, COMPLETERS[option.name])
 
 
-def chosen(given: argparse.Namespace) -> dict[str, Any]:
+def chosen(given: argparse.Namespace) -> Data:
     """The options of a run on the command line, by their names in Python, but for the scenario's own."""
     return {
         option.spec.places[PYTHON]: getattr(given, name.lstrip("-").replace("-", "_"))
@@ -78,7 +80,12 @@ def in_realtime(scenario: Scenario, pace: str | None) -> bool:
 
 
 def add_several(
-    parser: Any, name: str, metavar: str, words: str, completer: completion.Completer | None = None, **more: Any
+    parser: Parser,
+    name: str,
+    metavar: str,
+    words: str,
+    completer: completion.Completer | None = None,
+    **more: Any,
 ) -> None:
     """An option that may be repeated, which the ``words`` say, too."""
     argument = parser.add_argument(name, action="append", default=[], metavar=metavar, help=words, **more)
@@ -86,7 +93,7 @@ def add_several(
         completion.offer(argument, completer)
 
 
-def add_counts(parser: Any, **counts: tuple[int, str]) -> None:
+def add_counts(parser: Parser, **counts: tuple[int, str]) -> None:
     """Options that are whole numbers, by their names in Python: default and words of each."""
     for name, (default, words) in counts.items():
         option = f"--{name.replace('_', '-')}"

@@ -11,7 +11,6 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent, equivalent
 from rths_nodes.analysis.identification.experiments import Cycles
@@ -122,7 +121,7 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
     return 0
 
 
-def _refuse_idle(given: Mapping[str, Any], why: str) -> None:
+def _refuse_idle(given: Mapping[str, object], why: str) -> None:
     """Raises ConfigError for options, by name, that were ``given`` and have no use, with the reason."""
     if idle := [name for name, value in given.items() if value]:
         raise ConfigError(f"{', '.join(idle)}: {why}")
@@ -176,7 +175,7 @@ def _plain(test: Cyclic) -> dict[str, float]:
     return {name: getattr(test, name) for name in NUMBERS}
 
 
-def _data(tests: Sequence[Cyclic], alike: Equivalent) -> dict[str, Any]:
+def _data(tests: Sequence[Cyclic], alike: Equivalent) -> dict[str, object]:
     nearest = {each.name: getattr(alike, each.name) for each in fields(alike)}
     return {"tests": [_plain(test) for test in tests], "equivalent": nearest}
 

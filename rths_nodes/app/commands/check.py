@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rths_nodes.analysis.round_trips import RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
@@ -22,6 +22,9 @@ from rths_nodes.loop.supervision.margins import Margins
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.consents import OF_BOTH
 from rths_nodes.recording import commissioning
+
+if TYPE_CHECKING:
+    from rths_nodes.laboratory.calibration import Channel
 
 REHEARSED_S = 2.0
 """Time that the test may take on a simulator, s; it is told how much of it that was."""
@@ -132,7 +135,7 @@ def _roles(rig: str) -> Iterator[str]:
         yield f"roles: rung {', '.join(OF_BOTH)} and signatures need the consents of {roles}, each with a key"
 
 
-def _channel(noun: str, channel: Any) -> str:
+def _channel(noun: str, channel: Channel) -> str:
     scale = f"{channel.sign * channel.scale:g} {channel.unit} per unit of the signal"
     words = f"{noun} +- {channel.range:g} {channel.unit}, {scale}"
     return f"{words}, calibrated {channel.calibrated}" if channel.calibrated else words

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from rths_nodes.app.commands import arguments
 from rths_nodes.core import registry
@@ -14,6 +13,7 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.resources import resource
 from rths_nodes.core.validation import walk_declared
 from rths_nodes.core.version import __version__
+from rths_nodes.loop.scenario.schema import Scenario
 
 PUBLICATIONS = "references.bib"
 EVALUATION = {
@@ -55,7 +55,7 @@ def publications() -> dict[str, str]:
     return {found[1]: found[0] for found in re.finditer(r"^@\w+\{(\w+),.*?^\}", text, re.S | re.M)}
 
 
-def _of_components(scenario: Any) -> Iterator[tuple[str, str]]:
+def _of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """Places of components, each with a source of its method."""
     for place, part, declared in walk_declared(scenario):
         if declared and declared[-1].family:

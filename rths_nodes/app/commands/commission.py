@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments, completion, terminal
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import PACES, REALTIME
@@ -21,6 +22,10 @@ from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
+
+if TYPE_CHECKING:
+    from rths_nodes.app.procedure.dialogue import Dialogue
+    from rths_nodes.procedure.commissioned import CommissioningRow
 
 FREE = (
     "No specimen is mounted, all axes stand near the middle of their stroke, nobody stands near the rig, and you "
@@ -62,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     return _commission(scenario, out, realtime)
 
 
-def _check_port(params: Any) -> None:
+def _check_port(params: AnyParams) -> None:
     """Raises ConfigError for a port without a far end."""
     if params.builds_axes:
         kind = type(params).type_name
@@ -108,7 +113,7 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
     return ExitCode.FAILED if found.failed else ExitCode.FINISHED
 
 
-def _names(dialogue: Any) -> tuple[str, str]:
+def _names(dialogue: Dialogue) -> tuple[str, str]:
     """The names of the operator and of a second person, who differ."""
     found: list[str] = []
     for question in ("operator: your name: ", "second person: the name of who stands beside you: "):
@@ -118,14 +123,14 @@ def _names(dialogue: Any) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def _tell(row: Any) -> None:
+def _tell(row: CommissioningRow) -> None:
     print(f"  {row.verdict.upper():9} {row.cause}, {row.what}: {row.measured} (stated: {row.stated})", flush=True)
 
 
 class AtTerminal:
     """The operator, led by the terminal; ``rest`` is the time between ticks while an answer is waited for, s."""
 
-    def __init__(self, dialogue: Any, rest: float) -> None:
+    def __init__(self, dialogue: Dialogue, rest: float) -> None:
         self._dialogue, self._rest = dialogue, rest
         self._number = 0
         self._asking: threading.Thread | None = None

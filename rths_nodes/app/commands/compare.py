@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.loop.options import COMPILED
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rths_nodes.app.studies.comparison import Result
 
 _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)", "max_error_mm"))
 """Columns of a comparison, and the index of each."""
@@ -72,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
 
 
-def _print_comparison(name: str, results: Sequence[Any]) -> None:
+def _print_comparison(name: str, results: Sequence[Result]) -> None:
     from rich.text import Text
 
     console = terminal.console()
@@ -108,13 +113,13 @@ def _print_comparison(name: str, results: Sequence[Any]) -> None:
             console.print(f"{result.variant.name}: {result.outcome}: {result.reason}", markup=False)
 
 
-def _of_axis(published: Any, axis: str, first: bool) -> dict[str, float]:
+def _of_axis(published: Mapping[str, float], axis: str, first: bool) -> dict[str, float]:
     """Return the values published of this axis; those published of all axes stand at the first."""
     own = {key: published[f"{key}_{axis}"] for _, key in _COMPARED if f"{key}_{axis}" in published}
     return (dict(published) if first else {}) | own
 
 
-def _in_tables(result: Any) -> Iterator[str]:
+def _in_tables(result: Result) -> Iterator[str]:
     """Names of the published values that the tables show."""
     from rths_nodes.app.studies.runs import RESPONSE
 
@@ -123,7 +128,7 @@ def _in_tables(result: Any) -> Iterator[str]:
     yield from (f"{kind}_{dof}" for kind in RESPONSE for dof in result.response)
 
 
-def _print_response(console: Any, results: Sequence[Any]) -> None:
+def _print_response(console: Console, results: Sequence[Result]) -> None:
     """Response errors beside the published ones."""
 
     from rths_nodes.app.studies.runs import RESPONSE
@@ -141,7 +146,7 @@ def _print_response(console: Any, results: Sequence[Any]) -> None:
     terminal.show(console, grid)
 
 
-def _compared(result: Any, axis: str, known: set[str], published: Any) -> Iterator[str]:
+def _compared(result: Result, axis: str, known: set[str], published: Mapping[str, float]) -> Iterator[str]:
     from rths_nodes.app.studies.runs import AXIS_INDICES
 
     for _, key in _COMPARED:
@@ -151,7 +156,7 @@ def _compared(result: Any, axis: str, known: set[str], published: Any) -> Iterat
             yield f"{published[key]:g}" if key in published else "-"
 
 
-def _ranges(parameters: Any, axis: str) -> str:
+def _ranges(parameters: Mapping[str, Mapping[str, tuple[float, float]]], axis: str) -> str:
     """The range of each inner number of the compensator on this axis, one below the other."""
     rows = []
     for quantity, row in parameters.items():

@@ -55,7 +55,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 def offer(argument: Any, completer: Completer) -> None:
     """``argument`` of a parser is completed by ``completer``; where that refuses what is given, by nothing."""
 
-    def complete(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    def complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
         with suppress(ConfigError):
             return list(completer(prefix, parsed_args))
         return []
@@ -124,15 +124,15 @@ def _keys(scenario: Scenario, prefix: str) -> list[str]:
     return [key for key in found if key.startswith(prefix)]
 
 
-def _at(scenario: Scenario, path: str) -> Any:
+def _at(scenario: Scenario, path: str) -> object:
     """Return the part of the scenario at ``path``; None where there is none."""
-    place: Any = scenario
+    place: object = scenario
     for name in filter(None, path.split(".")):
         place = opened(place).get(name) if is_section(place) else None
     return place
 
 
-def _children(built: Any) -> Iterator[tuple[str, Any, Spec | None]]:
+def _children(built: object) -> Iterator[tuple[str, object, Spec | None]]:
     """Name, value and declaration of what stands in a section; the type of a component first."""
     if isinstance(built, Mapping):
         yield from ((str(name), entry, None) for name, entry in built.items())

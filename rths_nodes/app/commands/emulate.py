@@ -9,7 +9,6 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
 
 from rths_nodes.app.commands import arguments
 from rths_nodes.app.emulation import misbehaviour, planted
@@ -116,7 +115,7 @@ def _words(session: Session) -> str:
     return f"{session.samples} samples, then {session.reason}; {counts}"
 
 
-def _say(options: argparse.Namespace, words: str, data: dict[str, Any]) -> None:
+def _say(options: argparse.Namespace, words: str, data: dict[str, object]) -> None:
     print(json.dumps(data) if options.json else words, flush=True)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import MS, shown
 from rths_nodes.app.commands import arguments, terminal
+
+if TYPE_CHECKING:
+    from rths_nodes.analysis.identification.estimate import Estimate
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print_estimate(name: str, found: Any) -> None:
+def _print_estimate(name: str, found: Estimate) -> None:
     console = terminal.console()
     kind = f", a sine of {found.sine:.4g} Hz" if found.sine else ""
     console.print(f"{name}: {found.start:.3f} to {found.end:.3f} s, {found.samples} samples{kind}", markup=False)
@@ -61,6 +64,6 @@ def _print_estimate(name: str, found: Any) -> None:
         console.print(f"note: {note}", markup=False)
 
 
-def _assigned(value: Any) -> str:
+def _assigned(value: object) -> str:
     """Assignments as ``--set`` takes them."""
     return f"[{', '.join(f'{entry:.5g}' for entry in value)}]" if isinstance(value, list) else f"{value:.5g}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -204,7 +203,7 @@ def _about(late: Transport, model: LoadingModel, scenario: Scenario) -> str:
 
 def _data(
     scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, model: LoadingModel, late: Transport
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "scenario": scenario.name,
         "axes": list(model.axes),

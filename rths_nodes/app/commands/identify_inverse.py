@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.analysis.identification.periodic import Fit
 from rths_nodes.analysis.units import MM, PERCENT
@@ -72,7 +71,7 @@ def _refuse_others(options: argparse.Namespace) -> None:
         raise ConfigError("--transport measured: is not for --for identified_inverse: it has all delay in it")
 
 
-def _data(scenario: Scenario, found: Fit, model: LoadingModel, up_to: float) -> dict[str, Any]:
+def _data(scenario: Scenario, found: Fit, model: LoadingModel, up_to: float) -> dict[str, object]:
     return {
         "scenario": scenario.name,
         "axes": list(model.axes),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
 from rths_nodes.analysis.units import MM, PERCENT, plain
@@ -18,6 +18,10 @@ from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.scenario.schema import Scenario
+
+if TYPE_CHECKING:
+    from rths_nodes.analysis.iteration.corrections import Settings
+    from rths_nodes.app.studies.iteration import Iteration
 
 RESULT = "iteration.json"
 """Name of the file with the result beside the recordings."""
@@ -95,7 +99,9 @@ def run(options: argparse.Namespace) -> int:
     return found.exit_code
 
 
-def _draw(options: argparse.Namespace, scenario: Scenario, settings: Any, found: Any, figure: Path | None) -> None:
+def _draw(
+    options: argparse.Namespace, scenario: Scenario, settings: Settings, found: Iteration, figure: Path | None
+) -> None:
     """Write the figure and the report of the last run, as far as they are wanted."""
     said = "" if options.json else "figure"
     finished = [row for row in found.rows if row.answer]
@@ -145,7 +151,7 @@ def _tell(row: Row) -> None:
         terminal.tell_now(f"run {row.number}: {row.outcome}: {row.reason}")
 
 
-def _data(scenario: Scenario, settings: Any, found: Any) -> dict[str, Any]:
+def _data(scenario: Scenario, settings: Settings, found: Iteration) -> dict[str, object]:
     inverse = found.inverse
     return {
         "scenario": scenario.name,
@@ -166,7 +172,7 @@ def _data(scenario: Scenario, settings: Any, found: Any) -> dict[str, Any]:
     }
 
 
-def _print(scenario: Scenario, settings: Any, found: Any) -> None:
+def _print(scenario: Scenario, settings: Settings, found: Iteration) -> None:
     console = terminal.console()
     how = f", relaxation {settings.relaxation}" if settings.mode == HISTORY else ""
     console.print(f"{scenario.name}: {settings.mode}{how}; errors in % of the rms of the target", markup=False)

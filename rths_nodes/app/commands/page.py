@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.app.page.beside import PORT
 from rths_nodes.core.errors import ConfigError
@@ -18,6 +18,10 @@ from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros import environment
+
+if TYPE_CHECKING:
+    from rths_nodes.app.page.behind import Behind
+    from rths_nodes.app.page.front import Front
 
 LOOPBACK = "127.0.0.1"
 NICE = 19
@@ -94,7 +98,7 @@ def _front(options: argparse.Namespace) -> int:
 
 
 async def _serve_front(
-    front: Any, behind: Any, where: str, reaches: Callable[[], bool], going_on: Callable[[], bool]
+    front: Front, behind: Behind, where: str, reaches: Callable[[], bool], going_on: Callable[[], bool]
 ) -> int:
     """Serve while it is ``going_on``; the exit code."""
     serves = asyncio.ensure_future(behind.serves())

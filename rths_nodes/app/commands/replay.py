@@ -7,7 +7,7 @@ import argparse
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.commands.page import LOOK_S, LOOPBACK, listening_at, url_of
@@ -18,6 +18,9 @@ from rths_nodes.core.wire import layout
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros import environment
+
+if TYPE_CHECKING:
+    from rths_nodes.recording.bag import Bag
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +79,7 @@ def _show(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED
 
 
-async def _serve(application: Any, listening: Any, where: str, interrupted: Callable[[], bool]) -> None:
+async def _serve(application: object, listening: object, where: str, interrupted: Callable[[], bool]) -> None:
     from aiohttp import web
 
     from rths_nodes.app.page.answers import quiet_runner
@@ -92,7 +95,7 @@ async def _serve(application: Any, listening: Any, where: str, interrupted: Call
         await runner.cleanup()
 
 
-def _check_versions(path: str, recording: Any) -> None:
+def _check_versions(path: str, recording: Bag) -> None:
     """Refuse, with ConfigError, messages that have other fields than those of this version."""
     for name, topic in recording.topics.items():
         package, _, message = topic.type.partition("/msg/")

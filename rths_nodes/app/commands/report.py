@@ -6,10 +6,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError, Problems
+
+if TYPE_CHECKING:
+    from rths_nodes.analysis.figures.plan import Plan
+    from rths_nodes.analysis.report.overlay import OverlayReport
+    from rths_nodes.procedure.records import ProcedureRecord
+    from rths_nodes.recording.run import Run
 
 FORMATS = ("pdf", "svg")
 """Formats of ``figures/files.py``, which is loaded only when it draws."""
@@ -102,7 +108,9 @@ def _check(options: argparse.Namespace, out: Path) -> None:
     terminal.check_writable(out)
 
 
-def _overlaid(given: Sequence[Path], runs: Sequence[Any], tests: Sequence[Any]) -> Any:
+def _overlaid(
+    given: Sequence[Path], runs: Sequence[Run], tests: Sequence[tuple[ProcedureRecord, str] | None]
+) -> OverlayReport:
     """The page about several runs. Raises ConfigError for those that do not fit one another."""
     from rths_nodes.analysis.overlay import names
     from rths_nodes.analysis.report.document import OfProcedure
@@ -113,7 +121,7 @@ def _overlaid(given: Sequence[Path], runs: Sequence[Any], tests: Sequence[Any]) 
     return OverlayReport([Compared(*each) for each in zip(named, runs, known, strict=True)])
 
 
-def _plans(run: Any) -> list[Any]:
+def _plans(run: Run) -> list[Plan]:
     """Return the plans of all figures on the page of a run."""
     from rths_nodes.analysis import figures
     from rths_nodes.analysis.histories import Evaluation
@@ -121,7 +129,7 @@ def _plans(run: Any) -> list[Any]:
     return figures.all_plans(Evaluation(run))
 
 
-def _write_files(options: argparse.Namespace, out: Path, plans: Callable[[], Sequence[Any]]) -> None:
+def _write_files(options: argparse.Namespace, out: Path, plans: Callable[[], Sequence[Plan]]) -> None:
     """The curves and the figures beside the page, as far as they are wanted."""
     if not (options.csv or options.figures):
         return
@@ -138,14 +146,14 @@ def _write_files(options: argparse.Namespace, out: Path, plans: Callable[[], Seq
             files.write_figures(found, folder, options.format or FORMATS[0], options.width or files.COLUMN)
 
 
-def write_record(record: Any, path: Path) -> None:
+def write_record(record: ProcedureRecord, path: Path) -> None:
     """The report of a test of which no rung moved."""
     from rths_nodes.analysis.report import document
 
     document.write_record(record, path)
 
 
-def write(run: Any, path: Path, reference: bool, test: tuple[Any, str] | None = None) -> None:
+def write(run: Run, path: Path, reference: bool, test: tuple[ProcedureRecord, str] | None = None) -> None:
     """The report of a run; the libraries that draw it are loaded only now.
 
     ``test``: record of the procedure that it was a part of, and the folder of its recording there.

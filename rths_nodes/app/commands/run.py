@@ -9,13 +9,14 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import KN, MM, MM2, MS, duration, number, shown
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.app.page.beside import page_beside
 from rths_nodes.app.streams import show_log
+from rths_nodes.core.data import Data
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten
@@ -27,6 +28,9 @@ from rths_nodes.loop.supervision.corridor import corridor_notes
 from rths_nodes.loop.supervision.delay import delay_notes
 from rths_nodes.loop.supervision.levels import level_notes
 from rths_nodes.loop.timing import pause_notes
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LOOK_S = 0.1
 """Between two looks whether the page is still wanted, s."""
@@ -119,7 +123,7 @@ def _expected(loaded: Scenario, pace: str) -> float | None:
     return run_time.estimated_s([loaded], pace)
 
 
-def _json(done: hosts.RunResult) -> dict[str, Any]:
+def _json(done: hosts.RunResult) -> dict[str, object]:
     return {
         "scenario": done.scenario.name,
         "rig": done.scenario.rig_file.name if done.scenario.rig_file else None,
@@ -143,7 +147,7 @@ def _json(done: hosts.RunResult) -> dict[str, Any]:
     }
 
 
-def _trimmed(timing: dict[str, Any]) -> dict[str, Any]:
+def _trimmed(timing: Data) -> dict[str, object]:
     """All histograms, those of the hops as well, without their empty bins."""
     return {
         name: trimmed(value)
@@ -209,7 +213,7 @@ def _of_port(counts: dict[str, float]) -> str:
     return f"port: {words}; {', '.join(wrong) or 'nothing lost'}"
 
 
-def _print_indices(console: Any, metrics: dict[str, Any], samples: int) -> None:
+def _print_indices(console: Console, metrics: Data, samples: int) -> None:
     """The indices of the axes as a table, those of the whole test below; nothing of a test that never began."""
     from rich.table import Table
 

@@ -10,16 +10,24 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
+from rths_nodes.app.studies.engine import Where
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import write_columns
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+
+if TYPE_CHECKING:
+    from rths_nodes.analysis.report.scoreboard import Scoreboard
+    from rths_nodes.app.studies.candidates import Candidate, Identified
+    from rths_nodes.app.studies.scoreboard import Scored
+    from rths_nodes.app.studies.tuning import Tuned
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
@@ -154,7 +162,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"rths: {stopped}", file=sys.stderr)
         return stopped.exit_code
     chosen = candidates.chosen(loaded, identified, names, given)
-    searches: dict[str, Any] = {}
+    searches: dict[str, Tuned] = {}
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
     of = scoreboard.design(loaded, chosen, scored)
@@ -177,7 +185,7 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED
 
 
-def _scored(options: argparse.Namespace, loaded: Any) -> Any:
+def _scored(options: argparse.Namespace, loaded: Scenario) -> Scored:
     """Return the conditions on which the laws are scored, from the options."""
     from rths_nodes.app.studies import runs, scoreboard
 
@@ -194,7 +202,7 @@ def _scored(options: argparse.Namespace, loaded: Any) -> Any:
     )
 
 
-def _verified(path: Path, where: Any, run_programs: bool) -> int:
+def _verified(path: Path, where: Where, run_programs: bool) -> int:
     """Run an entry again, and say of each row whether it is as it was told."""
     from rths_nodes.app.studies import entries
 
@@ -243,7 +251,9 @@ def _names(words: str) -> list[str]:
     return [name.strip() for name in words.split(",") if name.strip()]
 
 
-def _tuned(options: argparse.Namespace, loaded: Any, chosen: Any, where: Any) -> Any:
+def _tuned(
+    options: argparse.Namespace, loaded: Scenario, chosen: list[Candidate], where: Where
+) -> tuple[list[Candidate], dict[str, Tuned]]:
     from rths_nodes.app.studies import remaining, scoreboard
 
     pairs = []
@@ -264,7 +274,7 @@ def _tuned(options: argparse.Namespace, loaded: Any, chosen: Any, where: Any) ->
         return scoreboard.tuned(loaded, chosen, options.rank, options.tune, count, where, pairs, told)
 
 
-def _facts(options: argparse.Namespace, scenario: str, identified: Any) -> dict[str, str]:
+def _facts(options: argparse.Namespace, scenario: str, identified: Identified) -> dict[str, str]:
     """Facts for the head of the page and above the table for a text."""
     begin = f"{options.settings}, else as identified" if options.settings else "as identified"
     return {
@@ -278,10 +288,10 @@ def _facts(options: argparse.Namespace, scenario: str, identified: Any) -> dict[
 
 
 def _write(
-    board: Any,
+    board: Scoreboard,
     folder: Path,
-    settings: Mapping[str, Any],
-    searches: Mapping[str, Any],
+    settings: Mapping[str, object],
+    searches: Mapping[str, Tuned],
     facts: Mapping[str, str],
 ) -> None:
     from rths_nodes.analysis.report import scoreboard as page
@@ -296,13 +306,13 @@ def _write(
         page.write(folder / PAGE, board, words, facts)
 
 
-def _beside(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _beside(folder: Path, settings: Mapping[str, object]) -> dict[str, object]:
     """Settings as they stand in a file of ``folder``: a model that was written beside it goes by its name."""
     own = f"{folder.absolute()}{os.sep}"
     return {key: value.removeprefix(own) if isinstance(value, str) else value for key, value in settings.items()}
 
 
-def _search(found: Any) -> str:
+def _search(found: Tuned | None) -> str:
     """Return the result of a tuning, as a comment of YAML."""
     if found is None:
         return ""
@@ -311,7 +321,7 @@ def _search(found: Any) -> str:
     )
 
 
-def _data(name: str, board: Any, identified: Any) -> dict[str, Any]:
+def _data(name: str, board: Scoreboard, identified: Identified) -> dict[str, object]:
     return {
         "benchmark": name,
         "identified": {"delay_s": identified.delay, "rms_m": identified.rms, "notes": list(identified.notes)},
@@ -320,7 +330,7 @@ def _data(name: str, board: Any, identified: Any) -> dict[str, Any]:
     }
 
 
-def _print(board: Any, identified: Any, folder: Path) -> None:
+def _print(board: Scoreboard, identified: Identified, folder: Path) -> None:
     from rich.text import Text
 
     from rths_nodes.analysis.published_indices import legend

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import PERCENT, shown
 from rths_nodes.app.commands import arguments, terminal
+
+if TYPE_CHECKING:
+    from rths_nodes.analysis.stability.judgement import Judgement
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _print_stability(name: str, judgement: Any) -> None:
+def _print_stability(name: str, judgement: Judgement) -> None:
     from rich.text import Text
 
     console = terminal.console()

@@ -6,11 +6,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.loop.outcomes import ExitCode
+
+if TYPE_CHECKING:
+    from rths_nodes.analysis.study_table import StudyTable
 
 PAGE = "study.html"
 
@@ -57,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED
 
 
-def _write(table: Any, folder: Path) -> None:
+def _write(table: StudyTable, folder: Path) -> None:
     from rths_nodes.analysis.report import study as page
     from rths_nodes.app.studies import study
 
@@ -67,7 +70,7 @@ def _write(table: Any, folder: Path) -> None:
         page.write(table, folder / PAGE)
 
 
-def _data(table: Any, folder: Path) -> dict[str, Any]:
+def _data(table: StudyTable, folder: Path) -> dict[str, object]:
     return {
         "study": table.title,
         "scenario": table.scenario,
@@ -77,7 +80,7 @@ def _data(table: Any, folder: Path) -> dict[str, Any]:
     }
 
 
-def _print(table: Any, folder: Path) -> None:
+def _print(table: StudyTable, folder: Path) -> None:
     console = terminal.console()
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in table.outcomes().items())
     console.print(f"{table.title}: {outcomes}", markup=False)

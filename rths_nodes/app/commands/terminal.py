@@ -14,10 +14,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from rths_nodes.analysis.units import span
 from rths_nodes.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import rich.console
+    import rich.measure
+    import rich.progress
+    import rich.table
 
 LONG_S = 10.0
 """A command that takes longer is announced with its time."""
@@ -118,7 +124,7 @@ def progress(name: str) -> Iterator[Progress]:
 class _Bar:
     """Moves to and fro while a test starts, then from left to right."""
 
-    def __init__(self, bars: Any, name: str) -> None:
+    def __init__(self, bars: rich.progress.Progress, name: str) -> None:
         self._bars, self._name, self._started, self._waits = bars, name, False, ""
         self._task = bars.add_task(name, total=None)
 
@@ -173,7 +179,7 @@ def announce(words: str, seconds: Callable[[], float | None]) -> None:
         print(f"{words} about {span(found)}", file=sys.stderr, flush=True)
 
 
-def finite(entry: Any) -> Any:
+def finite(entry: object) -> object:
     """JSON has no nan and no infinity: null."""
     if isinstance(entry, dict):
         return {key: finite(value) for key, value in entry.items()}
@@ -182,12 +188,12 @@ def finite(entry: Any) -> Any:
     return None if isinstance(entry, float) and not math.isfinite(entry) else entry
 
 
-def print_json(data: Any) -> None:
+def print_json(data: object) -> None:
     """Print plain data as one JSON object."""
     print(json.dumps(finite(data), indent=2))
 
 
-def console(stream: Any = None) -> Any:
+def console(stream: TextIO | None = None) -> rich.console.Console:
     """Where tables go, stdout or another ``stream``: as wide as the terminal, wide in a pipe."""
     from rich.console import Console
 
@@ -222,7 +228,7 @@ def say(line: str) -> None:
     print(folded(words, " " * (len(line) - len(words)), hang=2))
 
 
-def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> Any:
+def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
     """An empty table of rich: columns of words, of numbers to the right, and the last ones of words again.
 
     Numbers headed ``published`` are dim.
@@ -238,7 +244,7 @@ def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> 
     return found
 
 
-def show(out: Any, grid: Any) -> None:
+def show(out: rich.console.Console, grid: rich.table.Table) -> None:
     """Print a table of rich on the console ``out``, or each row as a sentence where the table does not fit."""
     from rich.measure import Measurement
 
@@ -257,7 +263,9 @@ def show(out: Any, grid: Any) -> None:
         print(folded(f"{heads[0]} {first}: {words}".lstrip(), hang=2))
 
 
-def _narrow(column: Any, measured: Callable[[Any], Any]) -> None:
+def _narrow(
+    column: rich.table.Column, measured: Callable[[rich.console.RenderableType], rich.measure.Measurement]
+) -> None:
     """Make a column as narrow as it may be: its head and sentences are broken between words, all else nowhere."""
     cells = [measured(cell) for cell in column.cells]
     widest = max((cell.maximum for cell in cells), default=0)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments, completion, report, terminal
 from rths_nodes.app.page.beside import page_beside
@@ -31,6 +31,11 @@ from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.records import ANSWERS, RUNGS, ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import commissioning
 from rths_nodes.recording.records import RecordingError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rths_nodes.app.procedure.dialogue import Dialogue
 
 REPORT = "report.html"
 
@@ -225,7 +230,7 @@ def _test(
     return code
 
 
-def _record(scenario: Scenario, answers: Answers, dialogue: Any, planned: tuple[str, ...]) -> ProcedureRecord:
+def _record(scenario: Scenario, answers: Answers, dialogue: Dialogue, planned: tuple[str, ...]) -> ProcedureRecord:
     """The head of the record: who tests what on which rig."""
     from rths_nodes.app.procedure.procedure_runner import now
 
@@ -249,14 +254,14 @@ def _record(scenario: Scenario, answers: Answers, dialogue: Any, planned: tuple[
     )
 
 
-def _history(place: Path, specimen: str) -> list[dict[str, Any]]:
+def _history(place: Path, specimen: str) -> list[dict[str, object]]:
     """Return the history of the specimen in earlier tests, whose folders stand beside that of this one.
 
     Nothing of steel has moved in those that were simulated or emulated.
     """
     from rths_nodes.recording import procedure
 
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    found: dict[tuple[object, ...], dict[str, object]] = {}
     folders = sorted(place.iterdir()) if place.is_dir() else []
     for folder in folders:
         if not procedure.exists(folder):
@@ -276,11 +281,11 @@ def _history(place: Path, specimen: str) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda row: str(row.get("date")))
 
 
-def _say(screen: Any, shown: Any) -> None:
+def _say(screen: Console, shown: object) -> None:
     screen.print(shown, markup=not isinstance(shown, str))
 
 
-def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, folder: Path) -> None:
+def _tell(options: argparse.Namespace, screen: Console, record: ProcedureRecord, folder: Path) -> None:
     """Print how the test has ended and where its record is, and write its report."""
     from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run

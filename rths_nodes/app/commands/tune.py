@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.overrides import with_case
+
+if TYPE_CHECKING:
+    from rths_nodes.app.studies.tuning import Parameter, Tuned
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED if found.usable else ExitCode.TRIPPED
 
 
-def _data(name: str, index: str, count: int, found: Any) -> dict[str, Any]:
+def _data(name: str, index: str, count: int, found: Tuned) -> dict[str, object]:
     return {
         "scenario": name,
         "index": index,
@@ -70,7 +74,7 @@ def _data(name: str, index: str, count: int, found: Any) -> dict[str, Any]:
     }
 
 
-def _print(name: str, index: str, count: int, chosen: Any, found: Any) -> None:
+def _print(name: str, index: str, count: int, chosen: Sequence[Parameter], found: Tuned) -> None:
     console = terminal.console()
     grid = terminal.grid("parameter", numbers=("before", "tuned"))
     for each in chosen:

@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import MM, plain
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.loop.outcomes import ExitCode
+
+if TYPE_CHECKING:
+    from rths_nodes.app.studies.what_if import Prediction
+    from rths_nodes.recording.run import Run
 
 _COLUMNS = (
     ("J1 (ms)", "delay_s", 1e3),
@@ -44,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     return _predicted(options, found, figure) if options.set else _reproduced(options, found)
 
 
-def _reproduced(options: argparse.Namespace, found: Any) -> int:
+def _reproduced(options: argparse.Namespace, found: Run) -> int:
     from rths_nodes.app.studies.what_if import reproduced
 
     result = reproduced(found)
@@ -66,7 +71,7 @@ def _reproduced(options: argparse.Namespace, found: Any) -> int:
     return ExitCode.FINISHED if equal else ExitCode.TRIPPED
 
 
-def _predicted(options: argparse.Namespace, found: Any, figure: Any) -> int:
+def _predicted(options: argparse.Namespace, found: Run, figure: Path | None) -> int:
     from rths_nodes.app.studies import what_if
 
     result = what_if.predict(found, options.set, options.engine)
@@ -83,7 +88,7 @@ def _predicted(options: argparse.Namespace, found: Any, figure: Any) -> int:
     return ExitCode.FINISHED if outcome == "finished" else ExitCode.TRIPPED
 
 
-def _data(name: str, changes: list[str], result: Any) -> dict[str, Any]:
+def _data(name: str, changes: list[str], result: Prediction) -> dict[str, object]:
     return {
         "scenario": name,
         "set": changes,
@@ -95,7 +100,7 @@ def _data(name: str, changes: list[str], result: Any) -> dict[str, Any]:
     }
 
 
-def _print(name: str, changes: list[str], result: Any) -> None:
+def _print(name: str, changes: list[str], result: Prediction) -> None:
     console = terminal.console()
     for axis, model in result.models.items():
         console.print(

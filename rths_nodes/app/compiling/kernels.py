@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from types import CellType, FunctionType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import arithmetic
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
 from rths_nodes.loop.compiled.pure import identity, is_kernel, named
 
 MEAN = "s[{i}] + h / 6.0 * (a[{i}] + 2.0 * (b[{i}] + c[{i}]) + d[{i}])"
@@ -26,10 +27,10 @@ BARE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Options of a function that only compiled ones call, which takes half of the time to compile."""
 WRITTEN_OUT = 300
 """Products of a matrix and a tuple up to which each has a line of its own: half of the time, longer to compile."""
-_made: dict[Any, Any] = {}
+_made: dict[object, object] = {}
 
 
-def numba() -> Any:
+def numba() -> ModuleType:
     """The module numba. Raises ConfigError where it is not installed."""
     os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # other bits than those of the C library
     os.environ.setdefault("NUMBA_SLP_VECTORIZE", "1")  # sums side by side: the same bits
@@ -40,14 +41,14 @@ def numba() -> Any:
     return found
 
 
-def versions() -> tuple[Any, ...]:
+def versions() -> tuple[object, ...]:
     """Versions of the compiler, and the processor that it works for."""
     from llvmlite import binding  # type: ignore[import-untyped]
 
     return numba().__version__, binding.llvm_version_info, binding.get_host_cpu_name(), _features(binding)
 
 
-def _features(binding: Any) -> str:
+def _features(binding: ModuleType) -> str:
     try:
         return str(binding.get_host_cpu_features().flatten())
     except RuntimeError:  # the processor does not tell
@@ -59,7 +60,7 @@ def begin() -> None:
     numba().njit(lambda: 0, no_cfunc_wrapper=True).compile(())
 
 
-def compiled(kernel: Callable[..., Any], inner: bool = False, in_line: bool = True) -> Any:
+def compiled(kernel: Callable[..., object], inner: bool = False, in_line: bool = True) -> object:
     """The compiled form of a kernel's function: the same bits. Raises ConfigError where numba is missing.
 
     An ``inner`` one is part of a loop: only compiled functions can call it. It stands there ``in_line`` unless it
@@ -71,7 +72,7 @@ def compiled(kernel: Callable[..., Any], inner: bool = False, in_line: bool = Tr
     return _compiled(kernel, BARE | options if inner else {}, options)
 
 
-def _compiled(kernel: Callable[..., Any], own: dict[str, bool], of_all: dict[str, bool]) -> Any:
+def _compiled(kernel: Callable[..., object], own: dict[str, bool], of_all: dict[str, bool]) -> object:
     """With options of its ``own``, and ``of_all`` that it calls."""
     name = identity(kernel)
     own_form = _made.get(name)
@@ -84,7 +85,7 @@ def _compiled(kernel: Callable[..., Any], own: dict[str, bool], of_all: dict[str
     return _made[key]
 
 
-def _called(form: Any) -> Callable[..., Any]:
+def _called(form: Any) -> Callable[..., object]:
     return lambda *given: form(*given)
 
 
@@ -99,16 +100,16 @@ def _with_compiled(function: Any, options: dict[str, bool]) -> FunctionType:
     return copy
 
 
-def _form(value: Any, options: dict[str, bool]) -> Any:
+def _form(value: Any, options: dict[str, bool]) -> object:
     return _compiled(value, BARE | options, options) if is_kernel(value) else value
 
 
-def _own_forms() -> dict[Any, Any]:
+def _own_forms() -> dict[object, object]:
     """Compiled forms of what is not compiled from its plain text."""
     found = numba()
 
     @found.njit(error_model="numpy", **BARE)  # type: ignore[untyped-decorator]
-    def matvec_into(array: Any, matrix: Any, vector: Any) -> None:
+    def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
         rows, columns = matrix.shape
         for row in range(rows):
             array[row] = matrix[row, 0] * vector[0]
@@ -117,24 +118,24 @@ def _own_forms() -> dict[Any, Any]:
                 array[row] += matrix[row, column] * vector[column]
 
     @found.njit(error_model="numpy", **BARE)  # type: ignore[untyped-decorator]
-    def matvec(matrix: Any, vector: Any) -> Any:
+    def matvec(matrix: Array, vector: Array) -> Array:
         result = np.empty(len(matrix))
         matvec_into(result, matrix, vector)
         return result
 
     @found.njit(error_model="numpy", **BARE)  # type: ignore[untyped-decorator]
-    def numbers(vector: Any) -> Any:
+    def numbers(vector: Array) -> Array:
         return vector
 
     @found.njit(error_model="numpy", **BARE)  # type: ignore[untyped-decorator]
-    def dot(a: Any, b: Any) -> Any:
+    def dot(a: Array, b: Array) -> float:
         total = 0.0
         for index in range(len(a)):
             total += a[index] * b[index]
         return total
 
     @found.njit(error_model="numpy", **BARE)  # type: ignore[untyped-decorator]
-    def put(array: Any, first: Any, values: Any) -> None:
+    def put(array: Array, first: int, values: Array) -> None:
         for index in range(len(values)):
             array[first + index] = values[index]
 
@@ -160,18 +161,18 @@ def _own_forms() -> dict[Any, Any]:
     }
 
 
-def _unrolled(found: Any, term: str, arguments: str) -> Any:
+def _unrolled(found: object, term: str, arguments: str) -> object:
     """A function of a tuple ``s`` that gives ``term`` for each place in it."""
     return _written_out(found, lambda s, *others: [term.format(i=i) for i in range(len(s))], arguments)
 
 
-def _replaced(rows: Any, values: Any) -> list[str]:
+def _replaced(rows: Any, values: object) -> list[str]:
     """The terms of ``replaced``, from its types; how many numbers are new is known to the array only."""
     known = "values[{i}, {j}] if {j} < values.shape[1] else rows[{i}][{j}]"
     return [f"({', '.join(known.format(i=i, j=j) for j in range(len(row)))},)" for i, row in enumerate(rows)]
 
 
-def _summed(like: Any, matrix: Any, vector: Any) -> list[str]:
+def _summed(like: Any, matrix: object, vector: object) -> list[str]:
     """The sums of ``groups``, from its types: all side by side, from the first column to the last."""
     places, count = range(sum(map(len, like))), len(vector) if isinstance(vector, numba().types.BaseTuple) else 0
     copied = count * len(places) > WRITTEN_OUT  # a loop over a tuple asks at each place which number stands there
@@ -189,7 +190,7 @@ def _summed(like: Any, matrix: Any, vector: Any) -> list[str]:
     return [*begin, "for column in range(1, matrix.shape[1]):", *onward]
 
 
-def _grouped(like: Any, matrix: Any, vector: Any) -> list[str]:
+def _grouped(like: Any, matrix: object, vector: object) -> list[str]:
     """The terms of ``groups``, from its types."""
     n = len(like[0])
     return [f"({', '.join(f's{first + row}' for row in range(n))},)" for first in range(0, n * len(like), n)]
@@ -201,34 +202,34 @@ def _products(rows: Any, vector: Any) -> list[str]:
     return [" + ".join(f"rows[{i}][{j}] * vector[{j}]" for j in columns) for i in range(len(rows))]
 
 
-def _calls(function: Any, items: Any, given: Any) -> list[str]:
+def _calls(function: object, items: Any, given: object) -> list[str]:
     """The terms of ``mapped``, from its types."""
     return [f"function(items[{i}], given)" for i in range(len(items))]
 
 
-def _stored(table: Any, first: Any, values: Any) -> list[str]:
+def _stored(table: object, first: object, values: object) -> list[str]:
     """The lines of ``record``, from its types."""
     if not isinstance(values, numba().types.BaseTuple):
         return ["for index in range(len(values)):", "    table[first + index] = values[index]"]
     return [f"table[first + {index}] = values[{index}]" for index in range(len(values))]
 
 
-def _nothing(*types: Any) -> list[str]:
+def _nothing(*types: object) -> list[str]:
     return []
 
 
 def _written_out(
     found: Any, terms: Callable[..., list[str]], arguments: str, before: Callable[..., list[str]] = _nothing
-) -> Any:
+) -> object:
     """A function that gives a tuple of ``terms``; they and the lines ``before`` depend on the types given."""
     from numba.extending import overload
 
-    def by_type(*given: Any) -> Any:
+    def by_type(*given: object) -> object:
         raise NotImplementedError
 
-    def text_of(*types: Any) -> Any:
+    def text_of(*types: object) -> object:
         written = terms(*types)
-        space: dict[str, Any] = {"nan": float("nan"), "np": np, "__name__": __name__}
+        space: dict[str, object] = {"nan": float("nan"), "np": np, "__name__": __name__}
         body = ", ".join(written) + ("," if written else "")
         lines = "".join(f"    {line}\n" for line in before(*types))
         exec(f"def of({arguments}):\n{lines}    return ({body})", space)
@@ -237,6 +238,6 @@ def _written_out(
     names: dict[str, Any] = {"text_of": text_of, "__name__": __name__}
     exec(f"def typed({arguments}):\n    return text_of({arguments})", names)
     overload(by_type)(names["typed"])
-    call: dict[str, Any] = {"by_type": by_type, "__name__": __name__}
+    call: dict[str, object] = {"by_type": by_type, "__name__": __name__}
     exec(f"def of({arguments}):\n    return by_type({arguments})", call)
     return found.njit(error_model="numpy", **BARE)(call["of"])

@@ -17,6 +17,7 @@ import numpy as np
 from rths_nodes.app.compiling import kernels
 from rths_nodes.app.compiling.apart import done_apart
 from rths_nodes.app.compiling.folder import Module, place
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.compiled.history import given, room
@@ -29,7 +30,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 OLDEST = (0, 61)
 """Version of numba."""
 SLOWER = "20 to 100 times as long"
-_ways: dict[Any, Way] = {}
+_ways: dict[object, Way] = {}
 _told: set[str] = set()
 
 
@@ -64,7 +65,7 @@ def way_of(parts: Parts) -> Way:
     return way._replace(notes=notes)
 
 
-def _identities(parts: Parts) -> tuple[Any, ...]:
+def _identities(parts: Parts) -> tuple[object, ...]:
     return tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
 
 
@@ -111,7 +112,7 @@ def _compiled(parts: Parts) -> Way:
             return Way(_make(module, parts), True, tuple(notes))
     except OSError as error:
         notes.append(f"{place()}: {error.strerror or error}: what is compiled is not kept for the next time")
-        space: dict[str, Any] = {}
+        space: dict[str, object] = {}
         exec(compile(parts.text, "<loop over kernels>", "exec"), space)
         return Way(_typed(parts, space, False, _forms(parts)), True, tuple(notes))
 
@@ -124,14 +125,14 @@ def _make(module: Module, parts: Parts) -> Any:
     return run
 
 
-def _forms(parts: Parts) -> dict[str, Any]:
+def _forms(parts: Parts) -> dict[str, object]:
     """The globals of a module: compiled kernels; a law of several axes computes with arrays."""
     apart = {"law_step"} if parts.kind.coupled_law else set()
     forms = kernels.compiled
     return {name: forms(kernel, True, name not in apart) for name, kernel in parts.kernels.items()}
 
 
-def _imported(path: Path) -> dict[str, Any]:
+def _imported(path: Path) -> Data:
     """The globals of the module at ``path``."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
@@ -142,7 +143,7 @@ def _imported(path: Path) -> dict[str, Any]:
     return vars(module)
 
 
-def _typed(parts: Parts, module: dict[str, Any], kept: bool, forms: Mapping[str, Any] | None = None) -> Any:
+def _typed(parts: Parts, module: dict[str, object], kept: bool, forms: Mapping[str, object] | None = None) -> Any:
     """The function ``run`` of a ``module`` for the types of these parts.
 
     Without the ``forms`` of the kernels only where it was compiled before, and ``kept``.
@@ -155,13 +156,13 @@ def _typed(parts: Parts, module: dict[str, Any], kept: bool, forms: Mapping[str,
     return made
 
 
-def _forms_of(parts: Parts) -> tuple[Any, ...]:
+def _forms_of(parts: Parts) -> tuple[object, ...]:
     """Return what tells apart constants and states for which other loops are compiled from the same text."""
     given = *parts.constants.values(), *parts.states.values()
     return tuple(form(each) for each in given), type(parts.excitation).__name__
 
 
-def _arguments(parts: Parts) -> tuple[Any, ...]:
+def _arguments(parts: Parts) -> tuple[object, ...]:
     """Return arguments of ``run``, for whose types it is compiled."""
     constants, states = (in_arrays(tuple(each.values())) for each in (parts.constants, parts.states))
     quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)

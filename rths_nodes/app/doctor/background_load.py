@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-Look = tuple[Any, str, str]
+Look = tuple[object, str, str]
 """Plain value, the same in words, advice (empty: none is needed)."""
 
 

@@ -16,11 +16,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.app.doctor.background_load import processor_times
+from rths_nodes.core.data import Data
 from rths_nodes.core.durations import histogram, statistics
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.pacing import Pacer
@@ -37,7 +37,7 @@ LONGEST_S, LEAST = 3.0, 100
 """A ping-pong ends after this time, s, with what it has; with fewer round trips it tells nothing."""
 
 
-def paced(rate: float, seconds: float) -> tuple[dict[str, Any], Array]:
+def paced(rate: float, seconds: float) -> tuple[Data, Array]:
     """A bare paced loop at ``rate`` Hz under the scheduling of the nodes: its figures, and the lateness, s."""
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.app.doctor.background_load import (
     Look,
@@ -25,6 +24,7 @@ from rths_nodes.app.doctor.background_load import (
     steal,
     virtualisation,
 )
+from rths_nodes.core.data import Data
 from rths_nodes.loop.realtime import IDLE_LATENCY
 from rths_nodes.ros import environment
 
@@ -55,7 +55,7 @@ class Fact:
     """One finding; ``value`` is None when it could not be read, and ``words`` say why."""
 
     name: str
-    value: Any
+    value: object
     words: str
     advice: str = ""
 
@@ -64,7 +64,7 @@ class Fact:
         """``unknown``, ``advice`` or ``good``."""
         return "unknown" if self.value is None else "advice" if self.advice else "good"
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Data:
         return {"value": self.value, "words": self.words, "verdict": self.verdict, "advice": self.advice}
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.app.doctor.machine import Fact
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
@@ -54,13 +54,13 @@ class Diagnosis:
     """Facts about the machine, the measured floors (``ping_pong``: or why there is none), and the outlook."""
 
     facts: Sequence[Fact]
-    paced: Mapping[str, Any]
+    paced: Data
     ping_pong: Mapping[str, float] | str
     python_step_s: float
     outlook: Sequence[Forecast]
     longest_gap_s: float
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Data:
         return {
             "facts": {fact.name: fact.data() for fact in self.facts},
             "paced": dict(self.paced),
@@ -118,7 +118,7 @@ def verdict(share: float, longest_gap: float) -> str:
 
 def diagnose(
     facts: Sequence[Fact],
-    paced: Mapping[str, Any],
+    paced: Data,
     lateness: Array,
     ping_pong: Mapping[str, float] | str,
     python_step_s: float,

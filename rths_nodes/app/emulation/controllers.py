@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from rths_nodes.laboratory.calibration import Gains
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports.udp_opening import load_of
 from rths_nodes.laboratory.receiver import ReceiverLimits, ReceiverLoad
+from rths_nodes.loop.scenario.axis import Axis
 
 SWITCHING_S = 0.02
 """s that a controller may take to read another mode back."""
@@ -39,18 +39,21 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
     )
 
 
-def receiver_loads(axes: Mapping[str, Any], gains: Sequence[Gains], moved: Sequence[str], dt: float) -> list[Any]:
+def receiver_loads(
+    axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
+) -> list[ReceiverLoad]:
     """Return the force loops of ``axes``, in the order and in the units (``gains``) of the port; dt s.
 
     ``moved`` are the displacement axes in the order of the test, which the laws count.
     """
     names, found = list(axes), list[ReceiverLoad]()
     for axis, own in zip(axes.values(), gains, strict=True):
-        far = load_of(axis)
-        if far is None:
+        far, control = load_of(axis), axis.force_control
+        if far is None or control is None:
             found.append(ReceiverLoad())
             continue
-        law = axis.force_control.law
+        law = control.law
+        assert isinstance(law, ServoValve.Params)  # Controllers has refused others
         column, coupled, curvature = law.column, 0, 0.0
         if column is not None:
             coupled = names.index(moved[law.coupled_to - 1])
@@ -75,12 +78,13 @@ class Controllers:
     Raises ConfigError for an axis whose controller is to close the loop by a law that has no valve.
     """
 
-    def __init__(self, axes: Mapping[str, Any], dt: float) -> None:
+    def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
         self._valves: list[tuple[int, ServoValve]] = []
         for index, (name, axis) in enumerate(axes.items()):
-            if not by_controller(axis):
+            control = axis.force_control
+            if control is None or not by_controller(axis):
                 continue
-            law = axis.force_control.law
+            law = control.law
             if not isinstance(law, ServoValve.Params):
                 raise ConfigError(
                     f"axes.{name}.force_control.law.type = {type(law).type_name!r}: the controller of an emulated "

@@ -14,7 +14,6 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def _show(section: WatchSection, far: tuple[str, int], true: Sequence[float], se
             counter += 1
 
 
-def _number(channel: Channel, true: float, noise: Any) -> float:
+def _number(channel: Channel, true: float, noise: np.random.Generator) -> float:
     """Return the number of ``channel`` for what is ``true`` in SI."""
     value = true + channel.noise_rms * channel.unit_si * float(noise.standard_normal())
     if channel.step_si:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from rths_nodes.app.page import guard
 
@@ -21,7 +21,7 @@ def guarded_application(address: str) -> web.Application:
     rate = guard.Rate()
 
     @web.middleware  # type: ignore[untyped-decorator]
-    async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
+    async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not rate.admits(request.remote or ""):
             return refused(429, guard.TOO_MANY)
         if not guard.known_host(request.headers.get("Host", ""), address):
@@ -44,7 +44,7 @@ def quiet_runner(application: web.Application) -> web.AppRunner:
     return web.AppRunner(application, access_log=None)
 
 
-async def fields(request: web.Request, *names: str) -> dict[str, Any] | None:
+async def fields(request: web.Request, *names: str) -> dict[str, object] | None:
     """Return the JSON of a request, which has fields of these ``names``; None where it has not."""
     try:
         given = await request.json()

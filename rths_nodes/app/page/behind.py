@@ -83,7 +83,7 @@ class Behind:
 
         return stop_and_tell
 
-    def _tell(self, what: dict[str, Any]) -> None:
+    def _tell(self, what: dict[str, object]) -> None:
         with suppress(OSError):
             self._end.send(json.dumps(what).encode())
 
@@ -101,7 +101,7 @@ class Behind:
             return self._process.wait()
 
 
-async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, Any]], None]) -> None:
+async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, object]], None]) -> None:
     """Serve what comes by the socket ``end``, a number, until the front ends; ``note`` gets what it tells."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)

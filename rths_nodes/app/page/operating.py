@@ -12,7 +12,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from rths_nodes.app.procedure.operator_socket import Ask
 from rths_nodes.core.errors import ConfigError, unknown
@@ -79,7 +78,7 @@ class Operating:
         with self._lock:
             return bool(self._token) and _same(token, self._token)
 
-    def act(self, token: str, act: str, arguments: Mapping[str, Any]) -> Answer:
+    def act(self, token: str, act: str, arguments: Mapping[str, object]) -> Answer:
         """Do an act, and wait until it is over. Raises ConfigError where the page may not, or nobody answers."""
         if not self.is_operator(token):
             raise ConfigError(f"{act}: you do not lead this test: type a code of the terminal first")
@@ -94,7 +93,7 @@ class Operating:
             raise ConfigError(f"{act}.{long[0]}: longer than {LONGEST} characters")
         return self._ask(act, self.name, **texts)
 
-    def situation(self) -> dict[str, Any] | None:
+    def situation(self) -> dict[str, object] | None:
         """Return what is possible now, as plain data; None where no procedure serves operators here."""
         try:
             told = self._ask()

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.live_columns import live_columns
@@ -58,11 +57,11 @@ class RecordedTest:
             },
         }
 
-    def situation(self) -> dict[str, Any]:
+    def situation(self) -> dict[str, object]:
         """Return what stands in the recording."""
         return self._told
 
-    def since(self, number: int) -> tuple[dict[str, Any], int, list[tuple[int, int, bytes]]]:
+    def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
         """Return what an onlooker would: all columns with the first question."""
         return self._told, len(self._messages), self._messages[max(0, number) :]
 

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Protocol
 
 from aiohttp import WSMsgType, web
 
@@ -30,6 +30,7 @@ from rths_nodes.app.page import guard
 from rths_nodes.app.page.answers import LARGEST_BODY, fields, guarded_application, refused
 from rths_nodes.app.page.operating import Operating
 from rths_nodes.app.page.shelf import Shelf
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 
 INTERVAL_S = 0.1
@@ -62,9 +63,9 @@ TOKEN = "X-Rths-Operator"
 class Watched(Protocol):
     """The onlooker, as the server needs it."""
 
-    def situation(self) -> dict[str, Any]: ...
+    def situation(self) -> dict[str, object]: ...
 
-    def since(self, number: int) -> tuple[dict[str, Any], int, list[tuple[int, int, bytes]]]: ...
+    def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]: ...
 
 
 class PageServer:
@@ -84,10 +85,10 @@ class PageServer:
     ) -> None:
         self._watched, self._address, self._open = watched, address, stop_from_anywhere
         self._operating, self._shelf = operating, shelf
-        self._procedure: dict[str, Any] | None = None
+        self._procedure: dict[str, object] | None = None
         self._leading: set[web.WebSocketResponse] = set()
         self._watchers = 0
-        self._text: tuple[Any, float, str] = "", 0.0, ""
+        self._text: tuple[object, float, str] = "", 0.0, ""
         """Run, time and text of the situation that was packed last."""
         self._files = {
             path: ((files(__package__) / "static" / name).read_bytes(), kind)
@@ -130,7 +131,7 @@ class PageServer:
     async def _situation(self, request: web.Request) -> web.Response:
         return web.json_response(self._watched.situation() | self._more(request))
 
-    def _more(self, request: web.Request) -> dict[str, Any]:
+    def _more(self, request: web.Request) -> dict[str, object]:
         here = guard.is_loopback(request.remote or "")
         return {"may_stop": here or self._open, "may_lead": here, "acts": self._procedure}
 
@@ -162,7 +163,7 @@ class PageServer:
                 await socket.close()
         return socket
 
-    def _packed(self, told: dict[str, Any]) -> str:
+    def _packed(self, told: Data) -> str:
         """The situation as text: packed once for all watchers, and anew for another run, whose columns follow."""
         run, now = told.get("curves", {}).get("run"), time.monotonic()
         before, since, text = self._text

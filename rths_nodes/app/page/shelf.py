@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 MOST = 50
 """Recordings that are shown."""
@@ -18,7 +17,7 @@ class Shelf:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
 
-    def situation(self) -> dict[str, Any]:
+    def situation(self) -> dict[str, object]:
         """Return the folder, and of each recording its name, when it was made (s), and whether it has a report."""
         made = [
             {"name": name, "time": time, "report": self._report_of(name) is not None}

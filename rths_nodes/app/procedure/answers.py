@@ -13,8 +13,8 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import declared, flag, integer, mapping, number, params, text, texts
 from rths_nodes.core.text_files import read_text
@@ -71,7 +71,7 @@ class Answers:
         "'scale of force of story_1' or 'force at rest of story_1'; the name of an axis alone: each of its scales"
     )
     arm: tuple[str, ...] = texts("moving rungs that are armed unseen; never h", ALL)
-    largest_difference: dict[str, Any] = mapping(
+    largest_difference: Data = mapping(
         "by rung: the ladder goes on up to this difference (rms over rms) of a rung that moves to its rehearsal "
         "on the simulator, of another one to the rung before; .inf: any"
     )
@@ -145,7 +145,7 @@ def read(path: str | os.PathLike[str]) -> Answers:
         raise error.within(str(path)) from None
 
 
-def _given(data: Mapping[str, Any]) -> dict[str, Any]:
+def _given(data: Mapping[str, object]) -> dict[str, object]:
     """Without what is empty: the lines of a template that nobody has filled in."""
     known = declared(Answers)
     found = {key: value for key, value in data.items() if value is not None or key not in known}

@@ -38,7 +38,7 @@ class Console:
         self._signing = Signing(runner, dialogue, self._perform)
         self._refused = self._failed = ""
 
-    def _say(self, shown: Any) -> None:
+    def _say(self, shown: object) -> None:
         """Words with the axes as people call them."""
         self._dialogue.say(self.runner.record.named(shown) if isinstance(shown, str) else shown)
 
@@ -143,7 +143,7 @@ class Console:
     def _do_run(self, act: str, rest: str) -> bool:
         return self._rung(act, self.runner.next_rung, {})
 
-    def _rung(self, act: str, rung: str, arguments: dict[str, Any]) -> bool:
+    def _rung(self, act: str, rung: str, arguments: dict[str, object]) -> bool:
         words = self._perform(act, f"rung {rung}", **arguments)
         record = self.runner.record
         self._say(screens.rungs(record) if self._leads else words)

@@ -94,7 +94,7 @@ class Dialogue:
         self,
         answers: Answers,
         ask: Callable[[str], str] | None,
-        say: Callable[[Any], None],
+        say: Callable[[object], None],
         ask_unseen: Callable[[str], str] = typed_unseen,
     ) -> None:
         self.answers, self._ask, self.say, self._ask_unseen = answers, ask, say, ask_unseen
@@ -127,7 +127,7 @@ class Dialogue:
         finally:
             self.asking = False
 
-    def value(self, key: str, proposed: Any = None) -> Any:
+    def value(self, key: str, proposed: object = None) -> Any:
         """The answer ``key``, checked as in a file; an empty line takes what is ``proposed``."""
         given = getattr(self.answers, key)
         if given is not None and given != ():
@@ -143,7 +143,7 @@ class Dialogue:
                 self.say(str(error))
 
     @staticmethod
-    def _checked(key: str, typed: str) -> Any:
+    def _checked(key: str, typed: str) -> object:
         return getattr(from_data(Answers, {key: number_in(typed)}), key)
 
     def agreed(self, key: str, question: str) -> bool:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from signal import SIGINT
-from typing import Any
+from typing import Any, TypeVar
 
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.procedure.records import TERMINAL
 from rths_nodes.recording.records import RecordingError
@@ -28,6 +29,7 @@ SAME_KEY_S = 0.2
 HEARD = {"h": "hold", "hold": "hold", "r": "resume", "resume": "resume", "s": "stop", "stop": "stop"}
 """Words that an operator may type while something moves; anything else is a note."""
 
+T = TypeVar("T")
 Progress = Callable[[str], AbstractContextManager[Any]]
 
 
@@ -48,9 +50,9 @@ class OperatorInput:
         self._done, self._hears = (0, 0), dialogue.attended
         runner.watch.progress = self.far
 
-    def meanwhile(self, name: str, work: Callable[[], Any]) -> Any:
+    def meanwhile(self, name: str, work: Callable[[], T]) -> T:
         """Return what ``work`` gives, in a thread; the operator meanwhile sees how far it is, and is heard."""
-        found: dict[str, Any] = {}
+        found: Data = {}
 
         def run() -> None:
             try:
@@ -72,7 +74,8 @@ class OperatorInput:
                 thread.join(LOOK_S)
         if "error" in found:
             raise found["error"]
-        return found.get("result", "")
+        result: T = found["result"]
+        return result
 
     def far(self, sample: int, samples: int) -> None:
         self._done = sample, samples

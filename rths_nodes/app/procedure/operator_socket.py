@@ -147,7 +147,7 @@ def unpacked(kind: type[Any], packet: bytes) -> Any:
     return kind(**values)
 
 
-def _like(usual: Any, value: Any, name: str) -> Any:
+def _like(usual: object, value: object, name: str) -> object:
     if isinstance(usual, tuple):
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(value)

@@ -153,7 +153,7 @@ class ProcedureRunner:
 
     # -- doing it -----------------------------------------------------------------------------------------
 
-    def do(self, act: str, by: str = "", way: str = "", **arguments: Any) -> str:
+    def do(self, act: str, by: str = "", way: str = "", **arguments: object) -> str:
         """Do an ``act`` for the operator ``by``, asked for by the ``way``; what came of it, in words.
 
         Raises ActRefused (a ConfigError) for what is not possible now, with the reason. From here on a stop ends
@@ -176,7 +176,7 @@ class ProcedureRunner:
         finally:
             self._one.release()
 
-    def _done(self, act: str, by: str, way: str, arguments: dict[str, Any]) -> str:
+    def _done(self, act: str, by: str, way: str, arguments: dict[str, object]) -> str:
         work = getattr(self, f"_{act}", None) or getattr(self.session, act)
         by = by or self.record.operator
         told = {name: value for name, value in arguments.items() if name not in ACTS[act].secret}

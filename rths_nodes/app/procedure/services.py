@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import KN, MM
 from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.operator_socket import OperatorSocket
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.core.wire.acts import PROGRAM_LEFT, Answer, Nonces, Request, answered, is_signed
@@ -70,7 +71,7 @@ class Served:
         self._heard, drive.heard = drive.heard, self._hear
         self._told: Callable[[Measurement], None] = _nobody
         scenario, record = runner.ladder.scenario, runner.record
-        self.constants: Mapping[str, Any] = {
+        self.constants: Data = {
             "scenario": record.scenario,
             "scenario_hash": record.scenario_hash,
             "run_id": record.test_id,
@@ -298,7 +299,7 @@ def _arguments(request: Request) -> dict[str, str]:
     return dict(zip(names, values, strict=True))
 
 
-def _value(act: str, name: str, given: str) -> Any:
+def _value(act: str, name: str, given: str) -> object:
     """Convert the text of an argument to its value. Raises ConfigError."""
     if name == "seconds":
         try:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from rths_nodes.app.procedure.dialogue import Dialogue
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
@@ -24,7 +24,7 @@ Person = dict[str, str]
 class Perform(Protocol):
     """Does an act; what came of it, in words."""
 
-    def __call__(self, act: str, /, **arguments: Any) -> str: ...
+    def __call__(self, act: str, /, **arguments: object) -> str: ...
 
 
 class Signing:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from rths_nodes.analysis.identification.frequency_responses import Experiment, f
 from rths_nodes.app.studies import identification, inverse_identification
 from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core import registry
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared, required_names
 from rths_nodes.core.validation import to_data
@@ -55,8 +55,8 @@ class Identified:
     rms: float
     model: str
     whole_model: str
-    inverse: Mapping[str, Any]
-    suggested: Mapping[str, Mapping[str, Any]]
+    inverse: Data
+    suggested: Mapping[str, Mapping[str, object]]
     notes: tuple[str, ...] = ()
 
     @property
@@ -70,7 +70,7 @@ class Candidate:
     """A compensator with its settings, plain data with its type; ``reason`` says why it cannot take part."""
 
     name: str
-    settings: Mapping[str, Any]
+    settings: Data
     reason: str = ""
 
 
@@ -127,7 +127,7 @@ class _Models:
             notes += [f"no model: {problem}" for problem in error.problems]
             return ""
 
-    def whole(self, notes: list[str]) -> tuple[str, dict[str, Any]]:
+    def whole(self, notes: list[str]) -> tuple[str, Data]:
         """The path of the model that has all delay in it, and its coefficients; both empty where there is none."""
         try:
             up_to = inverse_identification.fitted_up_to(self._scenario, PERIODIC.band)
@@ -155,7 +155,7 @@ def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
 
 
 def chosen(
-    scenario: Scenario, identified: Identified, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]
+    scenario: Scenario, identified: Identified, names: Sequence[str], given: Mapping[str, Mapping[str, object]]
 ) -> list[Candidate]:
     """The compensators ``names``, or rows of ``given`` with such a name, all checked with the scenario.
 
@@ -165,7 +165,7 @@ def chosen(
     return [_candidate(scenario, identified, name, given.get(name, {})) for name in dict.fromkeys(names)]
 
 
-def _candidate(scenario: Scenario, identified: Identified, name: str, given: Mapping[str, Any]) -> Candidate:
+def _candidate(scenario: Scenario, identified: Identified, name: str, given: Mapping[str, object]) -> Candidate:
     try:
         settings = _settings(scenario, identified, {"type": name} | dict(given))
         checked_loop(replace(scenario, [(["compensator"], settings)]))
@@ -174,7 +174,7 @@ def _candidate(scenario: Scenario, identified: Identified, name: str, given: Map
     return Candidate(name, settings)
 
 
-def _settings(scenario: Scenario, identified: Identified, given: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(scenario: Scenario, identified: Identified, given: Data) -> dict[str, object]:
     name = given["type"]
     built = registry.load("compensator", name)
     known, needed = declared(built.Params), set(required_names(built.Params))
@@ -196,7 +196,7 @@ def _settings(scenario: Scenario, identified: Identified, given: Mapping[str, An
     return found
 
 
-def _offered(identified: Identified, name: str, transport_in_lead: bool) -> dict[str, Any]:
+def _offered(identified: Identified, name: str, transport_in_lead: bool) -> dict[str, object]:
     """Everything that the identification tells a compensator, by the names of its parameters."""
     return {
         **identified.suggested.get(name, {}),

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -175,7 +174,7 @@ def section(
     return head + dump({"axes": sections}, rows=True)
 
 
-def _section_of(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> dict[str, Any]:
+def _section_of(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> dict[str, object]:
     try:
         small = at_small(tests)
     except ValueError as error:

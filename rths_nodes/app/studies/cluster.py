@@ -10,13 +10,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rths_nodes.app.studies.tasks import Job, Lost, Progress
+from rths_nodes.app.studies.tasks import Job, Lost, Progress, R
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
 
 PATIENCE_S = 10.0
 """Time in which the scheduler must answer, and have a worker."""
@@ -27,8 +30,8 @@ AT_LEAST = 16
 
 
 def as_completed(
-    work: Callable[..., Any], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
-) -> Iterator[tuple[int, Any]]:
+    work: Callable[..., R], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
+) -> Iterator[tuple[int, R | Lost]]:
     """As ``engine.as_completed``, on the cluster of ``scheduler`` (``tcp://host:port``); told of whole tasks.
 
     Raises ConfigError where dask is missing, the scheduler does not answer or a worker has another version, and
@@ -57,14 +60,14 @@ def as_completed(
             yield number, result
 
 
-def _work(work: Callable[..., Any], version: str, arguments: tuple[Any, ...]) -> Any:
+def _work(work: Callable[..., R], version: str, arguments: tuple[object, ...]) -> R:
     """In a worker, which may be anywhere: nobody hears there how far a piece is."""
     if version != __version__:
         raise ConfigError(f"a worker has rths_nodes {__version__}, the study {version}: their results may differ")
     return work(*arguments, lambda share: None)
 
 
-def _result(future: Any, scheduler: str) -> Any:
+def _result(future: Future, scheduler: str) -> Any:
     from distributed import CancelledError, KilledWorker
 
     try:
@@ -80,7 +83,7 @@ def _result(future: Any, scheduler: str) -> Any:
 
 
 @contextmanager
-def _client(scheduler: str) -> Iterator[Any]:
+def _client(scheduler: str) -> Iterator[Client]:
     try:
         from distributed import Client
     except ImportError:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
@@ -130,11 +129,11 @@ def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
 # -- what is printed --------------------------------------------------------------------------------------
 
 
-def as_json(scenario: Scenario, results: Sequence[Result]) -> dict[str, Any]:
+def as_json(scenario: Scenario, results: Sequence[Result]) -> dict[str, object]:
     return {"scenario": scenario.name, "variants": [_plain(result) for result in results]}
 
 
-def _plain(result: Result) -> dict[str, Any]:
+def _plain(result: Result) -> dict[str, object]:
     return {
         "name": result.variant.name,
         "set": list(result.variant.changes),

@@ -52,8 +52,8 @@ class StudyFile:
     description: str = text("what it is for", "")
     scenario: str = text("name of a shipped scenario, or path of a YAML file, relative to the study file")
     case: str = text("case of the scenario", "")
-    set: dict[str, Any] = mapping("what differs from the scenario in all runs: section.key: value")
-    factors: dict[str, Any] = mapping("what is varied: section.key: {list: [...]}, or another kind of levels")
+    set: dict[str, object] = mapping("what differs from the scenario in all runs: section.key: value")
+    factors: dict[str, object] = mapping("what is varied: section.key: {list: [...]}, or another kind of levels")
     plants: int = integer("plants that are drawn for each combination of the factors", "", 0, at_least=0)
     nominal: bool = flag("also the plant of the scenario itself, beside those that are drawn", False)
     seed: int = integer("seed of the plants", "", 1, at_least=0)
@@ -70,7 +70,7 @@ class Level:
     """One value of a factor: how it is shown, and what it changes; ``case`` where it is a case of the scenario."""
 
     label: float | str
-    changes: tuple[tuple[str, Any], ...] = ()
+    changes: tuple[tuple[str, object], ...] = ()
     case: str = ""
 
 
@@ -217,11 +217,11 @@ def _scenario(name: str, folder: Path) -> Scenario:
     return files.load(beside if beside.is_file() else name)
 
 
-def _changed(scenario: Scenario, changes: Mapping[str, Any], place: str) -> Scenario:
+def _changed(scenario: Scenario, changes: Mapping[str, object], place: str) -> Scenario:
     return changed(scenario, replacing(pairs_of(changes), place))
 
 
-def _levels(name: str, data: Any, base: Scenario) -> tuple[Level, ...]:
+def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
     path = f"factors.{name}"
     if not isinstance(data, Mapping) or len(data) != 1:
         kinds = ", ".join([*LEVELS, *KINDS])
@@ -250,7 +250,7 @@ def _settings(where: str, given: Any) -> tuple[Level, ...]:
     return tuple(Level(str(label), tuple(changes.items())) for label, changes in given.items())
 
 
-def _grid(where: str, given: list[Any], logarithmic: bool) -> list[float]:
+def _grid(where: str, given: list[object], logarithmic: bool) -> list[float]:
     numbers = [value for value in given if isinstance(value, (int, float)) and not isinstance(value, bool)]
     if len(given) != 3 or len(numbers) != 3 or numbers[2] != int(numbers[2]) or not 1 <= numbers[2] <= MOST_RUNS:
         raise ConfigError(f"{where} = {show(given)}: must be [first, last, number of values]")

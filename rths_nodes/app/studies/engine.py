@@ -11,12 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.app.studies import run_time
-from rths_nodes.app.studies.tasks import Job, Progress, Tell
+from rths_nodes.app.studies.tasks import Job, Lost, Progress, R, Tell
 from rths_nodes.loop.interrupts import raised_at_once
 from rths_nodes.loop.options import AUTO, COMPILED, KERNELS
 from rths_nodes.loop.scenario.schema import Scenario
@@ -49,8 +48,8 @@ class Where:
 
 
 def as_completed(
-    work: Callable[..., Any], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None = None
-) -> Iterator[tuple[int, Any]]:
+    work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None = None
+) -> Iterator[tuple[int, R | Lost]]:
     """Results of ``work(*arguments, tell)`` as they are ready, with the numbers of their jobs, 0 to ``count`` - 1.
 
     ``jobs`` are taken as they are needed, never all at once. ``work`` is a function of a module, which may
@@ -73,8 +72,8 @@ def release(where: Where) -> None:
 
 
 def _finished(
-    work: Callable[..., Any], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None
-) -> Iterator[tuple[int, Any]]:
+    work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None
+) -> Iterator[tuple[int, R | Lost]]:
     if where.scheduler:
         from rths_nodes.app.studies import cluster
 
@@ -88,8 +87,8 @@ def _finished(
 
 
 def _here(
-    work: Callable[..., Any], jobs: Iterable[Job], count: int, progress: Progress | None
-) -> Iterator[tuple[int, Any]]:
+    work: Callable[..., R], jobs: Iterable[Job], count: int, progress: Progress | None
+) -> Iterator[tuple[int, R | Lost]]:
     shares = np.zeros(count)
 
     def tell_of(number: int) -> Tell:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.distributions import distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.loop.scenario.overrides import pairs_of, replace
@@ -30,14 +30,14 @@ class Plant:
 
     number: int
     seed: int
-    values: Mapping[str, Any]
+    values: Data
 
     def of(self, scenario: Scenario) -> Scenario:
         """``scenario`` with this plant, which its recording tells of. Raises ConfigError with the plant's number.
 
         That of the nominal plant is the scenario itself, but for the scatter.
         """
-        pairs: list[tuple[list[str], Any]] = pairs_of(self.values)
+        pairs: list[tuple[list[str], object]] = pairs_of(self.values)
         pairs.append((["scatter"], {}))
         if self.number != NOMINAL:
             drawn = {"plant": self.number, "seed": self.seed, "values": dict(self.values)}
@@ -63,9 +63,9 @@ def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> 
     return [plant(scenario, number, seed) for number in range(0 if nominal or not count else 1, count + 1)]
 
 
-def _values(scenario: Scenario, number: int, seed: int) -> dict[str, Any]:
+def _values(scenario: Scenario, number: int, seed: int) -> dict[str, object]:
     data, problems = scenario.data(), Problems()
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     known = {key: distribution(words, f"scatter: {key}") for key, words in scenario.scatter.items()}
     # what others go with comes first
     for key, each in sorted(known.items(), key=lambda item: bool(item[1].leader)):
@@ -84,7 +84,7 @@ def _values(scenario: Scenario, number: int, seed: int) -> dict[str, Any]:
     return found
 
 
-def _at(data: Any, key: str) -> Any:
+def _at(data: object, key: str) -> object:
     """Return the value at the dotted ``key``. Raises ConfigError that names what is known there."""
     place = data
     for name in key.split("."):

@@ -16,20 +16,20 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version as version_of
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.analysis.report.scoreboard import Score
 from rths_nodes.app.studies import engine, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
-from rths_nodes.app.studies.scoreboard import Scored
+from rths_nodes.app.studies.scoreboard import Scored, Shown
 from rths_nodes.core import yaml_text
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.inputs import Named, make_absolute, named_files, replace_files
 from rths_nodes.core.registry import load
@@ -54,18 +54,18 @@ VALUES = ("median", "high", "worst")
 
 def written(
     scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder: Path, scores: Sequence[Score]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The entry of what was scored; ``folder`` is that of the files which settings name.
 
     Raises ConfigError for a file that cannot be carried.
     """
     given = {law.name: deepcopy(dict(law.settings)) for law in laws if not law.reason}
-    carried: dict[str, Any] = {}
+    carried: Data = {}
     for name, settings in given.items():
         replace_files(_params_of(settings), settings, partial(_carry, carried, name, folder))
     data = scenario.data()
     replace_files(Scenario, data, partial(_carry, carried, "scenario", folder))
-    content: dict[str, Any] = {
+    content: dict[str, object] = {
         "version": VERSION,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "code": _code(scenario, [law.settings for law in laws if not law.reason]),
@@ -78,12 +78,12 @@ def written(
     return content | {"digest": digest(content)}
 
 
-def _params_of(settings: Mapping[str, Any]) -> type:
+def _params_of(settings: Data) -> type:
     found: type = load("compensator", settings["type"]).Params
     return found
 
 
-def _carry(carried: dict[str, Any], law: str, folder: Path, named: Named) -> str:
+def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
     """Keep what is in a file that ``law`` names; returns its name in the entry."""
     file = Path(named.absolute(folder))
     try:
@@ -97,7 +97,7 @@ def _carry(carried: dict[str, Any], law: str, folder: Path, named: Named) -> str
     return f"{law}_{file.name}"
 
 
-def _put(carried: Mapping[str, Any], folder: Path) -> None:
+def _put(carried: Data, folder: Path) -> None:
     """Write the files that an entry carries into ``folder``, and nowhere else. Raises ConfigError."""
     for name, content in carried.items():
         if Path(name).name != name or name == "..":
@@ -111,7 +111,7 @@ def _put(carried: Mapping[str, Any], folder: Path) -> None:
             raise ConfigError(f"files.{name}: must be a text, or {BASE64}: ...") from None
 
 
-def programs(content: Mapping[str, Any]) -> list[str]:
+def programs(content: Data) -> list[str]:
     """Return what runs as a program where an entry is verified: its places and files, in words.
 
     Raises ConfigError for a law that is not known here.
@@ -123,7 +123,7 @@ def programs(content: Mapping[str, Any]) -> list[str]:
     return [f"{place} = {named.path}" for place, named in found if named.runs]
 
 
-def _code(scenario: Scenario, laws: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def _code(scenario: Scenario, laws: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """With what the ``scenario`` is computed with each of the laws, also those of other packages."""
     names: dict[str, str] = {}
     for settings in laws:
@@ -132,18 +132,18 @@ def _code(scenario: Scenario, laws: Iterable[Mapping[str, Any]]) -> dict[str, st
     return names | found | {name: version_of(name) for name in COMPUTES}
 
 
-def _plain(score: Score) -> dict[str, Any]:
+def _plain(score: Score) -> dict[str, object]:
     told = {name: dict(getattr(score, name)) for name in VALUES}
     return {"law": score.law, "block": score.block, "runs": score.runs, "failures": score.failures} | told
 
 
-def digest(content: Mapping[str, Any]) -> str:
+def digest(content: Mapping[str, object]) -> str:
     """Return the hash of everything in an entry but its digest."""
     body = {name: value for name, value in content.items() if name != "digest"}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Data:
     """The entry in a file. Raises ConfigError for one that is none, or is not as it was written."""
     try:
         content = yaml_text.parse(read_text(path), str(path))
@@ -158,7 +158,7 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def write(content: Mapping[str, Any], path: Path) -> None:
+def write(content: Data, path: Path) -> None:
     """Write an entry. Raises OSError."""
     path.write_text(yaml_text.dump(dict(content)), encoding="utf-8")
 
@@ -172,9 +172,7 @@ class Verdict:
     problems: tuple[str, ...]
 
 
-def verify(
-    content: Mapping[str, Any], folder: Path, where: engine.Where, progress: Callable[[str], Any]
-) -> tuple[list[Verdict], list[str]]:
+def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) -> tuple[list[Verdict], list[str]]:
     """Run all of an entry again, in ``folder``: a verdict for each row, and how the code here differs, in words.
 
     Raises ConfigError where it cannot be run here.
@@ -185,7 +183,7 @@ def verify(
     for name, settings in deepcopy(dict(content["laws"])).items():
         make_absolute(_params_of(settings), settings, folder)
         laws.append(Candidate(name, settings))
-    given: dict[str, Any] = dict(content["scored"])
+    given: Data = dict(content["scored"])
     scored = Scored(**given | {name: tuple(given[name]) for name in ("cases", "indices", "records")})
     table = scoreboard.run(scoreboard.design(scenario, laws, scored), folder, where, progress)
     found = scoreboard.scores(table, laws, scored.indices[0])
@@ -200,7 +198,7 @@ def verify(
     return verdicts, differs
 
 
-def _verdict(told: Mapping[str, Any], known: Mapping[tuple[str, str], Score]) -> Verdict:
+def _verdict(told: Data, known: Mapping[tuple[str, str], Score]) -> Verdict:
     law, block = told["law"], told["block"]
     score = known.get((law, block))
     if score is None:
@@ -218,11 +216,11 @@ def _verdict(told: Mapping[str, Any], known: Mapping[tuple[str, str], Score]) ->
     return Verdict(law, block, tuple(problems))
 
 
-def _equal(told: Any, found: float) -> bool:
+def _equal(told: float, found: float) -> bool:
     return bool(math.isclose(told, found, rel_tol=TOLERANCE) or (math.isnan(told) and math.isnan(found)))
 
 
-def merged(contents: Mapping[str, Mapping[str, Any]]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
+def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
     """Rows of several entries by their names, the best first, and the indices, of which the first one ranks.
 
     Raises ConfigError for entries that were not scored on the same.

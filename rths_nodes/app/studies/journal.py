@@ -14,9 +14,9 @@ import json
 import os
 import zlib
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.app.studies.runs import Findings
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems
 
 NAME = "runs.jsonl"
@@ -36,7 +36,7 @@ class Journal:
         except BlockingIOError:
             self._file.close()
             raise ConfigError(f"{folder}: another study writes there") from None
-        self.results: dict[str, dict[str, Any]] = {}
+        self.results: dict[str, Data] = {}
         self._read()
 
     def _read(self) -> None:
@@ -60,7 +60,7 @@ class Journal:
         self._file.truncate(whole)
         self._file.seek(0, os.SEEK_END)
 
-    def add(self, key: str, result: dict[str, Any]) -> None:
+    def add(self, key: str, result: dict[str, object]) -> None:
         """Keep the result of a finished run."""
         body = json.dumps({"key": key, "result": result}, separators=(",", ":")).encode()[:-1]
         self._file.write(body + _SUM + _crc(body) + b'"}\n')
@@ -78,7 +78,7 @@ def _crc(body: bytes) -> bytes:
     return b"%08x" % zlib.crc32(body)
 
 
-def _entry(line: bytes) -> tuple[str, dict[str, Any]]:
+def _entry(line: bytes) -> tuple[str, dict[str, object]]:
     """Key and result of a line. Raises ConfigError for one that is not as it was written."""
     body, sign, told = line.rpartition(_SUM)
     if sign and told != _crc(body) + b'"}\n':

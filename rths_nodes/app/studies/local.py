@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import joblib
 import numpy as np
@@ -22,7 +21,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from joblib.parallel import LokyBackend
 
 from rths_nodes.app.compiling.apart import Watch
-from rths_nodes.app.studies.tasks import Job, Lost, Progress
+from rths_nodes.app.studies.tasks import Job, Lost, Progress, R
 from rths_nodes.core.samples import Array
 
 TOLD_S = 0.1
@@ -36,7 +35,7 @@ IDLE_S = 10
 class _Processes(LokyBackend):  # type: ignore[misc]
     """Processes that begin with ``_begin``; joblib hands this on itself from 1.4 on only."""
 
-    def configure(self, *places: Any, **names: Any) -> int:
+    def configure(self, *places: object, **names: object) -> int:
         """Take the processes of an earlier call again, unless modules are found elsewhere now."""
         begin = {"initializer": _begin, "initargs": (tuple(sys.path),), "idle_worker_timeout": IDLE_S}
         workers: int = super().configure(*places, **begin, **names)
@@ -44,8 +43,8 @@ class _Processes(LokyBackend):  # type: ignore[misc]
 
 
 def as_completed(
-    work: Callable[..., Any], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
-) -> Iterator[tuple[int, Any]]:
+    work: Callable[..., R], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
+) -> Iterator[tuple[int, R | Lost]]:
     """Yield what ``engine.as_completed`` does, by so many processes.
 
     A piece whose process ends is tried once more, alone.
@@ -74,7 +73,7 @@ def as_completed(
                 shares[number] = 1.0
 
 
-def _alone(work: Callable[..., Any], job: Job, file: str, broken: Exception) -> Any:
+def _alone(work: Callable[..., R], job: Job, file: str, broken: Exception) -> R | Lost:
     try:
         ((_, result),) = _parallel(work, iter([job]), 2, file)
     except TerminatedWorkerError:
@@ -83,8 +82,8 @@ def _alone(work: Callable[..., Any], job: Job, file: str, broken: Exception) -> 
 
 
 def _parallel(
-    work: Callable[..., Any], jobs: Iterator[Job], processes: int, file: str
-) -> Iterator[tuple[int, Any]]:
+    work: Callable[..., R], jobs: Iterator[Job], processes: int, file: str
+) -> Iterator[tuple[int, R | Lost]]:
     """Yield what joblib gives: as it is ready, and before joblib 1.4 in order."""
     release = tuple(int(part) for part in joblib.__version__.split(".")[:2])
     order = "generator_unordered" if release >= (1, 4) else "generator"
@@ -143,7 +142,7 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _work(work: Callable[..., Any], number: int, arguments: tuple[Any, ...], file: str) -> tuple[int, Any]:
+def _work(work: Callable[..., R], number: int, arguments: tuple[object, ...], file: str) -> tuple[int, R]:
     """In a process of joblib."""
     shares = np.memmap(file, np.float64, "r+")
 

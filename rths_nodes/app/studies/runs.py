@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.tasks import Lost, Progress, Tell
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario import files
@@ -70,7 +70,7 @@ class Findings:
     outcome: str
     reason: str
     axes: dict[str, dict[str, float]]
-    metrics: dict[str, Any]
+    metrics: Data
     parameters: dict[str, dict[str, tuple[float, float]]]
     wall_s: float
     response: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -182,12 +182,12 @@ def _published(of: Evaluation) -> dict[str, float]:
     return measured | {name + TRUE: value for name, value in true.items()}
 
 
-def to_json(data: Mapping[str, Any]) -> str:
+def to_json(data: Mapping[str, object]) -> str:
     """The data of a scenario as the text that travels: YAML as well, and sooner written."""
     return json.dumps(data, separators=(",", ":"))
 
 
-def run_remote(given: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell) -> dict[str, Any]:
+def run_remote(given: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell) -> dict[str, object]:
     """A run in another process, from the text of its scenario: what of its Findings can travel.
 
     Text travels, not objects: classes of components are looked up again on the other side. Where nothing travels,
@@ -201,13 +201,13 @@ def run_remote(given: str | Scenario, keep: bool, response: bool, preferred: str
     return plain
 
 
-def from_plain(plain: dict[str, Any], scenario: Scenario) -> Findings:
+def from_plain(plain: Data, scenario: Scenario) -> Findings:
     """The Findings of what has travelled."""
     run = plain.pop("run", None)
     return Findings(run=None if run is None else Run(scenario=scenario, **run), **plain)
 
 
-def run_safely(given: str | Scenario, response: bool, preferred: str, tell: Tell) -> dict[str, Any]:
+def run_safely(given: str | Scenario, response: bool, preferred: str, tell: Tell) -> Data:
     """As :func:`run_remote` without histories; what cannot run is an outcome with its reason, and no exception."""
     try:
         return run_remote(given, False, response, preferred, tell)
@@ -217,7 +217,7 @@ def run_safely(given: str | Scenario, response: bool, preferred: str, tell: Tell
         return no_findings(FAILED, f"{type(error).__name__}: {error}")
 
 
-def no_findings(outcome: str, reason: str) -> dict[str, Any]:
+def no_findings(outcome: str, reason: str) -> dict[str, object]:
     """Plain data of the Findings of a run that came to nothing."""
     return {
         "outcome": outcome,

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.analysis.report.scoreboard import Published, Score
 from rths_nodes.analysis.study_table import HIGH, StudyTable
@@ -28,8 +29,10 @@ from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
 from rths_nodes.app.studies.ensembles import plants
 from rths_nodes.app.studies.journal import Journal
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
+from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.overrides import pairs_of, replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
@@ -56,13 +59,13 @@ def published(scenario: Scenario) -> list[Published]:
     return [Published(name, case.note, dict(case.published)) for name, case in rows if case.published]
 
 
-def blocks(scenario: Scenario) -> dict[str, dict[str, Any]]:
+def blocks(scenario: Scenario) -> dict[str, Data]:
     """Return the changes by block: one without ``force_lead``, one with it; a single one where there is none."""
     lead = scenario.force_lead
     return {WITHOUT: {}} if lead is None else {WITHOUT: {"force_lead": None}, WITH: {"force_lead": lead}}
 
 
-def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, Any]) -> dict[str, Any]:
+def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, object]) -> dict[str, object]:
     """The settings of ``law`` in a block, as changes of the scenario.
 
     The lead is the same for all that have one: that of the scenario's compensator, or of its ``force_lead`` where
@@ -82,7 +85,7 @@ def tuned(
     budget: int,
     count: int,
     where: engine.Where,
-    training: Sequence[tuple[list[str], Any]] = (),
+    training: Sequence[tuple[list[str], object]] = (),
     told: Callable[[str, float, float], None] | None = None,
 ) -> tuple[list[Candidate], dict[str, tuning.Tuned]]:
     """The laws with the best settings of ``budget`` candidates each, and what the search of each came to.
@@ -118,7 +121,7 @@ def tuned(
     return laws, found
 
 
-def _with(scenario: Scenario, law: Candidate, values: Mapping[str, Any]) -> Candidate:
+def _with(scenario: Scenario, law: Candidate, values: Mapping[str, object]) -> Candidate:
     best = replace(scenario, pairs_of({"compensator": dict(law.settings)} | dict(values)))
     return Candidate(law.name, to_data(best.compensator))
 
@@ -150,7 +153,7 @@ def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> D
         for law in able
         for name, block in both.items()
     }
-    factors: dict[str, Any] = {LAW: {"settings": levels}}
+    factors: dict[str, object] = {LAW: {"settings": levels}}
     if scored.cases:
         factors[CASE] = {"list": list(scored.cases)}
     if scored.records:
@@ -202,7 +205,7 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
     return [*_placed(found), *(Score(law.name, "", 0, 0, law.reason, {}, {}, {}) for law in chosen if law.reason)]
 
 
-def _range(table: StudyTable, rows: Any, size: Any) -> tuple[float, float]:
+def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
     """Least and largest high value of ``size`` over the seeds; nan with a single one: nothing is known of it."""
     seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
     each = [_percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
@@ -224,10 +227,10 @@ def _placed(found: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score]:
     ]
 
 
-def _percentile(values: Any, percent: float) -> float:
+def _percentile(values: Array, percent: float) -> float:
     """The median, or above it a value that is there; nan for none."""
     finite = values[np.isfinite(values)]
-    method: Any = "linear" if percent == 50.0 else "higher"
+    method: Literal["linear", "higher"] = "linear" if percent == 50.0 else "higher"
     return float(np.percentile(finite, percent, method=method)) if len(finite) else math.nan
 
 

@@ -18,6 +18,7 @@ from rths_nodes.app.studies.design import CASE, Design, Row
 from rths_nodes.app.studies.journal import Journal
 from rths_nodes.app.studies.runs import Findings
 from rths_nodes.app.studies.tasks import Lost, Progress
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import write_columns
 
@@ -55,7 +56,7 @@ def weighed(rows: Sequence[Row], told: Callable[[float, float], None], where: en
 
 def run(
     design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Data]:
     """Do what is still undone, and keep each result the moment it is there; the lost ones by key.
 
     Lost runs are no results: the next start tries them again. Raises what the engine raises.
@@ -72,7 +73,7 @@ def run(
     return lost
 
 
-def table(design: Design, results: dict[str, dict[str, Any]]) -> StudyTable:
+def table(design: Design, results: dict[str, Data]) -> StudyTable:
     """One row for each run of ``design``, in its order, whatever the order in which they were done.
 
     Columns: number, name, outcome and reason; the levels; plant and what was drawn; all indices; the scenario.
@@ -81,7 +82,7 @@ def table(design: Design, results: dict[str, dict[str, Any]]) -> StudyTable:
     found = [Findings(**_result(row, results)) for row in rows]
     values = [one.values for one in found]
     indices = list(dict.fromkeys([*design.indices, *(name for row in values for name in row)]))
-    columns: dict[str, list[Any]] = {
+    columns: dict[str, list[object]] = {
         "run": [row.number for row in rows],
         "name": [row.name for row in rows],
         "outcome": [one.outcome for one in found],
@@ -100,11 +101,11 @@ def table(design: Design, results: dict[str, dict[str, Any]]) -> StudyTable:
     return StudyTable(*head, columns, tuple(design.factors), design.indices, design.drawn)
 
 
-def _number_or_text(value: Any) -> float | str:
+def _number_or_text(value: object) -> float | str:
     return value if isinstance(value, (int, float, str)) and not isinstance(value, bool) else json.dumps(value)
 
 
-def _result(row: Row, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _result(row: Row, results: dict[str, dict[str, object]]) -> Data:
     if row.reason:
         return runs.no_findings(runs.REFUSED, row.reason)
     return results.get(row.key) or runs.no_findings(runs.LOST, "was not run")

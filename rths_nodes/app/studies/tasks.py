@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
+R = TypeVar("R")
+"""Result of a piece of work."""
 Tell = Callable[[float], None]
 """Function by which a piece of work says which share of it is done, 0 to 1."""
 Progress = Callable[[Sequence[float]], None]
 """Gets the shares of all pieces, now and then."""
-Job = tuple[int, tuple[Any, ...]]
+Job = tuple[int, tuple[object, ...]]
 """Number of a piece of work, and the arguments of its function."""
 
 

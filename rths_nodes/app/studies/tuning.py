@@ -117,7 +117,7 @@ def tunable(scenario: Scenario) -> list[str]:
     return list(_numbers(scenario.compensator, "compensator"))
 
 
-def _numbers(built: Any, path: str) -> list[str]:
+def _numbers(built: object, path: str) -> list[str]:
     found: list[str] = []
     for name, spec in declared(type(built)).items():
         value = getattr(built, name)
@@ -159,7 +159,7 @@ def _of(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Par
 
 
 def _at(scenario: Scenario, key: str) -> tuple[Any, Spec | None]:
-    place: Any = scenario
+    place: object = scenario
     spec: Spec | None = None
     for name in key.split("."):
         known = place if isinstance(place, Mapping) else declared(type(place)) if is_params(place) else {}
@@ -299,7 +299,7 @@ class Search:
         largest: Array = worst.max(axis=1)
         return largest
 
-    def _with(self, scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
+    def _with(self, scenario: Scenario, values: Mapping[str, object]) -> Scenario:
         return replace(scenario, pairs_of(values))
 
 

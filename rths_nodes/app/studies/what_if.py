@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -113,7 +112,7 @@ def check(assignments: Sequence[str], scenario: Scenario) -> None:
 def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenario:
     """``scenario`` with a simulator of the identified rig behind the transport that its port declares."""
     port = {"type": "simulator", "transport_samples": int(scenario.port.transport_samples)}
-    pairs: list[tuple[list[str], Any]] = [(["port"], port)]
+    pairs: list[tuple[list[str], object]] = [(["port"], port)]
     for axis, model in models.items():
         pairs.append((["axes", axis, "actuator"], dict(model.actuator)))
         pairs.append((["axes", axis, "specimen"], dict(model.specimen)))

@@ -7,7 +7,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ class Sensors(Protocol):
 
     def fileno(self) -> int: ...
 
-    def received(self) -> Any: ...
+    def received(self) -> Iterable[tuple[int, tuple[float, ...], tuple[float, ...]]]: ...
 
 
 class WatchLoop:

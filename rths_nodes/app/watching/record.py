@@ -9,7 +9,6 @@ import queue
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.core.errors import ConfigError
 
@@ -28,11 +27,11 @@ class WatchRecord:
         except OSError as error:
             raise ConfigError(f"--record {path}: cannot be written ({error.strerror})") from None
         self._name, self.failed = name, ""
-        self._rows: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._rows: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="record", daemon=True)
         self._thread.start()
 
-    def tell(self, event: str, words: str, **further: Any) -> None:
+    def tell(self, event: str, words: str, **further: object) -> None:
         """Write one event, with the time of this computer (UTC), and print its words."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._rows.put({"time": now, "event": event, "words": words, **further})

@@ -21,15 +21,15 @@ sign, and the law runs away.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
 from rths_nodes.core import registry
+from rths_nodes.core.declarations import AnyParams, OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import component, number, params, text
 
 PER_MM2 = 1e6
@@ -95,7 +95,7 @@ class Constants(NamedTuple):
     forgetting: float
     dt: float
     by_energy: bool
-    inner: Any
+    inner: object
 
 
 class State(NamedTuple):
@@ -111,15 +111,15 @@ class State(NamedTuple):
     before: float
     measured: float
     force: float
-    inner: Any
+    inner: object
 
 
-def adaptive(led: Callable[..., Any]) -> Callable[..., Any]:
+def adaptive(led: ToNumber) -> ToNumber:
     """The step of the law around a compensator with the step ``led``, whose delay it adapts."""
 
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
-    ) -> tuple[Any, float]:
+    ) -> tuple[object, float]:
         estimate, k_p, k_i, low, high, largest_step, quiet_step, forgetting, dt, by_energy, of_inner = k
         parameter, integral, peak, indicator, area, complement, c, c_before, m_before, f_before, inner = s
         if not rests:
@@ -179,7 +179,7 @@ class Adaptive(PerAxis):
     @params
     class Params(LawParams):
         indicator: str = text("what tells a lag from a lead", "tracking", choices=("tracking", "energy"))
-        compensator: Any = component(
+        compensator: OfParams = component(
             "compensator",
             "whose alpha or delay is adapted: inverse, linear_acceleration, derivative_feedforward",
             {"type": "inverse"},
@@ -239,7 +239,7 @@ class Adaptive(PerAxis):
 
     SHOWN = staticmethod(shown)
 
-    def __init__(self, params: Any, dt: float, n_axes: int) -> None:
+    def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         cls, own = self.adapted(params)
         self._inner = cls(own, dt, n_axes)
         adaptable, indicator = cls.ADAPTABLE, "energy" if params.by_energy else "tracking"
@@ -253,7 +253,7 @@ class Adaptive(PerAxis):
         super().__init__(params, dt, n_axes)
 
     @classmethod
-    def adapted(cls, params: Any) -> tuple[type[PerAxis], Any]:
+    def adapted(cls, params: AnyParams) -> tuple[type[PerAxis], object]:
         """The compensator that is adapted, and its parameters. Raises ConfigError where it has no delay."""
         inner: type[PerAxis] = registry.class_of("compensator", params.compensator)
         if not issubclass(inner, PerAxis) or inner.ADAPTABLE is None:
@@ -269,7 +269,7 @@ class Adaptive(PerAxis):
         return inner, params.compensator
 
     @classmethod
-    def own_kernel(cls, params: Any) -> Kernel:
+    def own_kernel(cls, params: AnyParams) -> Kernel:
         """The law around the kernel of the compensator that it adapts."""
         inner, own = cls.adapted(params)
         adaptable = inner.ADAPTABLE
@@ -294,7 +294,7 @@ def _units(name: str, dt: float) -> tuple[float, float]:
     return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 
-def constants_of(params: Any, adaptable: Adaptable, own: Any, dt: float) -> Constants:
+def constants_of(params: AnyParams, adaptable: Adaptable, own: object, dt: float) -> Constants:
     """Constants of the law with ``params`` around a compensator with ``own`` ones."""
     name, of_inner, _, _ = adaptable
     sample, none = _units(name, dt)

@@ -7,7 +7,7 @@ The inverse compensation of Eq. (5b) with alpha = alpha_es + k_p TI + k_i integr
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rths_nodes.control.compensators.adaptive import PAPER_GAIN_PER_MM2, PER_MM2, Adaptive, LawParams, in_si
 from rths_nodes.control.compensators.inverse import Inverse
@@ -41,6 +41,6 @@ class AdaptiveInverse(Adaptive):
             return in_si(self.k_p_per_mm2, self.k_i_per_mm2_s, PER_MM2)
 
     @classmethod
-    def adapted(cls, params: Params) -> tuple[type[PerAxis], Any]:
+    def adapted(cls, params: Params) -> tuple[type[PerAxis], object]:
         """The inverse compensation with the estimate."""
         return Inverse, Inverse.Params(alpha=params.alpha_es)

@@ -23,12 +23,13 @@ Three things differ from the print:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.control.compensators.derivative_filter import (
     KNOWN,
+    Columns,
     DerivativeFilter,
     Five,
     Four,
@@ -39,8 +40,8 @@ from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
 from rths_nodes.control.compensators.window_fit import (
     Fit,
+    Ring,
     Three,
-    Window,
     empty,
     fitted,
     limited,
@@ -77,8 +78,8 @@ UNITS = "1 or s or s^2"
 class Constants(NamedTuple):
     """The law of one axis."""
 
-    inputs: Any
-    known: Any
+    inputs: Columns
+    known: Columns
     """Columns of the filter's block, which ends where a row is fitted."""
     last: int
     """Place of the last sample of a block."""
@@ -111,13 +112,13 @@ class State(NamedTuple):
     of_command: Five
     of_measured: Five
     """Filtered at the end of the last block, and the last input."""
-    window: Window
+    window: Ring
 
 
 NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
-def constants(params: Any, dt: float) -> Constants:
+def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
     """Raises ConfigError for a window of too few rows, and for a cut-off beyond half the servo rate."""
     every = params.decimation
     low_pass = DerivativeFilter(params.cutoff_frequency, dt)
@@ -165,8 +166,8 @@ def rest(k: Constants) -> State:
 
 
 def step(
-    k: Constants, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
-) -> tuple[Any, float]:
+    k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+) -> tuple[tuple[object, ...], float]:
     """Filter the last command with what was measured of it; at the end of a block fit; then the series."""
     inputs, known, last, settling, _, rate, _, fit = k
     place, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window = s

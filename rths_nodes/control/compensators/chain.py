@@ -10,16 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import Any
+from typing import TypeVar
 
 from rths_nodes.control.compensators.per_axis import Bound, OnNumbers, Shown, bare, behind_lead
 from rths_nodes.control.compensators.taylor_lead import ahead, lead_parameter, read_ahead, response, with_lead
 from rths_nodes.core import registry
+from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.control import Floats
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, in_series
-from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import component, params
+from rths_nodes.core.kernels import Kernel, ToNumber
+from rths_nodes.core.parameters import component, params, type_of
+from rths_nodes.core.samples import Array
+
+T = TypeVar("T")
+Constants = tuple[float, object, object]
+State = tuple[object, tuple[float, float], object]
 
 
 def between(dt: float, s: tuple[float, float], output: float) -> tuple[tuple[float, float], float, float]:
@@ -29,12 +36,12 @@ def between(dt: float, s: tuple[float, float], output: float) -> tuple[tuple[flo
     return (output, velocity), velocity, (velocity - velocity_before) / dt
 
 
-def chained(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+def chained(first: ToNumber, second: ToNumber) -> ToNumber:
     """The step of two compensators in series, of which each works on one axis."""
 
     def step(
-        k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
-    ) -> tuple[Any, float]:
+        k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+    ) -> tuple[object, float]:
         dt, of_first, of_second = k
         one, middle, two = s
         one, output = first(of_first, one, x, v, a, m, f, rests, preparing)
@@ -48,7 +55,7 @@ def chained(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[.
 def of_first(shown: Shown) -> Shown:
     """Return ``shown`` of the first compensator as a function of the constants and states of both."""
 
-    def of(k: Any, s: Any) -> Any:
+    def of(k: Constants, s: State) -> Numbers | Array:
         _, own, _ = k
         one, _, _ = s
         return shown(own, one)
@@ -59,7 +66,7 @@ def of_first(shown: Shown) -> Shown:
 def of_second(shown: Shown) -> Shown:
     """Return ``shown`` of the second compensator as a function of the constants and states of both."""
 
-    def of(k: Any, s: Any) -> Any:
+    def of(k: Constants, s: State) -> Numbers | Array:
         _, _, own = k
         _, _, two = s
         return shown(own, two)
@@ -76,8 +83,8 @@ class Chain(OnNumbers):
 
     @params
     class Params:
-        first: Any = component("compensator", "sees the target")
-        second: Any = component("compensator", "sees the output of the first as its target", after="first")
+        first: OfParams = component("compensator", "sees the target")
+        second: OfParams = component("compensator", "sees the output of the first as its target", after="first")
         lead: float = lead_parameter()
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -87,7 +94,7 @@ class Chain(OnNumbers):
         for place, stage in built.items():
             if stage.external:
                 raise ConfigError(
-                    f"compensator.{place}.type = {type(stages[place]).type_name!r}: stands outside of this "
+                    f"compensator.{place}.type = {type_of(stages[place])!r}: stands outside of this "
                     "process, and cannot be part of a chain"
                 )
         self._both = self._first, self._second = built["first"], built["second"]
@@ -105,10 +112,10 @@ class Chain(OnNumbers):
         if not (isinstance(first, Kernel) and isinstance(second, Kernel)):
             return None
 
-        def constants(params: Any, dt: float) -> Any:
+        def constants(params: Chain.Params, dt: float) -> Constants:
             return dt, first.constants(params.first, dt), second.constants(params.second, dt)
 
-        def rest(k: Any) -> Any:
+        def rest(k: Constants) -> State:
             _, of_first, of_second = k
             return first.rest(of_first), (0.0, 0.0), second.rest(of_second)
 
@@ -152,7 +159,7 @@ class Chain(OnNumbers):
         first, second = (each.bound() for each in self._both)
         if first is None or second is None or first.coupled or second.coupled:
             return None
-        states: list[Any] = list(zip(first.states, self._between, second.states, strict=True))
+        states: list[object] = list(zip(first.states, self._between, second.states, strict=True))
         shown = [of_first(each) for each in first.shown] + [of_second(each) for each in second.shown]
         step, constants = chained(first.step, second.step), (self._dt, first.constants, second.constants)
         if not self._lead:
@@ -162,7 +169,9 @@ class Chain(OnNumbers):
         return Bound(ahead(step), *given)
 
 
-def _of_both(names: Mapping[str, tuple[Any, str]], told: Callable[[Any], Mapping[str, Any]]) -> dict[str, Any]:
+def _of_both(
+    names: Mapping[str, tuple[OnNumbers, str]], told: Callable[[OnNumbers], Mapping[str, T]]
+) -> dict[str, T]:
     """Facts that stages have ``told`` of their inner numbers, by the ``names`` that these have in the chain."""
     pairs = [(bare(name), bare(own), told(stage)) for name, (stage, own) in names.items()]
     return {name: known[own] for name, own, known in pairs if own in known}

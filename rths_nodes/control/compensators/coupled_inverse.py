@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from rths_nodes.core.samples import Array
 
 TAIL = 3
 """Measurements before a block that its third differences need."""
+
+Rows = tuple[Numbers, ...]
 
 
 class Watched(NamedTuple):
@@ -45,20 +47,19 @@ def unlearned(k: Law) -> Watched:
     return Watched(-1, *signals, np.zeros(n), k.first.copy(), k.prior.copy(), np.zeros(n), -1, 0)
 
 
-def blocks(s: Any) -> int:
+def blocks(s: Watched) -> int:
     """Blocks that were learned from."""
-    count: int = s[-2]
-    return count
+    return s[-2]
 
 
-def renewed(s: Any) -> bool:
+def renewed(s: State) -> bool:
     """Return whether the last step ended a block, which has changed what is shown."""
     _, _, _, _, watched = s
     place: int = watched[0]
     return place == -1
 
 
-def by_power(rows: Any, count: int, found: Array, place: int) -> int:
+def by_power(rows: Sequence[Numbers] | Array, count: int, found: Array, place: int) -> int:
     """Numbers of a row for each axis into ``found``, those of a derivative together; the next place."""
     n = len(rows)
     for power in range(count):
@@ -69,16 +70,16 @@ def by_power(rows: Any, count: int, found: Array, place: int) -> int:
     return place
 
 
-def shown_of(count: int, learns: bool) -> Callable[[Any, Any], Array]:
+def shown_of(count: int, learns: bool) -> Callable[..., Array]:
     """The inner numbers: coefficients, and of those that are learned how far they may go, and an axis has gone."""
 
-    def identified(k: Any, s: Any) -> Array:
+    def identified(k: Constants, s: State) -> Array:
         rows, _, _, _, _ = s
         found = np.empty(count * len(rows) * len(rows))
         by_power(rows, count, found, 0)
         return found
 
-    def shown(k: Any, s: Any) -> Array:
+    def shown(k: Constants, s: State) -> Array:
         _, _, _, _, (_, units, _, _, _, _, _, _, _, _, _, _, _) = k
         rows, _, _, _, (_, _, _, _, _, _, covariance, distance, _, _) = s
         n, size = len(rows), count * len(rows)
@@ -96,8 +97,8 @@ def shown_of(count: int, learns: bool) -> Callable[[Any, Any], Array]:
 
 
 def watch(
-    k: Law, s: Any, rows: Any, command: Numbers, measured: Numbers, target: Numbers, rests: bool
-) -> tuple[Any, Any]:
+    k: Law, s: Watched, rows: Rows, command: Numbers, measured: Numbers, target: Numbers, rests: bool
+) -> tuple[tuple[object, ...], Rows]:
     """The next sample's commands, measured displacements and targets (m); after the last of a block, learn."""
     place, whole, seen, mean, noise, learned, covariance, distance, count, resting = s
     settling, last = k[10], len(whole) - KNOWN - 1
@@ -118,7 +119,7 @@ def watch(
     return (place, whole, seen, mean, noise, learned, covariance, distance, count, resting), rows
 
 
-def taken(k: Law, s: Any) -> Array:
+def taken(k: Law, s: Watched) -> Array:
     """The filter goes on by a block; the variance of the noise in its measurements, ``(n,)``."""
     block = k[0]
     _, whole, seen, _, noise, _, _, _, count, _ = s
@@ -139,7 +140,7 @@ def taken(k: Law, s: Any) -> Array:
     return matvec((third * third).T, np.full(every, 1.0 / (every * OF_DIFFERENCES)))
 
 
-def learn(k: Law, s: Any, variance: Array, count: int) -> None:
+def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
     """At the end of block ``count``: means, noise and one step of the recursion."""
     _, _, ends, low, high, prior, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
     _, whole, _, mean, noise, rows, covariance, distance, _, _ = s
@@ -171,7 +172,7 @@ def learn(k: Law, s: Any, variance: Array, count: int) -> None:
                 distance[axis] = away[axis, place]
 
 
-def constants_of(lead: float, slope: Array, identified: Array, law: Any) -> Constants:
+def constants_of(lead: float, slope: Array, identified: Array, law: Law | tuple[()]) -> Constants:
     """Return the constants for the ``identified`` coefficients ``(order + 1, n_axes, n_axes)``."""
     count, n, _ = identified.shape
     rows = np.zeros((n, ORDER * n))
@@ -186,7 +187,7 @@ def rest(k: Constants) -> State:
 
 
 def of_series(
-    lead: float, slope: Array, rows: Any, past: Array, x: Numbers, v: Numbers, a: Numbers
+    lead: float, slope: Array, rows: Rows, past: Array, x: Numbers, v: Numbers, a: Numbers
 ) -> tuple[Array, Numbers, Numbers]:
     """Past accelerations, the target read ahead, and the commands: the sum of its derivatives."""
     past[:-1] = past[1:]

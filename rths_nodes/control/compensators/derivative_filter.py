@@ -10,14 +10,17 @@ it and of what the states and the last input before the block do, which are know
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
+Columns = tuple[Numbers, ...] | Array
+"""Four numbers for each input."""
 ORDER = 4
 KNOWN = ORDER + 1
 """Numbers that are known before a block: the states and the last input."""
@@ -62,8 +65,7 @@ class DerivativeFilter:
         system[order, order + 1] = 1.0  # the input's slope, per sample
         solved = expm(system)[:order]
         solved[:, order] -= solved[:, order + 1]
-        held: Array = np.ascontiguousarray(solved)
-        return held
+        return np.ascontiguousarray(solved)
 
     def matrix(self, samples: int) -> Array:
         """Matrix ``(4, 5 + samples)`` from states, last and ``samples`` new inputs to the states after them."""
@@ -95,7 +97,7 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
     return found
 
 
-def block_of(matrix: Array) -> tuple[Any, Any]:
+def block_of(matrix: Array) -> tuple[Columns, Columns]:
     """The ``matrix`` of a block by its columns: four numbers for each input, and for each that is known before.
 
     They add to the states at the end of the block; inputs are in the order of the samples.
@@ -109,7 +111,7 @@ def in_numbers(rows: Array) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(row) for row in rows.tolist())
 
 
-def added(states: Four, column: Any, value: float) -> Four:
+def added(states: Four, column: Sequence[float] | Array, value: float) -> Four:
     """``states`` with what the input ``value``, or another number, adds by its ``column``."""
     a, b, c, d = states
     return a + column[0] * value, b + column[1] * value, c + column[2] * value, d + column[3] * value

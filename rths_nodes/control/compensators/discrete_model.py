@@ -30,7 +30,7 @@ hardly begun make forces of MN. While ``guarded``,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.taylor_lead import lead_parameter, response
 from rths_nodes.core.arithmetic import INF, sqrt
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.kernels import Kernel
@@ -101,7 +102,7 @@ class State(NamedTuple):
     """Samples of the test so far, without its soft start."""
 
 
-def constants(params: Any, dt: float) -> Constants:
+def constants(params: AnyParams, dt: float) -> Constants:
     """From the parameters, in SI units and samples."""
     p, guarded = params, params.guarded
     return Constants(
@@ -177,7 +178,7 @@ def gain(theta: tuple[float, ...]) -> float:
 
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
-) -> tuple[Any, float]:
+) -> tuple[object, float]:
     """Eqs. (3) and (5) with the newest pair, the last measurement and the output of that sample; then Eq. (4)."""
     _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
     theta, model, targets, seen, now, output, prepared, sample = s

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -181,7 +180,7 @@ def _plain(name: str) -> str:
     return name.replace("[", "_").replace("]", "")
 
 
-def _units(params: Any) -> dict[str, str]:
+def _units(params: Fmu.Params) -> dict[str, str]:
     """Units of what is shown, as the FMU declares them."""
     if not params.shown:
         return {}

@@ -19,15 +19,16 @@ derivation, bounds, comparison and failures.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
 from rths_nodes.control.compensators import coupled_inverse, single_inverse
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel, bare
-from rths_nodes.control.compensators.recursive_iv import law_of
+from rths_nodes.control.compensators.recursive_iv import Law, law_of
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, ramp_seen
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
@@ -40,7 +41,9 @@ ORDER = 3
 """Highest derivative."""
 
 
-def constants_in_arrays(params: Any, dt: float) -> tuple[float, Array, Array, Any]:
+def constants_in_arrays(
+    params: IdentifiedInverse.Params, dt: float
+) -> tuple[float, Array, Array, Law | tuple[()]]:
     """Lead (s), weights of the last accelerations for the third derivative, oldest first, coefficients, law.
 
     Coefficients ``(order + 1, n_axes, n_axes)``; no law where nothing is learned.
@@ -158,7 +161,7 @@ class IdentifiedInverse(Coupled):
             self.state_units |= {f"sigma_{name}": unit for name, unit in self.state_units.items()}
             names += [f"sigma_{name}" for name in names] + [f"prior_distance[{axis}]" for axis in range(n)]
         self.state_names = tuple(names)
-        self._text: Any = text_of(n)
+        self._text = text_of(n)
         self.shown = self._text.shown_of(count, params.learning)
         self.renewed = self._text.renewed if params.learning else None
         self._hold(params, dt, n_axes)
@@ -199,12 +202,12 @@ class IdentifiedInverse(Coupled):
         return self._told[1]
 
 
-def text_of(n_axes: int) -> Any:
+def text_of(n_axes: int) -> ModuleType:
     """The module of the law for so many axes."""
     return single_inverse if n_axes == 1 else coupled_inverse
 
 
-def identified_by(params: Any) -> Array:
+def identified_by(params: AnyParams) -> Array:
     """The coefficients that are used, ``(order + 1, n_axes, n_axes)``."""
     if params.inverse is not None:
         found: Array = params.inverse.coefficients("compensator.inverse")

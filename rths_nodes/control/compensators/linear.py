@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import signal
@@ -22,8 +22,9 @@ from scipy import signal
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
 from rths_nodes.core import mat_files
-from rths_nodes.core.arithmetic import along, times
+from rths_nodes.core.arithmetic import Numbers, along, times
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
@@ -110,7 +111,7 @@ class Law:
         return System(*signal.cont2discrete(system, dt, "bilinear")[:4])
 
 
-def law_of(params: Any, path: str = "compensator") -> tuple[Law, str]:
+def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
     """The law of the parameters, and its place in words. Raises ConfigError for a file that has none."""
     if params.law is not None:
         return params.law, join(path, "law")
@@ -118,7 +119,7 @@ def law_of(params: Any, path: str = "compensator") -> tuple[Law, str]:
     known = declared(Law)
     if file.suffix.lower() == ".mat":
         values = {name: value for name, value in mat_files.read(file, place).items() if name in known}
-        given: Any = {name: _as_written(known[name].kind, value) for name, value in values.items()}
+        given: object = {name: _as_written(known[name].kind, value) for name, value in values.items()}
     else:
         try:
             given = parse(read_text(file), str(file))
@@ -132,7 +133,7 @@ def law_of(params: Any, path: str = "compensator") -> tuple[Law, str]:
         raise error.within(f"{place}: {file}") from None
 
 
-def _as_written(kind: str, value: Array) -> Any:
+def _as_written(kind: str, value: Array) -> object:
     """A variable of MATLAB, where everything is a matrix, as it stands in YAML."""
     if kind == "number":
         return value.item() if value.size == 1 else value.tolist()
@@ -160,7 +161,7 @@ class State(NamedTuple):
     given: tuple[float, ...]
 
 
-def constants(law: Law, place: str, params: Any, dt: float) -> Constants:
+def constants(law: Law, place: str, params: Linear.Params, dt: float) -> Constants:
     """The ``law`` of the parameters, which stands at ``place``, at the servo period dt (s). Raises ConfigError."""
     a, b, c, d = law.sampled(dt, place)
     n, per_axis = len(d), len(params.given)
@@ -185,8 +186,16 @@ def rest(k: Constants) -> State:
 
 
 def step(
-    k: Constants, s: State, x: Any, v: Any, a: Any, m: Any, f: Any, rests: bool, preparing: bool
-) -> tuple[Any, Any]:
+    k: Constants,
+    s: State,
+    x: Numbers,
+    v: Numbers,
+    a: Numbers,
+    m: Numbers,
+    f: Numbers,
+    rests: bool,
+    preparing: bool,
+) -> tuple[tuple[Numbers, ...], Numbers]:
     """The command, and z of the next sample."""
     commands, onward, waits, lead = k
     z, x_before, v_before, a_before, given_before = s
@@ -204,10 +213,10 @@ def step(
 
 def step_of_one(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
-) -> tuple[Any, float]:
+) -> tuple[object, float]:
     """The same of one axis, in numbers."""
-    s, (command,) = step(k, s, (x,), (v,), (a,), (m,), (f,), rests, preparing)
-    return s, command
+    after, (command,) = step(k, s, (x,), (v,), (a,), (m,), (f,), rests, preparing)
+    return after, command
 
 
 class Linear(Coupled):

@@ -11,7 +11,7 @@ spike, and only the one over a whole step is the third derivative. Hence `spacin
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class State(NamedTuple):
     oldest: int
 
 
-def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[Any, float]:
+def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
     """The equation above."""
     per_span, spacing = k
     history, oldest = s
@@ -49,7 +49,7 @@ def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: flo
     return (history, oldest), x + delay * (v + delay * (0.5 * a + growth))
 
 
-def constants(params: Any, dt: float) -> tuple[float, int]:
+def constants(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
     """1 / (6 times the spacing), 1/s, and the spacing in samples."""
     return 1.0 / (6.0 * params.spacing * dt), params.spacing
 

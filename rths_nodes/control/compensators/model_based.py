@@ -17,7 +17,7 @@ derivatives are those of the target: the ramp in front must hand on the integrat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions
 from rths_nodes.core.arithmetic import Numbers, along, first, groups, interleaved, put, slopes
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.parameters import flag, number, params, path, section
@@ -76,7 +77,7 @@ class State(NamedTuple):
     observer: Array
 
 
-def constants(params: Any, dt: float) -> Constants:
+def constants(params: ModelBased.Params, dt: float) -> Constants:
     """Raises ConfigError for a lead below zero, and for a loop that is not stable."""
     model = model_of(params)
     lead = lead_of(params, model)
@@ -95,12 +96,20 @@ def rest(k: Constants) -> State:
     return State(np.zeros(len(DERIVATIVES) * n), nothing, nothing, nothing, nothing, lqg.rest(k.feedback))
 
 
-def law(feedback: Callable[..., Numbers]) -> Callable[..., Any]:
+def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers]]:
     """The step of the law with a ``feedback`` on the deviation."""
 
     def step(
-        k: Any, s: State, x: Numbers, v: Numbers, a: Numbers, m: Numbers, f: Numbers, rests: bool, preparing: bool
-    ) -> tuple[Any, Numbers]:
+        k: Constants,
+        s: State,
+        x: Numbers,
+        v: Numbers,
+        a: Numbers,
+        m: Numbers,
+        f: Numbers,
+        rests: bool,
+        preparing: bool,
+    ) -> tuple[object, Numbers]:
         dt, matrix, of_feedback = k
         derivatives, x_before, a_before, _, u_fb, observer = s
         # the target of the sample before belongs to this measurement
@@ -112,7 +121,7 @@ def law(feedback: Callable[..., Numbers]) -> Callable[..., Any]:
     return step
 
 
-def no_feedback(k: Any, observer: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
+def no_feedback(k: Array, observer: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
     """The deviation is left as it is."""
     return feedback
 
@@ -198,19 +207,19 @@ class ModelBased(Coupled):
         return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
 
 
-def model_of(params: Any) -> LoadingModel:
+def model_of(params: AnyParams) -> LoadingModel:
     """Return the loading model of the file, or of the known constants."""
     if params.known is not None:
         return LoadingModel((), params.known.coefficients("compensator.known"), origin="compensator.known")
     return load(params.model)
 
 
-def feedforward_of(params: Any, model: LoadingModel) -> Array:
+def feedforward_of(params: ModelBased.Params, model: LoadingModel) -> Array:
     """Its inverse, or that without what one axis does to the others."""
     return model.feedforward if params.coupled else inverse.diagonal(model.feedforward)
 
 
-def lead_of(params: Any, model: LoadingModel) -> float:
+def lead_of(params: ModelBased.Params, model: LoadingModel) -> float:
     """Time by which the target is read ahead, s. Raises ConfigError for one below zero."""
     lead: float = params.lead + model.lead
     if lead < 0.0:

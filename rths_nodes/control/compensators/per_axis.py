@@ -13,14 +13,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from rths_nodes.control.compensators.taylor_lead import with_lead
+from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.control import Compensator, Floats
-from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.kernels import Function, Kernel, ToNumber
 from rths_nodes.core.samples import Array, Motion
+
+Led = tuple[float, object]
 
 
 class Adaptable(NamedTuple):
@@ -28,9 +32,9 @@ class Adaptable(NamedTuple):
 
     name: str
     """``alpha`` (samples from the sample before) or ``delay`` (s); also the name of the parameter."""
-    constants: Callable[[Any, float], Any]
-    rest: Callable[[Any], Any]
-    led: Callable[..., Any]
+    constants: Function
+    rest: Function
+    led: ToNumber
 
 
 def fixed(adaptable: Adaptable) -> Kernel:
@@ -38,8 +42,8 @@ def fixed(adaptable: Adaptable) -> Kernel:
     name, constants, rest, led = adaptable
 
     def step(
-        k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
-    ) -> Any:
+        k: Led, s: object, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+    ) -> tuple[object, float]:
         delay, own = k
         return led(own, s, delay, x, v, a)
 
@@ -64,7 +68,7 @@ class OnNumbers(Compensator):
         return np.array(self.commands(*motion, measured.tolist(), force, target.flagged, target.preparing))
 
 
-Shown = Callable[[Any, Any], Any]
+Shown = Callable[..., Numbers | Array]
 """``shown(constants, state)``: the inner numbers of an axis, a tuple of floats; of coupled ones also an array."""
 
 
@@ -75,15 +79,15 @@ class Bound(NamedTuple):
     numbers have changed with the last step only where it is true.
     """
 
-    step: Callable[..., Any]
-    constants: Any
-    states: Sequence[Any]
+    step: Function
+    constants: object
+    states: Sequence[object]
     coupled: bool
     shown: Sequence[Shown]
-    renewed: Callable[[Any], bool] | None = None
+    renewed: Callable[..., bool] | None = None
 
 
-def nothing(k: Any, s: Any) -> tuple[()]:
+def nothing(k: object, s: object) -> tuple[()]:
     """The inner numbers of a kernel that shows none."""
     return ()
 
@@ -91,7 +95,7 @@ def nothing(k: Any, s: Any) -> tuple[()]:
 def behind_lead(shown: Shown) -> Shown:
     """Return ``shown`` of a kernel as a function of constants and state of the one that reads its target ahead."""
 
-    def of(k: Any, s: Any) -> Any:
+    def of(k: tuple[float, float, object], s: tuple[float, object]) -> Numbers | Array:
         _, _, own = k
         _, inner = s
         return shown(own, inner)
@@ -106,9 +110,9 @@ class PerAxis(OnNumbers):
     """
 
     ADAPTABLE: ClassVar[Adaptable | None] = None
-    SHOWN: ClassVar[Any] = staticmethod(nothing)
+    SHOWN: ClassVar[Shown] = staticmethod(nothing)
 
-    def __init__(self, params: Any, dt: float, n_axes: int) -> None:
+    def __init__(self, params: AnyParams, dt: float, n_axes: int) -> None:
         self._p, self._dt, self._n_axes = params, dt, n_axes
         self._leads = bool(_lead_of(params))
         self._shown: Shown = behind_lead(self.SHOWN) if self._leads else self.SHOWN
@@ -118,12 +122,12 @@ class PerAxis(OnNumbers):
         self.reset()
 
     @classmethod
-    def kernel_of(cls, params: Any) -> Kernel:
+    def kernel_of(cls, params: AnyParams) -> Kernel:
         own = cls.own_kernel(params)
         return with_lead(own, _lead_of(params))
 
     @classmethod
-    def own_kernel(cls, params: Any) -> Kernel:
+    def own_kernel(cls, params: object) -> Kernel:
         """The same, for a target that is not read ahead."""
         own = fixed(cls.ADAPTABLE) if cls.ADAPTABLE is not None else cls.KERNEL
         assert own is not None, cls
@@ -159,9 +163,9 @@ class PerAxis(OnNumbers):
 class CoupledKernel(NamedTuple):
     """Arithmetic of a compensator of all axes, with the parts of a :class:`rths_nodes.core.kernels.Kernel`."""
 
-    constants: Callable[..., Any]
-    rest: Callable[[Any], Any]
-    step: Callable[..., Any]
+    constants: Function
+    rest: Function
+    step: Function
 
 
 class Coupled(OnNumbers):
@@ -170,10 +174,10 @@ class Coupled(OnNumbers):
     ``shown`` of its state are the inner numbers; ``renewed`` as of :class:`Bound`.
     """
 
-    shown: Any = staticmethod(nothing)
-    renewed: Any = None
+    shown: Shown = staticmethod(nothing)
+    renewed: Callable[..., bool] | None = None
 
-    def _hold(self, params: Any, dt: float, n_axes: int) -> None:
+    def _hold(self, params: AnyParams, dt: float, n_axes: int) -> None:
         """The kernel with these parameters, at rest."""
         self._n_axes = n_axes
         kernel = self.kernel_of(params)
@@ -198,8 +202,7 @@ class Coupled(OnNumbers):
 
     def state(self) -> list[float]:
         shown = self.shown(self._constants, self.current)
-        found: list[float] = shown.tolist() if isinstance(shown, np.ndarray) else list(shown)
-        return found
+        return shown.tolist() if isinstance(shown, np.ndarray) else list(shown)
 
     def bound(self) -> Bound | None:
         """As of :class:`PerAxis`."""
@@ -209,10 +212,9 @@ class Coupled(OnNumbers):
         return Bound(*given, not self._of_one, (self.shown,), self.renewed)
 
 
-def _lead_of(params: Any) -> float:
+def _lead_of(params: object) -> float:
     """Time (s) by which the target is read ahead in front of the kernel, where there is such a parameter."""
-    lead: float = getattr(params, "lead", 0.0)
-    return lead
+    return getattr(params, "lead", 0.0)
 
 
 def bare(name: str) -> str:

@@ -11,7 +11,7 @@ measurement of an instant acts on the command from the same instant on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.taylor_lead import lead_parameter
@@ -38,7 +38,7 @@ class State(NamedTuple):
     integral: float = 0.0
 
 
-def constants(params: Any, dt: float) -> Constants:
+def constants(params: ProportionalIntegralLead.Params, dt: float) -> Constants:
     """By Tustin's rule."""
     first, second = 2.0 * params.lead_time, 2.0 * params.lag_time
     below = dt + second

@@ -15,7 +15,7 @@ phi = w delay = pi/3 (n = 2) and pi/2 (n = 3) on: higher frequencies must be dam
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class State(NamedTuple):
     now: int
 
 
-def constants(params: Any, dt: float) -> Constants:
+def constants(params: Polynomial.Params, dt: float) -> Constants:
     """Raises ConfigError for a delay beyond the history that the polynomial rests on."""
     samples = params.delay / dt
     if samples > LONGEST:

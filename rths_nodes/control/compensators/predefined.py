@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def step(
     return State(sample), first(x, numbers(commands[sample]))
 
 
-def constants(params: Any, dt: float) -> Constants:
+def constants(params: Predefined.Params, dt: float) -> Constants:
     """The commands of the file."""
     return Constants(np.ascontiguousarray(history.load(params.history).command))
 

@@ -30,15 +30,19 @@ several, in arrays; here are the constants of the law, and the step that is made
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, Four, impulse_response
-from rths_nodes.core.arithmetic import sqrt
+from rths_nodes.core.arithmetic import Numbers, sqrt
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.samples import Array
 
+T = TypeVar("T")
+N = TypeVar("N", float, Numbers)
 FADED = 8.0
 """Periods of the cut-off frequency after which the filter has forgotten."""
 
@@ -79,7 +83,7 @@ class Law(NamedTuple):
     """Coefficients of each axis of each axis' motion."""
 
 
-def law_of(params: Any, identified: Array, dt: float) -> Law:
+def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
     """The law for coefficients as ``identified``, ``(order + 1, n_axes, n_axes)``; ``dt``: servo period, s.
 
     ``params`` are those of ``identified_inverse``.
@@ -126,11 +130,11 @@ class Constants(NamedTuple):
 
     lead: float
     """s."""
-    slope: Any
+    slope: Sequence[float] | Array
     """Weights of the last accelerations, the oldest first: the third derivative."""
     still: tuple[float, ...]
     """Zero for each of several axes."""
-    identified: Any
+    identified: Sequence[object]
     """Four coefficients; of several axes a row for each, of displacement to third derivative those of all axes."""
     learning: Any
     """Nothing where it does not learn."""
@@ -140,23 +144,23 @@ class State(NamedTuple):
     """State of one axis; of several there are tuples in place of numbers."""
 
     coefficients: Any
-    past: Any
+    past: Sequence[float] | Array
     """Accelerations, m/s^2, the oldest first: of several axes ``(samples, n_axes)``."""
-    command: Any
-    target: Any
+    command: float | Numbers
+    target: float | Numbers
     """Both of the last sample, m; the target read ahead."""
     watched: Any
 
 
-def inverse(watched_by: Callable[..., Any], series: Callable[..., Any]) -> Callable[..., Any]:
+def inverse(watched_by: Function, series: Function) -> Function:
     """The step whose command is a ``series`` and whose coefficients are ``watched_by`` a law.
 
     That is ``watch`` of one of both texts, or ``kept``, as identified.
     """
 
     def step(
-        k: Constants, s: Any, x: Any, v: Any, a: Any, m: Any, f: Any, rests: bool, preparing: bool
-    ) -> tuple[Any, Any]:
+        k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool
+    ) -> tuple[tuple[object, ...], N]:
         lead, slope, _, _, law = k
         coefficients, past, command, target, watched = s
         # the measurement belongs to the command and the target of the last sample
@@ -167,7 +171,9 @@ def inverse(watched_by: Callable[..., Any], series: Callable[..., Any]) -> Calla
     return step
 
 
-def kept(k: tuple[()], s: tuple[()], coefficients: Any, u: Any, m: Any, d: Any, rests: bool) -> tuple[Any, Any]:
+def kept(
+    k: tuple[()], s: tuple[()], coefficients: T, u: object, m: object, d: object, rests: bool
+) -> tuple[tuple[()], T]:
     """In place of ``watch`` where nothing is learned."""
     return s, coefficients
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Five, Four, block_of
+from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER, Columns, Five, Four, block_of
 from rths_nodes.control.compensators.recursive_iv import (
     OF_DIFFERENCES,
     Constants,
@@ -21,9 +21,13 @@ from rths_nodes.control.compensators.recursive_iv import (
     kept,
     within,
 )
-from rths_nodes.core.arithmetic import dot, first, sqrt
+from rths_nodes.core.arithmetic import Numbers, dot, first, sqrt
 from rths_nodes.core.samples import Array
 
+Known = tuple[
+    Four, Covariance, Covariance, tuple[Five, Five, Five], tuple[float, Four, Four], float, int, int, float
+]
+"""Knowledge as a step hands it on."""
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, int]
 """``Law`` in numbers, fours with nothing beyond the order.
 
@@ -35,8 +39,8 @@ low, high and first coefficients, 1 over their spread, their units, blocks that 
 class Learning(NamedTuple):
     """Constants of the learning: what each sample needs, and what the last one of a block does."""
 
-    inputs: Any
-    known: Any
+    inputs: Columns
+    known: Columns
     """Columns of the filter's block."""
     last: int
     """Place of the last sample of a block."""
@@ -80,7 +84,7 @@ class Watched(NamedTuple):
     """The last three measurements."""
     squares: float
     """Sum of the third differences squared."""
-    knowledge: Knowledge
+    knowledge: Known
 
 
 NOTHING = (0.0, 0.0, 0.0, 0.0)
@@ -111,7 +115,9 @@ def unlearned(k: Learning) -> Watched:
     return Watched(-2, False, AT_REST, 0.0, 0.0, 0.0, 0.0, known)
 
 
-def watch(k: Learning, s: Any, coefficients: Four, u: float, m: float, d: float, rests: bool) -> tuple[Any, Four]:
+def watch(
+    k: Learning, s: Watched, coefficients: Four, u: float, m: float, d: float, rests: bool
+) -> tuple[tuple[object, ...], Four]:
     """The next sample's command, measured displacement and target (m); after the last of a block, learn."""
     inputs, known, last, correction = k
     place, begun, signals, before, earlier, first, squares, knowledge = s
@@ -141,7 +147,9 @@ def watch(k: Learning, s: Any, coefficients: Four, u: float, m: float, d: float,
     return (-1, True, AT_REST, m, before, earlier, 0.0, knowledge), coefficients
 
 
-def all_added(s: tuple[Four, Four, Four], column: Any, u: float, m: float, d: float) -> tuple[Four, Four, Four]:
+def all_added(
+    s: tuple[Four, Four, Four], column: Sequence[float] | Array, u: float, m: float, d: float
+) -> tuple[Four, Four, Four]:
     """The filtered signals with what an input of each adds."""
     k, n, o, y = column[0], column[1], column[2], column[3]
     (a, b, c, e), (f, g, h, i), (p, q, r, t) = s
@@ -158,7 +166,7 @@ def with_inputs(s: tuple[Four, Four, Four], u: float, m: float, d: float) -> tup
     return (a, b, c, e, u), (p, q, r, t, m), (w, x, y, z, d)
 
 
-def remembered(s: Any, begun: bool, rests: bool, k: Correction, u: float, m: float, d: float) -> tuple[Any, ...]:
+def remembered(s: Known, begun: bool, rests: bool, k: Correction, u: float, m: float, d: float) -> Known:
     """In the first block, its sums; behind a bridged sample, that what it left in the filter teaches nothing."""
     row, covariance, faded, (command, measured, target), means, noise, count, resting, distance = s
     if not begun:
@@ -171,7 +179,7 @@ def remembered(s: Any, begun: bool, rests: bool, k: Correction, u: float, m: flo
     return row, covariance, faded, (command, measured, target), means, noise, count, resting, distance
 
 
-def led_back(s: Any, k: Correction) -> tuple[Any, ...]:
+def led_back(s: Known, k: Correction) -> Known:
     """P + delta (P_0 - P), ahead of the correction."""
     row, covariance, _, signals, means, noise, count, resting, distance = s
     delta, (a, b, c, d), _, _, _, _, _, _, _, _, _ = k
@@ -192,8 +200,8 @@ def led_back(s: Any, k: Correction) -> tuple[Any, ...]:
 
 
 def learned(
-    k: Correction, s: Knowledge, coefficients: Four, signals: tuple[Five, Five, Five], squares: float
-) -> tuple[Any, Four]:
+    k: Correction, s: Known, coefficients: Four, signals: tuple[Five, Five, Five], squares: float
+) -> tuple[Known, Four]:
     """At the end of a block: means, noise and one step of the recursion."""
     row, covariance, faded, _, means, noise, count, resting, distance = s
     if resting:
@@ -229,28 +237,27 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
     return (a, b, c, d), (p - a, q - b, r - c, s - d)
 
 
-def blocks(s: Any) -> int:
+def blocks(s: Watched) -> int:
     """Blocks that were learned from."""
-    count: int = s[-1][-3]
-    return count
+    return s[-1][-3]
 
 
-def renewed(s: Any) -> bool:
+def renewed(s: State) -> bool:
     """Return whether the last step ended a block, which has changed what is shown."""
     _, _, _, _, watched = s
     place: int = watched[0]
     return place == -1
 
 
-def shown_of(count: int, learns: bool) -> Callable[[Any, Any], Any]:
+def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
     """The inner numbers: ``count`` coefficients, and where it ``learns`` their deviations, and the distance."""
     like = (0.0,) * count
 
-    def identified(k: Any, s: Any) -> Any:
+    def identified(k: Constants, s: State) -> Numbers:
         coefficients, _, _, _, _ = s
         return first(like, coefficients)
 
-    def shown(k: Any, s: Any) -> Any:
+    def shown(k: Constants, s: State) -> Numbers:
         _, _, _, _, learning = k
         _, _, _, correction = learning
         _, _, _, _, _, _, _, _, _, units, _ = correction
@@ -269,9 +276,9 @@ def deviations_of(covariance: Covariance, units: Four) -> Four:
     return sqrt(max(aa, 0.0)) / e, sqrt(max(bb, 0.0)) / f, sqrt(max(cc, 0.0)) / g, sqrt(max(dd, 0.0)) / h
 
 
-def constants_of(lead: float, slope: Array, identified: Array, law: Any) -> Constants:
+def constants_of(lead: float, slope: Array, identified: Array, law: Law | tuple[()]) -> Constants:
     """Return the constants for the ``identified`` coefficients ``(order + 1, 1, 1)``."""
-    learning: Any = ()
+    learning: Learning | tuple[()] = ()
     if law:
         inputs, known = block_of(law.block)
         learning = Learning(inputs, known, len(inputs) - 1, correction_of(law))
@@ -285,8 +292,8 @@ def rest(k: Constants) -> State:
 
 
 def of_series(
-    lead: float, slope: Any, coefficients: Four, past: Any, x: float, v: float, a: float
-) -> tuple[Any, float, float]:
+    lead: float, slope: Sequence[float], coefficients: Four, past: Numbers, x: float, v: float, a: float
+) -> tuple[Numbers, float, float]:
     """Past accelerations, the target read ahead, and the command: the sum of the derivatives."""
     past = past[1:] + (a,)
     jerk = dot(slope, past)

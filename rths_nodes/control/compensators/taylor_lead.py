@@ -11,21 +11,21 @@ derivatives want of the ramp in front of them stands here, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import number
+from rths_nodes.core.kernels import Kernel, ToNumber
+from rths_nodes.core.parameters import Field, number
 
 LONGEST = 0.1
 """s: as far as a Taylor series of a motion of some Hz is worth something."""
 
+Constants = tuple[float, float, object]
+State = tuple[float, object]
 
-def lead_parameter() -> Any:
+
+def lead_parameter() -> Field:
     """The parameter ``lead`` of these compensators."""
     return number(
         "time by which the target is read ahead, with its derivatives; no transport is added to it",
@@ -36,12 +36,12 @@ def lead_parameter() -> Any:
     )
 
 
-def ahead(step: Callable[..., Any]) -> Callable[..., Any]:
+def ahead(step: ToNumber) -> ToNumber:
     """The step of a compensator that sees its target later; constants (lead and dt, s, those of ``step``)."""
 
     def led(
-        k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
-    ) -> tuple[Any, float]:
+        k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+    ) -> tuple[object, float]:
         lead, dt, own = k
         before, inner = s
         inner, command = step(own, inner, *read_ahead(lead, dt, before, x, v, a), m, f, rests, preparing)

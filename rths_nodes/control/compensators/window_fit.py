@@ -8,7 +8,7 @@ leaves of rows that are gone ends with the next whole window, whose own sums tak
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,10 @@ class Window(NamedTuple):
     filled: int
 
 
+Ring = tuple[Array, int, Counted, Counted, Counted, int]
+"""A window as a step hands it on."""
+
+
 def empty(rows: int) -> Window:
     """At rest before."""
     return Window(np.zeros((rows, COLUMNS)), 0, NONE, NONE, NONE, 0)
@@ -76,14 +80,14 @@ def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, 
     return sums, large + sign if abs(x) > trigger else large
 
 
-def without_oldest(k: Fit, s: Window) -> tuple[Any, ...]:
+def without_oldest(k: Fit, s: Ring) -> Ring:
     """Ahead of the next row: the sums without the one whose place it takes."""
     rows, oldest, sums, _, fresh, filled = s
     x, y, z, u = float(rows[oldest, 0]), float(rows[oldest, 1]), float(rows[oldest, 2]), float(rows[oldest, 3])
     return rows, oldest, sums, raised(sums, -1, k[5], x, y, z, u), fresh, filled
 
 
-def with_row(k: Fit, s: Window, x: float, y: float, z: float, u: float) -> tuple[Any, ...]:
+def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
     """The next row, in the place of the oldest."""
     rows, oldest, _, left, fresh, filled = s
     rows[oldest, 0] = x
@@ -100,7 +104,7 @@ def with_row(k: Fit, s: Window, x: float, y: float, z: float, u: float) -> tuple
     return rows, oldest, sums, left, fresh, filled
 
 
-def fitted(k: Fit, s: Window, coefficients: Three) -> Three:
+def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
     """``coefficients`` after one fit, within their limits; as they are where nothing has moved enough."""
     _, _, (sums, large), _, _, _ = s
     if large == 0:

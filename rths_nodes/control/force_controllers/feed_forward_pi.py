@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import ForceController
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import integer, number, params, section
 from rths_nodes.mechanics.axial_load import ColumnGeometry, check_drift, extension_at, lengths_of
 
@@ -34,12 +35,12 @@ FAST = 0.3
 class ForceKernel(NamedTuple):
     """Arithmetic of a force controller of one axis."""
 
-    constants: Callable[[Any, float], Any]
+    constants: Function
     """From parameters and dt (s)."""
-    rest: Callable[[Any], Any]
-    begin: Callable[..., Any]
+    rest: Function
+    begin: Function
     """``begin(constants, state, place, target, drift, drift_before) -> state``."""
-    step: Callable[..., Any]
+    step: Function
     """``step(constants, state, target, measured, drift) -> state, command``."""
 
 
@@ -62,7 +63,7 @@ class State(NamedTuple):
     drift: float = 0.0
 
 
-def constants(params: Any, dt: float) -> Constants:
+def constants(params: FeedForwardPi.Params, dt: float) -> Constants:
     """Return the constants of the law, and of the column where there is one."""
     p = params
     lengths = () if p.column is None else lengths_of(p.column)
@@ -74,10 +75,10 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
     return shortening
 
 
-def law(extension: Callable[..., float]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def law(extension: Callable[..., float]) -> tuple[Function, Function]:
     """``begin`` and ``step`` of the law in front of an actuator with this ``extension``."""
 
-    def fed_forward(k: Constants, s: Any, target: float, drift: float) -> float:
+    def fed_forward(k: Constants, s: tuple[float, float, float, float], target: float, drift: float) -> float:
         compliance, _, _, ahead, column = k
         _, _, target_before, drift_before = s
         force = target + ahead * (target - target_before)

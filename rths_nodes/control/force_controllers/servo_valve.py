@@ -19,12 +19,13 @@ nothing of the axes beside it: what their drift does to the force it answers, an
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.control.force_controllers.feed_forward_pi import ForceKernel, uncoupled
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import ForceController
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import integer, number, params, section
 from rths_nodes.mechanics.axial_load import ColumnGeometry, check_drift, extension_at, lengths_of
 
@@ -51,7 +52,7 @@ class State(NamedTuple):
     correction: float = 0.0
 
 
-def constants(params: Any, dt: float) -> Constants:
+def constants(params: ServoValve.Params, dt: float) -> Constants:
     """Return the constants of the valve and its loops, and of the column where there is one."""
     p = params
     lengths = () if p.column is None else lengths_of(p.column)
@@ -75,7 +76,7 @@ def hold(k: Constants, s: State, command: float, shown: float) -> tuple[tuple[fl
     return (place, flow, 0.0, 0.0), place
 
 
-def law(extension: Any) -> ForceKernel:
+def law(extension: Function) -> ForceKernel:
     """The loop by force, judged by this ``extension`` of the actuator in front of a column, or of none."""
 
     def begin(

@@ -8,7 +8,7 @@ gives the auxiliary inputs for the step that begins there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_continuous_are
@@ -50,7 +50,9 @@ class State(NamedTuple):
     desired: float
 
 
-def constants(params: Any, structure: Structure | None, dt: float, measured: Sequence[str]) -> Constants:
+def constants(
+    params: ClippedOptimal.Params, structure: Structure | None, dt: float, measured: Sequence[str]
+) -> Constants:
     """For the whole ``structure``; ``measured`` names the auxiliary channels of the rig.
 
     Raises ConfigError without a structure, when numbers do not fit to it, or a channel is missing.

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from rths_nodes.core.control import SetupKernel, SetupOfKernel
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array
 
+T = TypeVar("T")
 
-def constants(params: Any, n_dof: int, n_axes: int) -> tuple[()]:
+
+def constants(params: object, n_dof: int, n_axes: int) -> tuple[()]:
     """None. Raises ConfigError where the numbers differ."""
     if n_dof != n_axes:
         raise ConfigError(
@@ -20,12 +22,12 @@ def constants(params: Any, n_dof: int, n_axes: int) -> tuple[()]:
     return ()
 
 
-def axes(k: tuple[()], x: Any, v: Any, a: Any) -> tuple[Any, Any, Any]:
+def axes(k: tuple[()], x: T, v: T, a: T) -> tuple[T, T, T]:
     """Each degree of freedom is an axis."""
     return x, v, a
 
 
-def forces(k: tuple[()], axis_forces: Any, displacement: Any) -> Any:
+def forces(k: tuple[()], axis_forces: T, displacement: T) -> T:
     """Each axis acts on its degree of freedom."""
     return axis_forces
 

@@ -4,26 +4,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from rths_nodes.core.arithmetic import matvec, times
 from rths_nodes.core.control import SetupKernel, SetupOfKernel
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import flag, matrix, params
 from rths_nodes.core.samples import Array
 
 FEW = 64
 """Numbers of a matrix up to which its products are quicker in floats than in arrays."""
 
+T = TypeVar("T")
+Triple = tuple[float, float, float]
+"""Numbers of three degrees of freedom."""
 
-def is_small(params: Any) -> bool:
+
+def is_small(params: Matrix.Params) -> bool:
     """Return whether T has few numbers."""
     return len(params.matrix) * len(params.matrix[0]) <= FEW
 
 
-def constants(params: Any, n_dof: int, n_axes: int) -> tuple[Any, Any]:
+def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, object]:
     """T and its transpose. Raises ConfigError for another size, and for axes that depend on each other."""
     found = np.array(params.matrix)
     if found.shape != (n_axes, n_dof):
@@ -39,21 +44,23 @@ def constants(params: Any, n_dof: int, n_axes: int) -> tuple[Any, Any]:
     return found, found.T.copy()
 
 
-def mapped(product: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def mapped(product: Callable[..., T]) -> tuple[Function, Function]:
     """Both ways, with the ``product`` of a matrix and a vector."""
 
-    def axes(k: tuple[Any, Any], x: Any, v: Any, a: Any) -> tuple[Any, Any, Any]:
+    def axes(k: tuple[object, object], x: T, v: T, a: T) -> tuple[T, T, T]:
         to_axes, _ = k
         return product(to_axes, x), product(to_axes, v), product(to_axes, a)
 
-    def forces(k: tuple[Any, Any], axis_forces: Any, displacement: Any) -> Any:
+    def forces(k: tuple[object, object], axis_forces: T, displacement: T) -> T:
         _, back = k
         return product(back, axis_forces)
 
     return axes, forces
 
 
-def axis_of_three(k: tuple[Any, Any], x: Any, v: Any, a: Any) -> tuple[Any, Any, Any]:
+def axis_of_three(
+    k: tuple[tuple[Triple], object], x: Triple, v: Triple, a: Triple
+) -> tuple[tuple[float], tuple[float], tuple[float]]:
     """A single axis of three degrees of freedom: its row is read once for the three products."""
     ((p, q, r),), _ = k
     d, e, f = x

@@ -8,20 +8,24 @@ leaves out nobody moves and no force is fed back to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import mapped, times
+from rths_nodes.core.arithmetic import Numbers, mapped, times
 from rths_nodes.core.control import SetupKernel, SetupOfKernel
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import matrix, params
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.coupler import Coupler, Geometry, kernel_of
 
+Motions = tuple[Numbers, Numbers, Numbers]
+Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ...]]
+"""Constants of the coupler, rows of the pose, and its transpose."""
 
-def weighted(row: Any, values: Any) -> float:
+
+def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
     """Sum of shares of the ``values`` at their places."""
     total = 0.0
     for place, share in row:
@@ -29,14 +33,14 @@ def weighted(row: Any, values: Any) -> float:
     return total
 
 
-def posed(inner_axes: Callable[..., Any], inner_forces: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+def posed(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
     """Both ways through a coupler with these two, which is fixed to degrees of freedom of the structure."""
 
-    def axes(k: Any, x: Any, v: Any, a: Any) -> Any:
+    def axes(k: Posed, x: Numbers, v: Numbers, a: Numbers) -> Motions:
         own, pose, _ = k
         return inner_axes(own, mapped(weighted, pose, x), mapped(weighted, pose, v), mapped(weighted, pose, a))
 
-    def forces(k: Any, axis_forces: Any, displacement: Any) -> Any:
+    def forces(k: Posed, axis_forces: Numbers, displacement: Numbers) -> Numbers:
         own, pose, back = k
         return times(back, inner_forces(own, axis_forces, mapped(weighted, pose, displacement)))
 
@@ -86,7 +90,7 @@ class RigidCoupler(SetupOfKernel):
         return poses if self._inverse is None else poses @ self._inverse.T
 
 
-def coupler_of(params: Any, n_dof: int, n_axes: int) -> Coupler:
+def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
     """Raises ConfigError for numbers of axes and degrees of freedom that do not belong together."""
     own = n_dof if params.pose is None else len(params.pose)
     if own not in (2, 3) or n_axes != own:
@@ -106,7 +110,7 @@ def coupler_of(params: Any, n_dof: int, n_axes: int) -> Coupler:
     return coupler
 
 
-def constants(params: Any, n_dof: int, n_axes: int) -> Any:
+def constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> object:
     """The coupler's; behind them what is not zero of a pose P, with its places, and the transpose of P."""
     own = coupler_of(params, n_dof, n_axes).constants
     if params.pose is None:

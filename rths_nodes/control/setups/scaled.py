@@ -4,24 +4,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import scaled
+from rths_nodes.core.arithmetic import Numbers, scaled
 from rths_nodes.core.control import Setup, SetupOfKernel, functions_of
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.samples import Array
 
+Constants = tuple[object, Numbers, Numbers]
+"""Constants of the setup, lengths of the structure in one of each axis, forces."""
 
-def to_scale(inner_axes: Callable[..., Any], inner_forces: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+
+def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
     """Both ways through a setup with these two, in front of specimens to scale."""
 
-    def axes(k: Any, x: Any, v: Any, a: Any) -> tuple[Any, Any, Any]:
+    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         own, per_length, _ = k
         x, v, a = inner_axes(own, x, v, a)
         return scaled(x, per_length), scaled(v, per_length), scaled(a, per_length)
 
-    def forces(k: Any, axis_forces: Any, displacement: Any) -> Any:
+    def forces(k: Constants, axis_forces: Numbers, displacement: Numbers) -> Numbers:
         own, _, force = k
         return inner_forces(own, scaled(axis_forces, force), displacement)
 

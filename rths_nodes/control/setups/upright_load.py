@@ -13,26 +13,31 @@ load is left out: of the correction a share e / L, 3e-4 for 0.5 mm on 2 m.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rths_nodes.core import registry
-from rths_nodes.core.arithmetic import first, raised
+from rths_nodes.core.arithmetic import Numbers, first, raised
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Setup, SetupKernel, SetupOfKernel, functions_of
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import component, integer, number, params
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.axial_load import horizontal_share
 
+Motions = tuple[Numbers, Numbers, Numbers]
+Constants = tuple[object, float, int, int]
+"""Constants of the other setup, and ``places``."""
 
-def upright(inner_axes: Callable[..., Any], inner_forces: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+
+def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
     """Both ways through a setup with these two, behind the correction."""
 
-    def axes(k: Any, x: Any, v: Any, a: Any) -> Any:
+    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motions:
         own, _, _, _ = k
         return inner_axes(own, x, v, a)
 
-    def forces(k: Any, axis_forces: Any, displacement: Any) -> Any:
+    def forces(k: Constants, axis_forces: Numbers, displacement: Numbers) -> Numbers:
         own, length, by, load = k
         pose, _, _ = inner_axes(own, displacement, displacement, displacement)
         moved = first(pose, axis_forces)
@@ -60,7 +65,7 @@ class UprightLoad(SetupOfKernel):
         inclined_by: int = integer(
             "number of the displacement axis that moves its head, from 1", "", 1, at_least=1
         )
-        setup: Any = component("setup", "degrees of freedom <-> displacement axes", {"type": "identity"})
+        setup: OfParams = component("setup", "degrees of freedom <-> displacement axes", {"type": "identity"})
 
         def fits(self, test: TestContext) -> None:
             """Raises ConfigError for an axis that the test has not."""
@@ -102,7 +107,7 @@ class UprightLoad(SetupOfKernel):
         return self._inner.degrees_of_freedom(displacement)
 
 
-def places(params: Any, n_axes: int) -> tuple[float, int, int]:
+def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
     """Length of the actuator (m), which axis inclines it, and its own place behind these.
 
     Raises ConfigError for an axis that there is not.

@@ -306,14 +306,14 @@ def _variable_of(each: Any, units: Mapping[str, Unit]) -> Variable:
     )
 
 
-def _number(text: Any) -> float | None:
+def _number(text: str | None) -> float | None:
     try:
         return None if text is None else float(text)
     except ValueError:
         return None
 
 
-def listed(description: Description, fed: Sequence[str], given: Mapping[str, Any]) -> list[str]:
+def listed(description: Description, fed: Sequence[str], given: Mapping[str, object]) -> list[str]:
     """Describe an FMU in lines: maker, variables with units, parameters ``given``, inputs that are not ``fed``."""
     tool = f", by {description.tool}" if description.tool else ""
     state = "can be saved and restored" if description.keeps_state else "is set back by a new start only"

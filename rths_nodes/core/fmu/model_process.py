@@ -17,15 +17,19 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rths_nodes.core.data import Data
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 GOOD, DISCARD = 1, 2
 """The highest status with which the model goes on, a warning; that of a step which it does not take."""
 
 
-def main(task: Mapping[str, Any]) -> None:
+def main(task: Data) -> None:
     """Be the model until nobody asks. Raises SystemExit with words for what it does wrong."""
     try:
         import fmpy.fmi2
@@ -68,7 +72,7 @@ class Unit:
 
     prefix = ""
 
-    def __init__(self, task: Mapping[str, Any], make: Callable[..., Any], reference: Any) -> None:
+    def __init__(self, task: Data, make: Callable[..., Any], reference: Any) -> None:
         self.task, self._dt = task, task["step"]
         self._unit = make(
             guid=task["token"],
@@ -138,7 +142,7 @@ class Unit:
 
     get: Callable[..., int]
     getter = ""
-    to: tuple[Any, ...]
+    to: tuple[object, ...]
     instance: Any
 
 
@@ -147,7 +151,7 @@ class Fmi2(Unit):
 
     prefix, getter = "fmi2", "fmi2GetReal"
 
-    def __init__(self, fmi2: Any, task: Mapping[str, Any]) -> None:
+    def __init__(self, fmi2: ModuleType, task: Data) -> None:
         super().__init__(task, fmi2.FMU2Slave, fmi2.fmi2ValueReference)
 
     def begin(self) -> None:
@@ -173,7 +177,7 @@ class Fmi3(Unit):
 
     prefix, getter = "fmi3", "fmi3GetFloat64"
 
-    def __init__(self, fmi3: Any, task: Mapping[str, Any]) -> None:
+    def __init__(self, fmi3: ModuleType, task: Data) -> None:
         super().__init__(task, fmi3.FMU3Slave, fmi3.fmi3ValueReference)
         self._flags = tuple(fmi3.fmi3Boolean() for _ in range(3))
         self._last = fmi3.fmi3Float64()

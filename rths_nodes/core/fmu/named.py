@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.fmu.description import Description, Variable, described, factor_of, listed
 from rths_nodes.core.fmu.process import Feed
@@ -39,7 +40,7 @@ class FmuParams:
     """Parameters of every component that is an FMU."""
 
     file: str = path("the FMU: co-simulation, FMI 2.0 or 3.0, with a binary for this machine", runs=True)
-    parameters: Mapping[str, Any] = mapping(
+    parameters: Data = mapping(
         "parameters of the FMU by name: each a number in the unit that the FMU declares, true, false or text"
     )
     units: Mapping[str, str] = mapping(
@@ -89,7 +90,7 @@ class FmuParams:
         found = described(self.file)
         return _feed(self, found, "input"), _feed(self, found, "output")
 
-    def settings(self) -> list[tuple[str, int, Any]]:
+    def settings(self) -> list[tuple[str, int, object]]:
         """Kind, value reference and value of each parameter that the scenario sets. Raises ConfigError."""
         found = described(self.file)
         of = {name: found.parameter("parameters", name, value) for name, value in self.parameters.items()}

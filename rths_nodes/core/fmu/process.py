@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class FmuProcess:
     """
 
     def __init__(
-        self, file: str, dt: float, inputs: Feed, outputs: Feed, parameters: Sequence[tuple[str, int, Any]]
+        self, file: str, dt: float, inputs: Feed, outputs: Feed, parameters: Sequence[tuple[str, int, object]]
     ) -> None:
         self.file, self._dt = file, dt
         self._inputs, self._outputs, self._parameters = inputs, outputs, parameters
@@ -82,7 +82,7 @@ class FmuProcess:
         found = described(self.file)
         self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
         Archive(self.file).unpack(Path(self._folder.name), found.binaries)
-        task: Mapping[str, Any] = {
+        task: Mapping[str, object] = {
             "folder": self._folder.name,
             "largest_file": LARGEST_FILE,
             "version": found.version,

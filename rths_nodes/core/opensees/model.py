@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.validation import to_data
@@ -37,7 +36,7 @@ def check_count(place: str, rows: Rows, n: int, words: str) -> None:
         raise ConfigError(f"{place}: must be {n} {'row' if n == 1 else 'rows'}, one for each {words}")
 
 
-def shown(numbers: Sequence[Any]) -> str:
+def shown(numbers: Sequence[float | Sequence[float]]) -> str:
     """Write ``numbers``, or rows of them, as a scenario has them."""
     return show([list(map(_plain, row)) if isinstance(row, Sequence) else _plain(row) for row in numbers])
 
@@ -64,13 +63,13 @@ def check_files(model: str, files: Sequence[str]) -> None:
             raise ConfigError(f"files[{index}] = {file!r}: there is no such file, seen from {model}")
 
 
-def commands_of(analysis: Any) -> dict[str, list[Any]]:
+def commands_of(analysis: object) -> dict[str, list[object]]:
     """The words of each command in the section ``analysis``: text, or numbers where they are such."""
     lines = to_data(analysis).items()
     return {name: [_number(word) for word in line.split()] for name, line in lines if line is not None}
 
 
-def _number(word: str) -> Any:
+def _number(word: str) -> object:
     """An integer, a float, or the word itself."""
     for kind in (int, float):
         try:

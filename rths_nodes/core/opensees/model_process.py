@@ -13,10 +13,13 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rths_nodes.core.data import Data
 
 PRINTED = 2
 """File descriptor of what is printed: a file, from which it can be read again."""
@@ -25,7 +28,7 @@ LONGEST_REFUSAL = 500
 """Bytes of what OpenSees says to a command."""
 
 
-def main(task: Mapping[str, Any]) -> None:
+def main(task: Data) -> None:
     """Build and work. Raises SystemExit with words for what the user can mend."""
     try:
         import openseespy.opensees as ops
@@ -51,7 +54,7 @@ def module_of(path: Path) -> ModuleType:
 class Model:
     """The model in the user's file ``path``: what ``work`` builds, and the commands that it gives to OpenSees."""
 
-    def __init__(self, ops: Any, path: Path) -> None:
+    def __init__(self, ops: ModuleType, path: Path) -> None:
         self._ops, self._path = ops, path
         self._module: ModuleType | None = None
         sys.path.insert(0, str(path.parent))
@@ -89,7 +92,7 @@ class Model:
         if number in self._ops.getFixedDOFs(node):
             raise ValueError(f"node {node}, degree of freedom {number} is fixed in the model: the rig moves it")
 
-    def command(self, name: str, words: Sequence[Any]) -> None:
+    def command(self, name: str, words: Sequence[object]) -> None:
         """One command of the analysis. What OpenSees says to it is a refusal: it would take a default instead."""
         before = os.fstat(PRINTED).st_size
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.core.child_process import ChildProcess
 
@@ -21,6 +20,6 @@ class ModelProcess(ChildProcess):
     farewells = ("Process 0 Terminating",)
     points_back = "See stderr output"  # of an exception of OpenSees, which has printed the reason before
 
-    def __init__(self, model: str, work: Path, task: Mapping[str, Any]) -> None:
+    def __init__(self, model: str, work: Path, task: Mapping[str, object]) -> None:
         whole = {"model": str(Path(model).absolute()), "work": str(work), **task}
         super().__init__(Path(model).name, "OpenSees", PROGRAM, whole)

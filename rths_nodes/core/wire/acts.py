@@ -25,8 +25,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 
 LIFETIME_S = 60.0
@@ -55,7 +56,7 @@ class Request:
     nonce: str = ""
     signature: str = ""
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         """Return the fields of a message with this request: of srv/Act, of a goal of action/Act."""
         return asdict(self) | {"names": list(self.names), "values": list(self.values)}
 
@@ -84,12 +85,10 @@ class Answer:
         return dict(zip(self.acts, self.why_not, strict=True))
 
 
-def of_message(kind: type[Told], message: Any) -> Told:
+def of_message(kind: type[Told], message: object) -> Told:
     """A Request or an Answer out of a message that has its fields, lists among them."""
     told = {field.name: getattr(message, field.name) for field in fields(kind)}
-    values: dict[str, Any] = {
-        name: each if isinstance(each, (str, int)) else tuple(each) for name, each in told.items()
-    }
+    values: Data = {name: each if isinstance(each, (str, int)) else tuple(each) for name, each in told.items()}
     return kind(**values)
 
 

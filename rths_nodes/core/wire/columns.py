@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, TRAILING, fields_of
 
-Columns = dict[str, np.ndarray[Any, Any]]
+Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
 """Lengths of messages that are tried for a layout, and messages of each: one of them is whole, or none."""
@@ -41,7 +42,7 @@ class _Places:
         """Characters that nobody reads; in all messages they are as many."""
         self.size += size
 
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.void]:
         layout = {"names": self.names, "formats": self.formats, "offsets": self.offsets, "itemsize": self.size}
         return np.dtype(layout)  # type: ignore[call-overload, no-any-return]
 

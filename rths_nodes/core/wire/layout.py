@@ -7,7 +7,6 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -105,7 +104,7 @@ class Layout:
 
     def pack(self, stamp: int, head: Sequence[float], arrays: Sequence[Sequence[float]]) -> bytes:
         """Bytes of the message: ``stamp`` in ns, scalars ``head`` (in order) and ``arrays`` (in order)."""
-        row: list[Any] = [ENCAPSULATION, *stamp_of(stamp), self._run.field, *head]
+        row: list[object] = [ENCAPSULATION, *stamp_of(stamp), self._run.field, *head]
         for count, values in zip(self._counts, arrays, strict=True):
             row.append(count)
             row += values

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from typing import Any
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, described, fields_of, stamp_of
 
 
-def encode(message: str, values: Mapping[str, Any]) -> bytes:
+def encode(message: str, values: Data) -> bytes:
     """CDR bytes of any message of this package from plain values (text, numbers, lists).
 
     A header is ``stamp``, in ns, and ``frame_id``.
@@ -20,7 +20,7 @@ def encode(message: str, values: Mapping[str, Any]) -> bytes:
     """
     out = bytearray(ENCAPSULATION)
 
-    def put(code: str, size: int, *numbers: Any) -> None:
+    def put(code: str, size: int, *numbers: object) -> None:
         out.extend(b"\0" * (-(len(out) - 4) % size))
         out.extend(struct.pack(f"<{len(numbers)}{code}", *numbers))
 
@@ -46,7 +46,7 @@ def encode(message: str, values: Mapping[str, Any]) -> bytes:
     return bytes(out)
 
 
-def decode(message: str, data: bytes, text: str | None = None) -> dict[str, Any]:
+def decode(message: str, data: bytes, text: str | None = None) -> Data:
     """The inverse of :func:`encode`. Raises ValueError when ``data`` is not that message.
 
     ``text`` is the definition of the message in the recording it comes from, where it is not that of ``msg/``.
@@ -69,7 +69,7 @@ def decode(message: str, data: bytes, text: str | None = None) -> dict[str, Any]
         at += length
         return text
 
-    values: dict[str, Any] = {}
+    values: Data = {}
     try:
         if data[:4] != ENCAPSULATION:
             raise ValueError("another byte order or encapsulation")

@@ -9,7 +9,6 @@ A small actuator for tests of adaptive compensation: where pressure, stall and t
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -23,8 +22,10 @@ from rths_nodes.laboratory.actuators.unloaded import Unloaded
 SLOWEST = 1e-9
 """rad/s: keeps the formulas finite when a diverging test moves at any velocity."""
 
+Constants = tuple[float, float, float, float, float, float, bool]
 
-def go(k: Any, s: Numbers, command: float) -> tuple[Numbers, float, float]:
+
+def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]:
     """Free vibration about the motion that the command, straight over the sample, leaves in the end.
 
     The state is displacement (m), velocity (m/s), last command (m) and velocity amplitude (m/s).
@@ -51,7 +52,7 @@ def go(k: Any, s: Numbers, command: float) -> tuple[Numbers, float, float]:
     return (displacement, velocity, command, amplitude), displacement, velocity
 
 
-def constants(params: Any, dt: float) -> tuple[Any, ...]:
+def constants(params: AmplitudeDependent.Params, dt: float) -> Constants:
     """w_0 (rad/s), zeta, share of w with which it vibrates, v_s, what is left of V after ``dt`` (s), dt, ramp."""
     zeta = params.damping_ratio
     return (

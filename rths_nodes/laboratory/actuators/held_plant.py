@@ -3,22 +3,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.arithmetic import times
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import text
+from rths_nodes.core.parameters import Field, text
 from rths_nodes.core.samples import Array
+from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
 from rths_nodes.mechanics import discretisation as exact_steps
 
 HOLDS = ("staircase", "ramp")
 
 
-def hold_parameter(default: str = "staircase") -> Any:
+def hold_parameter(default: str = "staircase") -> Field:
     """The parameter ``hold`` of these actuators."""
     return text("how the command runs within a sample: staircase (held) or ramp (straight)", default, HOLDS)
 
@@ -55,7 +57,7 @@ class Constants(NamedTuple):
     shown: tuple[tuple[float, ...], ...]
 
 
-def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[Any, float, float]:
+def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:
     """One sample; the state is x, and the last command (m)."""
     rows, shown = k
     x, before = s
@@ -85,16 +87,16 @@ class HeldPlant(Unloaded):
     """Moves a linear plant and its specimen; displacement and velocity at a sample are exact."""
 
     @classmethod
-    def plant_of(cls, params: Any) -> Plant:
+    def plant_of(cls, params: AnyParams) -> Plant:
         """The plant with these parameters."""
         raise NotImplementedError
 
     @classmethod
-    def motion_of(cls, params: Any) -> Kernel:
+    def motion_of(cls, params: object) -> Kernel:
         """The plant between the samples of its command."""
         return Kernel(lambda given, dt: constants(cls.plant_of(given), dt), rest, go)
 
-    def __init__(self, params: Any, dt: float, specimen: Any) -> None:
+    def __init__(self, params: object, dt: float, specimen: Specimen) -> None:
         self._dt = dt
         super().__init__(params, dt, specimen)
 

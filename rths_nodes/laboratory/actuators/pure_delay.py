@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,9 @@ LONGEST = 1_000_000
 """Samples of history that a delay may take: beyond, a wrong unit is more likely than a slow actuator."""
 
 
-def go(k: tuple[int, float, float], s: tuple[Array, int], command: float) -> tuple[Any, float, float]:
+def go(
+    k: tuple[int, float, float], s: tuple[Array, int], command: float
+) -> tuple[tuple[Array, int], float, float]:
     """The command between two samples of the past.
 
     The state is a ring of the last commands (m), two more than the delay has whole samples, and where its
@@ -34,7 +35,7 @@ def go(k: tuple[int, float, float], s: tuple[Array, int], command: float) -> tup
     return (ring, oldest), after + fraction * (before - after), (after - before) / dt
 
 
-def constants(params: Any, dt: float) -> tuple[int, float, float]:
+def constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
     """The delay in whole samples and the rest of one, and a sample (s).
 
     Raises ConfigError for a delay that needs too much history.

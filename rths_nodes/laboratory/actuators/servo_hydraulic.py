@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core import arithmetic
 from rths_nodes.core.actuator import Actuator
-from rths_nodes.core.arithmetic import all_nan, root, tanh
+from rths_nodes.core.arithmetic import Numbers, all_nan, root, tanh
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, MOST, decay_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.frequency_response import held as held_response
-from rths_nodes.core.kernels import Kernel, advance_of
+from rths_nodes.core.kernels import Function, Kernel, advance_of
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.specimen import Specimen, no_force
 from rths_nodes.laboratory.actuators.held_plant import transition
 
+Whole = tuple[float, float, float, float, float, float, Numbers]
+Along = Callable[..., Numbers]
 PASSES = (1, 2)
 """Passes for the velocity that a rate-dependent specimen's force allows; each gains a factor of about
 v c / 2 F_max (below 0.15 for the largest damper here), starting from the velocity of the stage before."""
@@ -47,7 +49,7 @@ class Constants(NamedTuple):
     ramp: bool
     fastest: tuple[float, ...]
     """m/s: velocities up to which a sub-step is short enough that was halved 0, 1, 2, ... times."""
-    own: Any
+    own: object
 
 
 class State(NamedTuple):
@@ -66,10 +68,10 @@ class State(NamedTuple):
 # fastest one are handed on from stage to stage, and not integrated
 
 
-def moved_with(along: Callable[..., Any]) -> Callable[..., Any]:
+def moved_with(along: Along) -> Callable[..., Whole]:
     """Moves such a state by ``h`` times its rates; inner states go ``along``."""
 
-    def moved(s: Any, h: float, rates: Any) -> Any:
+    def moved(s: Whole, h: float, rates: Whole) -> Whole:
         f, y, w, x, _, _, inner = s
         df, dy, dw, dx, v, fastest, changes = rates
         return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
@@ -77,10 +79,10 @@ def moved_with(along: Callable[..., Any]) -> Callable[..., Any]:
     return moved
 
 
-def moved_mean_with(along_mean: Callable[..., Any]) -> Callable[..., Any]:
+def moved_mean_with(along_mean: Along) -> Callable[..., Whole]:
     """The same by ``h`` times the mean of its rates in four stages."""
 
-    def moved_mean(s: Any, h: float, one: Any, two: Any, three: Any, four: Any) -> Any:
+    def moved_mean(s: Whole, h: float, one: Whole, two: Whole, three: Whole, four: Whole) -> Whole:
         f, y, w, x, _, _, inner = s
         af, ay, aw, ax, _, _, a = one
         bf, by, bw, bx, _, _, b = two
@@ -105,7 +107,7 @@ def held(inner: tuple[()], h: float, rates: tuple[()]) -> tuple[()]:
     return inner
 
 
-def held_mean(inner: tuple[()], h: float, a: Any, b: Any, c: Any, d: Any) -> tuple[()]:
+def held_mean(inner: tuple[()], h: float, a: tuple[()], b: tuple[()], c: tuple[()], d: tuple[()]) -> tuple[()]:
     """The same over a whole step."""
     return inner
 
@@ -125,10 +127,10 @@ def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
     return velocity
 
 
-def rates_of(velocity: Callable[..., float], rate: Callable[..., Any]) -> Callable[..., Any]:
+def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Whole]:
     """The rates within a sub-step, under a command (m)."""
 
-    def rates(k: Constants, s: Any, command: float, _: float) -> Any:
+    def rates(k: Constants, s: Whole, command: float, _: float) -> Whole:
         f, y, w, x, v, fastest, inner = s
         v = velocity(k, y, x, inner, v)
         if abs(v) > fastest:
@@ -138,13 +140,13 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Any]) -> Callab
     return rates
 
 
-def halving(advance: Callable[..., Any]) -> Callable[..., Any]:
+def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
     """A sub-step in halves where it is too long for the specimen at a velocity on the way, and so on with these.
 
     The command runs by ``slope`` (m) meanwhile. Where the smallest parts are too long, the states become nan.
     """
 
-    def through(k: Constants, s: Any, command: float, slope: float) -> Any:
+    def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
         fastest, h = k[9], k[7]
         whole = 1 << (len(fastest) - 1)
         at, size, halved = 0, whole, 0
@@ -177,15 +179,15 @@ def halving(advance: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def servo_hydraulic(
-    force: Callable[..., float], load: Callable[..., float], rate: Callable[..., Any], remembers: bool
-) -> Callable[..., Any]:
+    force: Callable[..., float], load: Callable[..., float], rate: Callable[..., Numbers], remembers: bool
+) -> Function:
     """The step with a specimen that shows ``force`` and ``remembers``; ``load`` is what the piston feels of it."""
     velocity = velocity_of(load)
     along, along_mean = (arithmetic.along, arithmetic.along_mean) if remembers else (held, held_mean)
     moved, moved_mean = moved_with(along), moved_mean_with(along_mean)
     through = halving(advance_of(rates_of(velocity, rate), moved, moved_mean))
 
-    def step(k: Constants, s: State, command: float) -> tuple[Any, tuple[float, float, float]]:
+    def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
         f, y, w, x, v, inner, before = s
         substeps, own = k[6], k[10]
         start, slope = command, 0.0
@@ -241,7 +243,7 @@ class ServoHydraulic(Actuator):
         kernel, own = specimen.bound()
         decay, inner = decay_of(specimen), specimen.initial_state
 
-        def constants(p: Any, dt: float) -> Constants:
+        def constants(p: ServoHydraulic.Params, dt: float) -> Constants:
             check_increments(p, decay.times(p.max_velocity, dt))
             h, valve = dt / p.substeps, 2.0 * math.pi * p.valve_frequency
             halvings = max(0, math.ceil(math.log2(HARD_LIMIT / p.substeps)))
@@ -279,7 +281,7 @@ class ServoHydraulic(Actuator):
         return held_response(omega, rows, (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), self._dt)
 
 
-def check_increments(params: Any, times: float) -> None:
+def check_increments(params: ServoHydraulic.Params, times: float) -> None:
     """Refuses a specimen whose states the piston, at its largest velocity, changes too fast for real time.
 
     ``times``: their decay times in a sample at that velocity.

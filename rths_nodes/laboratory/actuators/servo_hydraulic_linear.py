@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,13 +22,14 @@ from rths_nodes.core.arithmetic import Numbers, all_nan, along, along_mean, ceil
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
-from rths_nodes.core.kernels import Kernel, advance_of
+from rths_nodes.core.kernels import Function, Kernel, advance_of
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transition
 
+Parts = tuple[Numbers, Numbers]
 STATES = 5
 """Valve and its rate, force, displacement, velocity; behind them the specimen's own."""
 
@@ -53,7 +54,7 @@ class OfRate(NamedTuple):
     dead_band: float
     valve_limit: float
     mass: float
-    own: Any
+    own: object
 
 
 class Constants(NamedTuple):
@@ -82,12 +83,12 @@ class State(NamedTuple):
 # In the parts of a sample the state is the first five in SI, and behind them the specimen's
 
 
-def moved(s: Any, h: float, rates: Any) -> Any:
+def moved(s: Parts, h: float, rates: Parts) -> Parts:
     """Such a state moved by ``h`` times its ``rates``."""
     return along(s[0], h, rates[0]), along(s[1], h, rates[1])
 
 
-def moved_mean(s: Any, h: float, one: Any, two: Any, three: Any, four: Any) -> Any:
+def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: Parts) -> Parts:
     """Such a state moved by ``h`` times the mean of its rates in four stages."""
     return (
         along_mean(s[0], h, one[0], two[0], three[0], four[0]),
@@ -95,10 +96,10 @@ def moved_mean(s: Any, h: float, one: Any, two: Any, three: Any, four: Any) -> A
     )
 
 
-def rates_of(force: Callable[..., float], rate: Callable[..., Any]) -> Callable[..., Any]:
+def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
     """The rates of the plant on a specimen with ``force`` and ``rate``, under a command (m)."""
 
-    def rates(k: OfRate, s: Any, command: float, _: float) -> Any:
+    def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
         a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, own = k
         (q, dq, f, x, v), inner = s
         error = gain * command - x
@@ -120,11 +121,11 @@ def within(value: float, most: float) -> float:
     return -most if value < -most else value
 
 
-def in_parts(force: Callable[..., float], rate: Callable[..., Any]) -> Callable[..., Any]:
+def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
     """A sample in as many parts as the specimen's states need; these are nan where they would be too many."""
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
-    def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Any:
+    def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
         _, units, parts, most_parts, dt, decay, _, of_rate = k
         a, b, c, d, e = units
         q, dq, f, x, v = small
@@ -148,11 +149,11 @@ def in_parts(force: Callable[..., float], rate: Callable[..., Any]) -> Callable[
     return go
 
 
-def not_linear(force: Callable[..., float], rate: Callable[..., Any]) -> Callable[..., Any]:
+def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Function:
     """The step where something is not linear."""
     go = in_parts(force, rate)
 
-    def step(k: Constants, s: State, command: float) -> tuple[Any, tuple[float, float, float]]:
+    def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
         small, inner, before = s
         small, inner = go(k, small, inner, before if k[6] else command, command)
         return (small, inner, command), shown(k[1], small)
@@ -160,11 +161,11 @@ def not_linear(force: Callable[..., float], rate: Callable[..., Any]) -> Callabl
     return step
 
 
-def linear(force: Callable[..., float], rate: Callable[..., Any]) -> Callable[..., Any]:
+def linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Function:
     """The step of a plant that is linear as long as its force is within its limit."""
     go = in_parts(force, rate)
 
-    def step(k: Constants, s: State, command: float) -> tuple[Any, tuple[float, float, float]]:
+    def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
         small, inner, before = s
         if not k[6]:
             before = command
@@ -235,7 +236,7 @@ class ServoHydraulicLinear(Actuator):
         inner = tuple(specimen.initial_state)
         exact = specimen.linear is not None and not params.dead_band and params.valve_limit is None
 
-        def constants(p: Any, dt: float) -> Constants:
+        def constants(p: ServoHydraulicLinear.Params, dt: float) -> Constants:
             most = math.inf if p.max_force is None else p.max_force
             limit = math.inf if p.valve_limit is None else p.valve_limit
             of_rate = OfRate(p.a1_b0, p.a2, p.a3, p.b1, p.b2, p.gain, most, p.dead_band, limit, specimen.mass, own)
@@ -263,7 +264,7 @@ class ServoHydraulicLinear(Actuator):
         return held(omega, k.rows, output, k.dt)
 
 
-def _small(p: Any, specimen: Specimen) -> tuple[Array, Array, Array]:
+def _small(p: ServoHydraulicLinear.Params, specimen: Specimen) -> tuple[Array, Array, Array]:
     """A and b about the rest in states of comparable size, and the units of these."""
     mass, rate = specimen.mass, math.sqrt(p.b2)
     n = STATES + len(specimen.initial_state)

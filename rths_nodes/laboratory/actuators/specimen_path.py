@@ -12,11 +12,11 @@ fast a sample has more increments than ``INCREMENTS``, as many as ``decay`` of t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.core.arithmetic import all_nan, ceiling
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
-from rths_nodes.core.kernels import Kernel, advance_of, no_state
+from rths_nodes.core.kernels import Kernel, ToNumber, advance_of, no_state
 from rths_nodes.core.specimen import Specimen
 
 INCREMENTS = 4
@@ -34,26 +34,26 @@ class Constants(NamedTuple):
     fastest: float
     """m/s: up to here ``INCREMENTS`` are enough."""
     decay: tuple[float, float, float]
-    own: Any
+    own: object
     """Constants of the specimen."""
 
 
-def without_states(force: Callable[..., float]) -> Callable[..., Any]:
+def without_states(force: Callable[..., float]) -> ToNumber:
     """The step of a specimen that has none."""
 
-    def step(k: Any, s: tuple[()], displacement: float, velocity: float) -> tuple[tuple[()], float]:
+    def step(k: object, s: tuple[()], displacement: float, velocity: float) -> tuple[tuple[()], float]:
         return s, force(k, s, displacement, velocity)
 
     return step
 
 
-def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ...]]) -> Callable[..., Any]:
+def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ...]]) -> ToNumber:
     """The step of a specimen with inner states; state: these, and the last displacement (m)."""
     advance = advance_of(rate)
 
     def step(
         k: Constants, s: tuple[tuple[float, ...], float], displacement: float, velocity: float
-    ) -> tuple[Any, float]:
+    ) -> tuple[object, float]:
         dt, fastest, decay, own = k
         inner, x = s
         v = (displacement - x) / dt
@@ -86,10 +86,12 @@ def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tu
     return increments, dt * (moving / times) / increments
 
 
-def with_inertia(move: Callable[..., Any]) -> Callable[..., Any]:
+def with_inertia(move: ToNumber) -> ToNumber:
     """The step of a specimen with a mass (kg), which ``move`` leaves out; state: the last velocity (m/s) first."""
 
-    def step(k: tuple[float, float, Any], s: tuple[float, Any], displacement: float, velocity: float) -> Any:
+    def step(
+        k: tuple[float, float, object], s: tuple[float, object], displacement: float, velocity: float
+    ) -> tuple[object, float]:
         mass, dt, own = k
         before, inner = s
         inner, force = move(own, inner, displacement, velocity)

@@ -10,18 +10,23 @@ whole one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rths_nodes.core.actuator import Actuator
-from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.kernels import Function, Kernel, ToNumber
 from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.specimen_path import path_of
 
+Both = tuple[object, object]
+"""Constants, or states, of actuator and specimen."""
+Going = Callable[..., tuple[object, float, float]]
 
-def with_specimen(go: Callable[..., Any], move: Callable[..., Any]) -> Callable[..., Any]:
+
+def with_specimen(go: Going, move: ToNumber) -> Function:
     """The step of an actuator that goes by ``go``, and whose specimen goes along by ``move``."""
 
-    def step(k: tuple[Any, Any], s: tuple[Any, Any], command: float) -> tuple[Any, tuple[float, float, float]]:
+    def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
         of_actuator, of_specimen = k
         state, inner = s
         state, displacement, velocity = go(of_actuator, state, command)
@@ -31,10 +36,10 @@ def with_specimen(go: Callable[..., Any], move: Callable[..., Any]) -> Callable[
     return step
 
 
-def with_force(go: Callable[..., Any], force: Callable[..., float]) -> Callable[..., Any]:
+def with_force(go: Going, force: Callable[..., float]) -> Function:
     """The same with a specimen that has neither states nor mass: its ``force`` is all that it does."""
 
-    def step(k: tuple[Any, Any], s: Any, command: float) -> tuple[Any, tuple[float, float, float]]:
+    def step(k: Both, s: object, command: float) -> tuple[object, tuple[float, float, float]]:
         of_actuator, of_specimen = k
         s, displacement, velocity = go(of_actuator, s, command)
         return s, (displacement, velocity, force(of_specimen, (), displacement, velocity))
@@ -48,12 +53,12 @@ class Unloaded(Actuator):
     MOTION: ClassVar[Kernel]
 
     @classmethod
-    def motion_of(cls, params: Any) -> Kernel:
+    def motion_of(cls, params: object) -> Kernel:
         """The kernel of the actuator alone."""
         return cls.MOTION
 
     @classmethod
-    def kernel_of(cls, params: Any, specimen: Specimen) -> Kernel:
+    def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
         """The actuator, and ``specimen`` behind it."""
         own, path = cls.motion_of(params), path_of(specimen)
         if not (specimen.initial_state or specimen.mass):

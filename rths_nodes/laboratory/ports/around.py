@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -66,7 +65,7 @@ class CalibratedPort(_Renumbered):
         return self._calibration.measured(true)
 
 
-def calibrated(port: Port, axes: Mapping[str, Any], auxiliary: Mapping[str, Channel]) -> Port:
+def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, Channel]) -> Port:
     """``port``, of which the ``rig_axis`` of ``axes`` and the ``auxiliary`` channels say what its numbers are.
 
     Raises ConfigError for a channel that the port has not.
@@ -97,7 +96,7 @@ class CorrectedPort(_Renumbered):
         return self._corrections.beside(true)
 
 
-def force_corrected(port: Port, axes: Mapping[str, Any], dt: float, simulated: bool) -> Port:
+def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated: bool) -> Port:
     """``port``, of which the ``rig_axis`` of ``axes`` say what its forces are; itself where they say nothing."""
     found = ForceCorrections(axes, port.auxiliary_names, dt, simulated)
     return CorrectedPort(port, found) if found else port

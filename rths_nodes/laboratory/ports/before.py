@@ -14,7 +14,7 @@ class _HandedOn:
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, port: Any, owner: type) -> Any:
+    def __get__(self, port: Any, owner: type) -> object:
         return self if port is None else getattr(port._port, self._name)
 
 

@@ -371,7 +371,7 @@ class SeparateAxes(Rig):
             registry.build("actuator", axis.actuator, dt, registry.build("specimen", axis.specimen))
             for axis in axes.values()
         ]
-        self.axes: list[tuple[Kernel, Any]] = [actuator.bound() for actuator in actuators]
+        self.axes: list[tuple[Kernel, object]] = [actuator.bound() for actuator in actuators]
         """Kernel and constants of each."""
         self.reset()
 

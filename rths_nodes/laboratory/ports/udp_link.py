@@ -66,14 +66,14 @@ class UdpLink:
                 f"port.local_port = {self._local}: cannot be used ({error.strerror or error})"
             ) from error
 
-    def adopt(self, opened: socket.socket, session: int, far: Any) -> None:
+    def adopt(self, opened: socket.socket, session: int, far: object) -> None:
         """Go on with the ``session`` that another process has opened, with its socket, towards address ``far``."""
         self.close()
         self.session, self._socket, self._far = session, opened, far
         opened.setblocking(False)
 
     @property
-    def far(self) -> Any:
+    def far(self) -> object:
         """Address of the rig, while it is open."""
         return self._far
 

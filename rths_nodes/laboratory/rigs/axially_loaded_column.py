@@ -17,8 +17,7 @@ direction. Actuators do not feel the forces; the column has no mass along its ax
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,9 +25,10 @@ from rths_nodes.core import registry
 from rths_nodes.core.actuator import OBJECT
 from rths_nodes.core.arithmetic import numbers
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import component, number, params
+from rths_nodes.core.kernels import Function, Kernel, ToNumber
+from rths_nodes.core.parameters import component, number, params, type_of
 from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import NoSpecimen
@@ -51,26 +51,24 @@ class Constants(NamedTuple):
     """N/m, of column and load frame."""
     crushing_force: float
     crushed_force: float
-    horizontal: Any
-    vertical: Any
-    lateral: Any
+    horizontal: object
+    vertical: object
+    lateral: object
 
 
 class State(NamedTuple):
     """State of both actuators and the lateral specimen, and whether the column is crushed."""
 
-    horizontal: Any
-    vertical: Any
-    lateral: Any
+    horizontal: object
+    vertical: object
+    lateral: object
     crushed: bool
 
 
-def column_under(
-    move: Callable[..., Any], load: Callable[..., Any], lateral: Callable[..., Any]
-) -> Callable[..., Any]:
+def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
     """The step with the kernels of the actuator that moves, of the one that loads and of the lateral specimen."""
 
-    def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[Any, Shown]:
+    def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[tuple[object, ...], Shown]:
         lengths, stiffness, crushing, remains, of_moving, of_loading, of_lateral = k
         moving, loading, bent, crushed = s
         asked = numbers(command)
@@ -90,9 +88,9 @@ def column_under(
     return step
 
 
-def _kernel_of(params: Any) -> Kernel:
+def _kernel_of(params: object) -> Kernel:
     """The kernel of an actuator that feels nothing, of this package or of another one."""
-    specimen, known = NoSpecimen(), type(params).type_name in registry.built_in("actuator")
+    specimen, known = NoSpecimen(), type_of(params) in registry.built_in("actuator")
     kernel: Kernel = registry.class_of("actuator", params).kernel_of(params, specimen) if known else OBJECT
     return kernel._replace(constants=lambda given, dt: registry.build("actuator", given, dt, specimen).bound()[1])
 
@@ -115,9 +113,11 @@ class AxiallyLoadedColumn(Rig):
             more_than=0.0,
         )
         crushed_force: float = number("compression that a crushed column still bears", "N", 0.0, at_least=0.0)
-        lateral: Any = component("specimen", "lateral restoring force V of the column", {"type": "kelvin_voigt"})
-        horizontal: Any = component("actuator", "actuator that moves the head", {"type": "second_order"})
-        vertical: Any = component("actuator", "actuator that loads the column", {"type": "second_order"})
+        lateral: OfParams = component(
+            "specimen", "lateral restoring force V of the column", {"type": "kelvin_voigt"}
+        )
+        horizontal: OfParams = component("actuator", "actuator that moves the head", {"type": "second_order"})
+        vertical: OfParams = component("actuator", "actuator that loads the column", {"type": "second_order"})
 
         def validate(self, path: str) -> None:
             """Refuses a crushed column that bears more than an intact one."""
@@ -146,7 +146,7 @@ class AxiallyLoadedColumn(Rig):
         move, load = (_kernel_of(each) for each in (params.horizontal, params.vertical))
         lateral = path_of(registry.build("specimen", params.lateral))
 
-        def constants(p: Any, dt: float) -> Constants:
+        def constants(p: AxiallyLoadedColumn.Params, dt: float) -> Constants:
             soft = 0.0 if p.frame_stiffness is None else 1.0 / p.frame_stiffness
             return Constants(
                 lengths_of(p),

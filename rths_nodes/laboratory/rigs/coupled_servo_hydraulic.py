@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import channels, registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import check_at, stated
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.parameters import component, number, params, vector
+from rths_nodes.core.parameters import component, number, params, type_of, vector
 from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import NoSpecimen, Specimen
@@ -43,7 +43,7 @@ class CoupledServoHydraulic(Rig):
     class Params(RigConstants):
         """Parameters of the specimen, the damper and the actuators; a list of one number holds for all axes."""
 
-        damper: Any = component("specimen", "damper as part of the specimen; none if left out", None)
+        damper: OfParams | None = component("specimen", "damper as part of the specimen; none if left out", None)
         damper_location: tuple[float, ...] | None = vector(
             "elongation of the damper per displacement of each axis; if left out, it is between ground and axis 1",
             "1",
@@ -66,7 +66,7 @@ class CoupledServoHydraulic(Rig):
             """Refuses a damper that moves too fast for the servo rate."""
             if self.damper is not None and len(test.axes) == len(self.mass):
                 largest = float(np.abs(self.location()) @ test.velocity_limits)
-                check_at(stated(self.damper), f"damper ({type(self.damper).type_name})", largest, test.dt)
+                check_at(stated(self.damper), f"damper ({type_of(self.damper)})", largest, test.dt)
 
         def cautions(self, test: TestContext) -> list[str]:
             """Warns of a held command."""
@@ -107,13 +107,13 @@ def _kernel(damper: Specimen) -> RigKernel:
     )
 
 
-def coupled(onward: Callable[..., Any], driven: bool) -> Callable[..., Any]:
+def coupled(onward: Callable[..., tuple[object, Array]], driven: bool) -> Callable[..., tuple[object, Shown]]:
     """The step of all axes; the ``onward`` one is that of the linear system with the damper in it."""
 
-    def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[Any, Shown]:
-        s, found = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
+    def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
+        after, found = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
         n, m, _, _ = k[0]
-        return s, (found[:m], found[m : 2 * m], found[2 * m : n], found[n:])
+        return after, (found[:m], found[m : 2 * m], found[2 * m : n], found[n:])
 
     return step
 
@@ -124,7 +124,7 @@ def shown_at_rest(k: Constants, s: State) -> Shown:
     return (*still(m)[:3], k.onward[-1][n:, -1] * s.force)
 
 
-def _constants(params: Any, damper: Specimen, dt: float) -> Constants:
+def _constants(params: CoupledServoHydraulic.Params, damper: Specimen, dt: float) -> Constants:
     model, location = params.model(), params.location()
     system, inputs, outputs = state_space(model)
     column = force_input(model, location)

@@ -15,7 +15,7 @@ more than zeros: the specimen has mass, and no command makes its acceleration in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +118,7 @@ class Constants(NamedTuple):
     """``(m, m + 2 n)``: states of (commands before, states before, commands now)."""
     seen: Array
     """``(3 n, m + n)``: displacement, velocity and acceleration of the axes of (states, commands now)."""
-    coupler: Any
+    coupler: object
     mass: Rows
     damping: Rows
     stiffness: Rows
@@ -131,11 +131,11 @@ class State(NamedTuple):
     pose: tuple[float, ...]
 
 
-def behind_coupler(coupler: CouplerKernel) -> Callable[..., Any]:
+def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]]:
     """The step of all axes."""
     _, _, axis_forces, _, motion = coupler
 
-    def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[Any, Shown]:
+    def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
         n, onward, motions, of_coupler, mass, damping, stiffness = k
         whole, near = s
         m = len(whole) - 2 * n
@@ -230,7 +230,7 @@ class CoupledTransferFunctions(Rig):
         )
 
 
-def _constants(params: Any, coupler: Coupler, dt: float) -> Constants:
+def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: float) -> Constants:
     n = len(params.responses)
     system, inputs, outputs = state_space(params)
     phi, before, now = transition(system, inputs, dt)
@@ -244,7 +244,7 @@ def _constants(params: Any, coupler: Coupler, dt: float) -> Constants:
     return Constants(n, onward, seen, coupler.constants, *matrices)
 
 
-def state_space(params: Any) -> tuple[Array, Array, Array]:
+def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, Array]:
     """A ``(m, m)``, B ``(m, n_axes)`` and C ``(n_axes, m)`` of the matrix of transfer functions; z' = A z + B u.
 
     Each command has the states of its poles, a derivative more each, counted in powers of their mean frequency so
@@ -277,7 +277,7 @@ def state_space(params: Any) -> tuple[Array, Array, Array]:
     return block_diag(*systems), block_diag(*inputs), np.hstack(outputs)
 
 
-def _polynomial(roots: Any) -> Any:
+def _polynomial(roots: NDArray[np.complex128]) -> NDArray[np.complex128]:
     """prod (1 - p / root), lowest power first."""
     found = np.ones(1, complex)
     for root in roots:

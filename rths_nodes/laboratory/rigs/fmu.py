@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.fmu.named import FmuParams, Row, check_axes
 from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.parameters import components, integer, number, params, sections, text
@@ -49,7 +49,9 @@ class Fmu(Followed):
         axes: dict[str, OfAxis] = sections(
             OfAxis, "variables of the FMU for each axis, by its name, in their order"
         )
-        actuators: dict[str, Any] = components("actuator", "of each axis, by its name, in the order of the axes")
+        actuators: dict[str, OfParams] = components(
+            "actuator", "of each axis, by its name, in the order of the axes"
+        )
         every: int = integer("samples of a step of the FMU", default=1, at_least=1, at_most=1000)
 
         def rows(self) -> Iterator[Row]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class Followed(Rig):
     name = ""
     """The model, in words."""
 
-    def _hold(self, actuators: Mapping[str, Any], every: int, dt: float) -> None:
+    def _hold(self, actuators: Mapping[str, object], every: int, dt: float) -> None:
         """Build the actuators, which stand at rest; the specimen follows every ``every`` samples of ``dt`` s."""
         self._n = n = len(actuators)
         self._every, self._step = every, every * dt
@@ -95,7 +94,7 @@ class Followed(Rig):
         """Forces ``(n_axes,)`` N after a step to there (m, s). Raises RuntimeError where there will be none."""
 
 
-def check_actuators(actuators: Mapping[str, Any], test: TestContext) -> None:
+def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
     """Refuses (ConfigError) actuators of other axes than the test has."""
     if tuple(actuators) != test.axes:
         raise ConfigError(

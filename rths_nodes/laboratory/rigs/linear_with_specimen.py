@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import all_nan, ceiling, matvec, matvec_into, numbers, put
+from rths_nodes.core.arithmetic import Numbers, all_nan, ceiling, matvec, matvec_into, numbers, put
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.kernels import advance_of
 from rths_nodes.core.rounding import ROUNDING
@@ -29,6 +29,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 from rths_nodes.mechanics.discretisation import transition
 
+Stepping = Callable[..., tuple[object, Array]]
 TOGETHER = 16
 """Sub-steps, at most, whose places are one product: the sums of forces grow with the square of their number."""
 
@@ -64,7 +65,7 @@ class Constants(NamedTuple):
     later: tuple[tuple[float, ...], tuple[float, ...]]
     """x and v of F and F* of the sub-steps before, the last ones behind."""
     way: Way
-    own: Any
+    own: object
     """Constants of the specimen."""
 
 
@@ -81,11 +82,11 @@ class State(NamedTuple):
     force: float
 
 
-def states_along(rate: Callable[..., Any]) -> Callable[..., Any]:
+def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
     """The inner states of a specimen along a velocity that runs straight from one place to another."""
-    advance = advance_of(rate)
+    advance: Callable[..., Numbers] = advance_of(rate)
 
-    def go(k: Way, own: Any, s: Any, x0: float, v0: float, x1: float, v1: float) -> Any:
+    def go(k: Way, own: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
         h, fastest, most, decay = k
         faster = abs(v1) if abs(v1) > abs(v0) else abs(v0)
         if faster <= fastest:
@@ -110,17 +111,17 @@ def states_along(rate: Callable[..., Any]) -> Callable[..., Any]:
     return go
 
 
-def no_states(k: Way, own: Any, s: Any, x0: float, v0: float, x1: float, v1: float) -> Any:
+def no_states(k: Way, own: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
     """The same of a specimen without states."""
     return s
 
 
 def linear_with_specimen(
-    force: Callable[..., float], go: Callable[..., Any], driven: Callable[..., Any]
-) -> Callable[..., Any]:
+    force: Callable[..., float], go: Callable[..., Numbers], driven: Callable[..., object]
+) -> Stepping:
     """The step of a system with a specimen of that ``force``, with states that ``go`` along; ``driven``."""
 
-    def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[Any, Array]:
+    def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[tuple[object, ...], Array]:
         (n, m, blocks, count), ramp, places, onward, held, correction, later, way, own = k
         (x_held, v_held), (x_more, v_more), (x_later, v_later) = held, correction, later
         whole, moved, inner, x0, v0, f = s
@@ -156,12 +157,12 @@ def linear_with_specimen(
     return step
 
 
-def undriven(k: Any, voltage: float) -> Any:
+def undriven(k: object, voltage: float) -> object:
     """The constants of a specimen that has no voltage."""
     return k
 
 
-def step_of(specimen: Specimen) -> Callable[..., Any]:
+def step_of(specimen: Specimen) -> Stepping:
     """The step of a system with ``specimen`` in it."""
     (_, _, force, rate, driven), _ = specimen.bound()
     go = states_along(rate) if specimen.initial_state else no_states

@@ -11,12 +11,12 @@ import logging
 import select
 import socket
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.child_process import LEAVING_S
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.opensees.model import check_count, check_files, check_rows, commands_of, whole_rows
 from rths_nodes.core.opensees.process import ModelProcess
@@ -71,7 +71,9 @@ class OpenSees(Followed):
         interface: tuple[tuple[float, ...], ...] = matrix(
             "node and degree of freedom that each axis moves, as OpenSees counts them", "1"
         )
-        actuators: dict[str, Any] = components("actuator", "of each axis, by its name, in the order of the axes")
+        actuators: dict[str, OfParams] = components(
+            "actuator", "of each axis, by its name, in the order of the axes"
+        )
         gravity: bool = flag(
             "true where the model has gravity loads, so that their P-Delta is in its forces", default=False
         )

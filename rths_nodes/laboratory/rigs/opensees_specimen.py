@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # it is run without the package
+    from rths_nodes.core.data import Data
     from rths_nodes.core.opensees.model_process import Model
 
 SMALL = 1e-6
@@ -29,7 +31,7 @@ LEAST_TAG = 2_000_000_000
 """Tag of a node of our own, beyond those of a model."""
 
 
-def work(ops: Any, task: Mapping[str, Any], model: Model) -> None:
+def work(ops: ModuleType, task: Data, model: Model) -> None:
     """Tell the initial stiffness of a first model, then be the specimen with a second one, until nobody asks."""
     first = Specimen(ops, task, model)
     stiffness = first.stiffness()
@@ -46,7 +48,7 @@ def work(ops: Any, task: Mapping[str, Any], model: Model) -> None:
 class Specimen:
     """The model of the user, held by the actuators. ``rest`` are the forces (N) that hold it at zero."""
 
-    def __init__(self, ops: Any, task: Mapping[str, Any], model: Model) -> None:
+    def __init__(self, ops: ModuleType, task: Data, model: Model) -> None:
         self._ops, self._interface, self._dt = ops, task["interface"], task["step"]
         self._steps = 0
         calls = []
@@ -86,7 +88,7 @@ class Specimen:
             )
         ops.fix(node, *(int(index == number) for index in range(1, size + 1)))
 
-    def _prepare(self, commands: Mapping[str, Any], model: Model) -> None:
+    def _prepare(self, commands: Data, model: Model) -> None:
         ops = self._ops
         if not self._moves():
             self._add_free_node()

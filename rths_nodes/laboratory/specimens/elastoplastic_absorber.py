@@ -7,8 +7,6 @@ the defaults are ours.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
@@ -32,7 +30,7 @@ def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
     return (v * bouc_wen_slope(s[0], v, STEEL, STEEL, exponent) / yield_displacement,)
 
 
-def constants(params: Any) -> Numbers:
+def constants(params: ElastoplasticAbsorber.Params) -> Numbers:
     """Factors of d (N/m) and z (N), yield displacement (m) and q; both asymptotes meet at F_y."""
     eta, stiffness, yield_force = params.post_yield_ratio, params.stiffness, params.yield_force
     return eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rths_nodes.core.arithmetic import Numbers, power
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
@@ -36,7 +34,7 @@ def force(k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: f
     return series * piston + accumulator * (x - x_0)
 
 
-def driven(k: Any, voltage: float) -> Any:
+def driven(k: tuple[Numbers, Numbers, float], voltage: float) -> tuple[Numbers, Numbers, float]:
     """Constants with the ``voltage`` (V) at the current driver, within what it can give."""
     of_rate, of_force, most = k
     held = 0.0 if voltage < 0.0 else voltage
@@ -44,7 +42,7 @@ def driven(k: Any, voltage: float) -> Any:
     return of_rate[:-1] + (held,), of_force, most
 
 
-def constants(p: Any) -> tuple[Numbers, Numbers, float]:
+def constants(p: MagnetorheologicalDamper.Params) -> tuple[Numbers, Numbers, float]:
     """Constants of the rates, of the force, and the voltage (V) at which the driver saturates.
 
     In the rates beta and gamma are over the slope: their sum while z grows, their difference while it shrinks.

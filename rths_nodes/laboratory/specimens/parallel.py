@@ -3,24 +3,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from rths_nodes.core import registry
+from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments, decay_of, stated
-from rths_nodes.core.parameters import component, params
+from rths_nodes.core.declarations import OfParams
+from rths_nodes.core.parameters import component, params, type_of
 from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-def side_by_side(first: SpecimenKernel, second: SpecimenKernel, split: int) -> tuple[Any, Any]:
+def side_by_side(
+    first: SpecimenKernel, second: SpecimenKernel, split: int
+) -> tuple[Callable[..., float], Callable[..., Numbers]]:
     """Force and rate of two specimens, of which the first has ``split`` of the states; constants: of both."""
     (_, _, force_1, rate_1, _), (_, _, force_2, rate_2, _) = first, second
 
-    def force(k: tuple[Any, Any], s: tuple[float, ...], x: float, v: float) -> float:
+    def force(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> float:
         one, other = k
         return force_1(one, s[:split], x, v) + force_2(other, s[split:], x, v)
 
-    def rate(k: tuple[Any, Any], s: tuple[float, ...], x: float, v: float) -> tuple[float, ...]:
+    def rate(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> tuple[float, ...]:
         one, other = k
         return rate_1(one, s[:split], x, v) + rate_2(other, s[split:], x, v)
 
@@ -32,8 +36,8 @@ class Parallel(Specimen):
 
     @params
     class Params:
-        first: Any = component("specimen", "one of the two")
-        second: Any = component("specimen", "the other")
+        first: OfParams = component("specimen", "one of the two")
+        second: OfParams = component("specimen", "the other")
 
         def decay(self) -> Decay:
             """Return the decay of both together."""
@@ -41,7 +45,7 @@ class Parallel(Specimen):
 
         def fits(self, test: TestContext) -> None:
             """Refuses two whose inner states together need too many increments."""
-            names = " and ".join(type(part).type_name for part in (self.first, self.second))
+            names = " and ".join(type_of(part) for part in (self.first, self.second))
             check_increments(self.decay(), f"first and second ({names})", test)
 
     def __init__(self, params: Params) -> None:

@@ -7,8 +7,6 @@ it: the defaults are ours.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rths_nodes.core.arithmetic import Numbers, copysign
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import ROUNDED_OFF, Decay, check_increments
@@ -41,7 +39,7 @@ def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
     return (series * (v - piston),)
 
 
-def constants(params: Any) -> Numbers:
+def constants(params: ReliefValveDamper.Params) -> Numbers:
     """c_1, F_r, c_2, velocity F_r / c_1 (m/s) at which the valve opens, k_s (0 N/m without a spring)."""
     damping, relief_force = params.damping, params.relief_force
     return damping, relief_force, params.relief_damping, relief_force / damping, params.series_stiffness or 0.0

@@ -12,19 +12,19 @@ command (``output.lost_motion``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rths_nodes.core import registry
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import no_state
-from rths_nodes.core.parameters import component, number, params
+from rths_nodes.core.parameters import component, number, params, type_of
 from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
 def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
     """The force of a specimen with the force ``held`` behind the joint; constants: b / 2 (m), and those of it."""
 
-    def force(k: tuple[float, Any], s: tuple[()], x: float, v: float) -> float:
+    def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
         half, own = k
         if x > half:
             pushed = held(own, s, x - half, v)
@@ -43,12 +43,12 @@ class WithBacklash(Specimen):
     @params
     class Params:
         width: float = number("width b of the gap, from one side to the other", "m", more_than=0.0, at_most=1.0)
-        specimen: Any = component("specimen", "what is behind the joint", {"type": "kelvin_voigt"})
+        specimen: OfParams = component("specimen", "what is behind the joint", {"type": "kelvin_voigt"})
 
     def __init__(self, params: Params) -> None:
         """Raises ConfigError for a specimen that does not spring back to zero at once in the gap."""
         held: Specimen = registry.build("specimen", params.specimen)
-        kind = type(params.specimen).type_name
+        kind = type_of(params.specimen)
         if held.mass:
             raise ConfigError(
                 f"specimen with_backlash: specimen.type = {kind!r}: must have no mass, which would move by itself "

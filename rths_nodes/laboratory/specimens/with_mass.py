@@ -8,10 +8,9 @@ one that moves the specimen along its own displacement takes the change of its v
 
 from __future__ import annotations
 
-from typing import Any
-
 from rths_nodes.core import registry
 from rths_nodes.core.decay import Decay, decay_of, stated
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.parameters import component, number, params
 from rths_nodes.core.specimen import Specimen
 
@@ -22,7 +21,7 @@ class WithMass(Specimen):
     @params
     class Params:
         mass: float = number("mass that moves with the actuator", "kg", more_than=0.0)
-        specimen: Any = component("specimen", "what holds the mass", {"type": "kelvin_voigt"})
+        specimen: OfParams = component("specimen", "what holds the mass", {"type": "kelvin_voigt"})
 
         def decay(self) -> Decay:
             """Return the decay of the specimen that holds the mass."""

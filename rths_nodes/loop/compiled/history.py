@@ -24,7 +24,7 @@ Rows = dict[str, dict[str, Array]]
 """By stream and field; a row for each sample or step, from 0 on. What never came is nan."""
 
 
-def given(parts: Parts, samples: int, excitation: Any, in_lists: bool) -> tuple[Any, ...]:
+def given(parts: Parts, samples: int, excitation: object, in_lists: bool) -> tuple[object, ...]:
     """Return the known inputs of the next ``samples`` of a run, in the order in which the text takes them.
 
     Noise comes ``in_lists``, which plain Python reads in half of the time, or in arrays for compiled code.
@@ -61,7 +61,7 @@ class Histories:
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool) -> None:
         scenario, kind = assembly.scenario, parts.kind
         self._parts, self._scenario, self._kept = parts, scenario, kept
-        self._external: Any = assembly.external_force
+        self._external = assembly.external_force
         self._before, self._substeps = scenario.soft_start_steps, scenario.samples_per_step
         self._columns, self._of_steps = sample_columns(kind), step_columns(kind)
         self._bounds = bounds_of(assembly.compensator)
@@ -79,7 +79,7 @@ class Histories:
         """Room for all, a table for each name, and in it what is known at sample 0 and of Target 0."""
         p, samples, steps = self._parts, self._scenario.samples + 1, self._scenario.steps + 1
         now, true = p.measured, p.true if any(p.kind.sensors) else p.measured
-        firsts: dict[str, Any] = {"target": math.nan, "command": math.nan}
+        firsts: dict[str, object] = {"target": math.nan, "command": math.nan}
         firsts |= {"applied" if p.kind.converts else "command": now.command}
         firsts |= {"displacement": now.displacement, "force": now.force, "channels": now.auxiliary}
         firsts |= {"true_displacement": true.displacement, "true_force": true.force}
@@ -91,7 +91,7 @@ class Histories:
         self._marks[0] = math.nan, now.flags
         self._shown = np.full((samples, self._tables[1].shape[1]), math.nan)
 
-    def take(self, begin: int, end: int, steps: int, states: Mapping[str, Any]) -> bool:
+    def take(self, begin: int, end: int, steps: int, states: Mapping[str, object]) -> bool:
         """A chunk behind Measurement ``begin``, up to ``end``; False where a limit of the monitor is broken."""
         count = min(end, self._scenario.samples) - begin
         rows, shown, marks, of_steps = self._tables
@@ -122,7 +122,7 @@ class Histories:
             shown[:count, columns] = shown[since, columns]
             first += numbers
 
-    def _mark_bounds(self, shown: Array, marks: Any) -> None:
+    def _mark_bounds(self, shown: Array, marks: Array) -> None:
         """Commands of which an adaptive parameter stands at one of its bounds."""
         for place, low, high in self._bounds:
             values = shown[:, place]
@@ -219,7 +219,7 @@ class Histories:
             yield "truth", Measurement(k, moved, pushed, sent, true_channels[k], marked, modes)
 
 
-def _tables(columns: Mapping[str, slice], firsts: Mapping[str, Any], rows: int) -> dict[str, Array]:
+def _tables(columns: Mapping[str, slice], firsts: Mapping[str, object], rows: int) -> dict[str, Array]:
     """A table of so many rows for each name in ``firsts`` that has ``columns``; that is its first row."""
     found = {}
     for name, first in firsts.items():

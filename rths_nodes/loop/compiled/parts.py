@@ -11,9 +11,10 @@ import numpy as np
 from rths_nodes.control.ramps import OfKernel
 from rths_nodes.core.arithmetic import all_finite, dot, numbers, put, record
 from rths_nodes.core.control import SemiActive, SetupOfKernel
-from rths_nodes.core.kernels import copied
+from rths_nodes.core.data import Data
+from rths_nodes.core.kernels import Function, copied
 from rths_nodes.core.protocols import Integrator
-from rths_nodes.core.samples import FLAG_SATURATED, Measurement, Target
+from rths_nodes.core.samples import FLAG_SATURATED, Array, Measurement, Target
 from rths_nodes.laboratory.corrections import shown_forces
 from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
 from rths_nodes.laboratory.sensing import Noise
@@ -37,13 +38,13 @@ class Parts(NamedTuple):
     """A loop over kernels, ready to run once: its states are worked in place."""
 
     kind: Kind
-    kernels: Mapping[str, Callable[..., Any]]
-    constants: Mapping[str, Any]
+    kernels: Mapping[str, Function]
+    constants: Mapping[str, object]
     states: dict[str, Any]
     excitation: Any
-    ground: Any
+    ground: object
     """By steps, m/s^2."""
-    chance: Any
+    chance: object
     """Random numbers of a controller, by steps."""
     noise: list[Noise | None]
     """Noise of the sensors, by axis."""
@@ -79,12 +80,12 @@ class _Gathered:
 
     def __init__(self, assembly: Assembly) -> None:
         self._a, self._scenario = assembly, assembly.scenario
-        self._kernels: dict[str, Callable[..., Any]] = {"all_finite": all_finite, "record": record}
+        self._kernels: dict[str, Callable[..., object]] = {"all_finite": all_finite, "record": record}
         self._kernels |= {"numbers": numbers, "put": put, "acting": limit_rows.acting, "index_step": axis.step}
         self._kernels["broken_alone"] = limit_rows.broken_alone
-        self._constants: dict[str, Any] = {}
+        self._constants: dict[str, object] = {}
         self._states: dict[str, Any] = {}
-        self._facts: dict[str, Any] = {}
+        self._facts: Data = {}
 
     def parts(self) -> Parts:
         """All of them. Raises Resists."""
@@ -292,7 +293,7 @@ class _Gathered:
         self._facts["converts"] = bool(self._port.converters)
         return self._sensors(places.tolist(), pushes.tolist(), true)
 
-    def _sensors(self, places: list[float], pushes: list[float], true: Any) -> tuple[Measurement, Measurement]:
+    def _sensors(self, places: list[float], pushes: list[float], true: Array) -> tuple[Measurement, Measurement]:
         """Sensors of the axes and beside them, which have their noise of Measurement 0."""
         moved, forces, flags = [], [], 0
         pairs, auxiliary = self._port.sensors, self._port.auxiliary.noise
@@ -352,7 +353,7 @@ class _Gathered:
             self._constants[f"of_index_{place}"], self._states[f"index_{place}"] = k, copied(state)
         return monitor
 
-    def _control(self) -> tuple[Any, Any]:
+    def _control(self) -> tuple[object, object]:
         """The controller of the rig's inputs; ground motion and random numbers by steps."""
         controller = self._a.controller
         self._facts["control"] = controller is not None

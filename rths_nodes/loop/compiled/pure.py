@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
-_judged: dict[Any, str] = {}
+_judged: dict[object, str] = {}
 
 
-def identity(function: Any) -> Any:
+def identity(function: Any) -> object:
     """Return what two functions of one text have in common: their code, and what their closures hold."""
     cells = tuple(_held(cell.cell_contents) for cell in function.__closure__ or ())
     return function.__code__, cells
 
 
-def _held(value: Any) -> Any:
+def _held(value: object) -> object:
     return identity(value) if isinstance(value, FunctionType) else value
 
 
@@ -36,7 +36,7 @@ def named(code: CodeType) -> set[str]:
     return own.union(*(named(each) for each in inner))
 
 
-def is_kernel(value: Any) -> bool:
+def is_kernel(value: object) -> bool:
     """Return whether ``value`` is a function that somebody has written in Python, which numpy's are not."""
     return isinstance(value, FunctionType) and value.__module__.partition(".")[0] != "numpy"
 
@@ -50,7 +50,7 @@ def reached(function: Any) -> Iterator[tuple[str, Any]]:
         yield name, cell.cell_contents
 
 
-def foreign(function: Any) -> str:
+def foreign(function: object) -> str:
     """Return the name of the first thing in a kernel that no compiler knows; empty where there is none."""
     try:
         key = identity(function)
@@ -62,7 +62,7 @@ def foreign(function: Any) -> str:
         return next(filter(None, (_foreign(*each) for each in reached(function))), "")
 
 
-def _foreign(name: str, value: Any) -> str:
+def _foreign(name: str, value: object) -> str:
     if is_kernel(value):
         return foreign(value)
     if isinstance(value, tuple):
@@ -72,7 +72,7 @@ def _foreign(name: str, value: Any) -> str:
     return "" if known or is_plain(value) else name
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Return whether ``value`` is made of numbers, arrays of them, nothing, and tuples and lists of all these."""
     if isinstance(value, (tuple, list)):
         return all(is_plain(each) for each in value)
@@ -81,7 +81,7 @@ def is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (*NUMBERS, bytes))
 
 
-def form(value: Any) -> Any:
+def form(value: object) -> object:
     """Return what a number, an array, or a tuple or list of these, has in common with others of its type."""
     if isinstance(value, (tuple, list)):
         return type(value) is list, tuple(form(each) for each in value)
@@ -90,7 +90,7 @@ def form(value: Any) -> Any:
     return type(value).__name__
 
 
-def digest(function: Any) -> bytes:
+def digest(function: object) -> bytes:
     """A hash of all that a kernel reaches."""
     found = hashlib.sha256()
     for part in _contents(function, set()):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.kernels import Function
 from rths_nodes.loop.compiled.history import Histories, given
 from rths_nodes.loop.compiled.parts import Parts
 from rths_nodes.loop.embedded import Loop, Outcome, Sink
@@ -28,7 +29,7 @@ class Way(NamedTuple):
     It is compiled where it takes arrays in place of lists.
     """
 
-    run: Callable[..., Any]
+    run: Function
     compiled: bool
     notes: tuple[str, ...] = ()
 
@@ -40,7 +41,7 @@ def plain(parts: Parts) -> Way:
     return Way(space["run"], False)
 
 
-def in_arrays(value: Any) -> Any:
+def in_arrays(value: object) -> Any:
     """``value`` with arrays in place of lists of numbers, and tuples in place of other lists."""
     if isinstance(value, tuple):
         parts = [in_arrays(each) for each in value]
@@ -129,7 +130,7 @@ class KernelLoop:
         times = timing_in_chunks(time.perf_counter() - began, np.array(taken), np.array(counts))
         return self._outcome(dict(zip(names, states, strict=True)), min(begin, samples), times), histories
 
-    def _outcome(self, states: dict[str, Any], samples: int, times: dict[str, Any]) -> Outcome:
+    def _outcome(self, states: dict[str, object], samples: int, times: dict[str, object]) -> Outcome:
         """Return the outcome of a test that has come to its end, or was interrupted after so many samples.
 
         Of the ``times`` those of the loop are means of a sample in each chunk.

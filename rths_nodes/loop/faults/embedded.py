@@ -16,8 +16,8 @@ import numpy as np
 
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.embedded import Loop
-from rths_nodes.loop.faults.kinds import check
-from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, poison
+from rths_nodes.loop.faults.kinds import Fault, check
+from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, S, flip_bit, poison
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import outgoing_of
 
@@ -25,7 +25,7 @@ from rths_nodes.loop.stages.command import outgoing_of
 class FaultyLoop(Loop):
     """A Loop with ``faults`` (of ``faults.parse``). Raises ConfigError for one that needs nodes."""
 
-    def __init__(self, assembly: Assembly, faults: Sequence[Any]) -> None:
+    def __init__(self, assembly: Assembly, faults: Sequence[Fault]) -> None:
         super().__init__(assembly)
         self.commands.assume_realtime()
         self._arrived: deque[Command] = deque()
@@ -33,7 +33,7 @@ class FaultyLoop(Loop):
         self._sound_port = self.rig.port
         self.put_in(faults)
 
-    def put_in(self, faults: Sequence[Any]) -> None:
+    def put_in(self, faults: Sequence[Fault]) -> None:
         """From the coming sample on ``faults`` happen, in place of those of before, of which none is under way."""
         scenario, codec = self.scenario, self.assembly.codec()
         check(faults, scenario, "embedded", "lockstep", recorded=False)
@@ -88,17 +88,17 @@ class FaultyLoop(Loop):
         return rig.tick(in_time, late=in_time is None)
 
 
-def _copied(sample: Any) -> Any:
+def _copied(sample: S) -> S:
     """A sample that stays as it is however long it is under way."""
-    arrays = {field.name: getattr(sample, field.name) for field in fields(sample)}
-    return replace(
-        sample, **{name: value.copy() for name, value in arrays.items() if isinstance(value, np.ndarray)}
-    )
+    values = ((field.name, getattr(sample, field.name)) for field in fields(sample))
+    arrays: dict[str, Any] = {name: value.copy() for name, value in values if isinstance(value, np.ndarray)}
+    return replace(sample, **arrays)
 
 
-def _corrupter(pack: Callable[..., bytes], unpack: Callable[[bytes], Any]) -> Callable[..., Any]:
-
-    def corrupt(sample: Any, random: np.random.Generator) -> Any:
+def _corrupter(
+    pack: Callable[[S, int], bytes], unpack: Callable[[bytes], tuple[S, int]]
+) -> Callable[[S, np.random.Generator], S | None]:
+    def corrupt(sample: S, random: np.random.Generator) -> S | None:
         try:
             return unpack(flip_bit(pack(sample, 0), random))[0]
         except ValueError:  # cannot be read: as in a node, it is dropped
@@ -107,5 +107,5 @@ def _corrupter(pack: Callable[..., bytes], unpack: Callable[[bytes], Any]) -> Ca
     return corrupt
 
 
-def _poison(stream: str) -> Callable[..., Any]:
+def _poison(stream: str) -> Callable[[S, float, str], S]:
     return lambda sample, value, field: poison(sample, stream, value, field)

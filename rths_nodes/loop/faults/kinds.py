@@ -25,11 +25,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameter_table import table
-from rths_nodes.core.parameters import integer, number, params, text
+from rths_nodes.core.parameters import Field, integer, number, params, text
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import number_in
@@ -44,11 +44,11 @@ PROCESSES = (*NODES, "monitor", "recorder")
 CHANNELS = ("displacement", "force")
 
 
-def _count() -> Any:
+def _count() -> Field:
     return integer("messages", default=1, at_least=1)
 
 
-def _every() -> Any:
+def _every() -> Field:
     return integer("length of the pattern that is repeated, messages; once if left out", default=None, at_least=1)
 
 
@@ -210,23 +210,22 @@ POISONED = {
 """Fields that may be no numbers, the default first."""
 
 
-def kind_of(fault: Any) -> str:
+def kind_of(fault: Fault) -> str:
     """The name in KINDS."""
     return next(name for name, cls in KINDS.items() if type(fault) is cls)
 
 
-def first_sample(fault: Any, rate: float) -> int:
+def first_sample(fault: Fault, rate: float) -> int:
     """The first sample of ``fault`` at ``rate`` Hz."""
-    time: float = fault.time
-    return math.ceil(time * rate - ROUNDING)
+    return math.ceil(fault.time * rate - ROUNDING)
 
 
-def stream_of(fault: Any) -> str:
+def stream_of(fault: Fault | None) -> str:
     """The stream on which ``fault`` changes, delays or loses messages; empty where it does something else."""
     return NODES[fault.node] if isinstance(fault, Slow) else fault.stream if isinstance(fault, OfMessages) else ""
 
 
-def node_of(fault: Any) -> str:
+def node_of(fault: Fault) -> str:
     """The node that is slow, stands still or dies by ``fault``; empty for a fault of messages or sensors."""
     if isinstance(fault, MonitorDead):
         return "monitor"
@@ -235,7 +234,7 @@ def node_of(fault: Any) -> str:
     return fault.node if isinstance(fault, OF_NODE) else ""
 
 
-def check(faults: Iterable[Any], scenario: Scenario, host: str, pace: str, recorded: bool) -> None:
+def check(faults: Iterable[Fault], scenario: Scenario, host: str, pace: str, recorded: bool) -> None:
     """Refuse, with ConfigError, what has no meaning at this host and pace, or without a recorder."""
     for fault in faults:
         kind = f"fault {kind_of(fault)}"
@@ -249,7 +248,7 @@ def check(faults: Iterable[Any], scenario: Scenario, host: str, pace: str, recor
             raise ConfigError(f"{kind}: there is no recorder; record the test")
 
 
-def _check_words(kind: str, fault: Any, scenario: Scenario) -> None:
+def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
     end = scenario.samples * scenario.dt
     if fault.time >= end:
         raise ConfigError(f"{kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the test's end")
@@ -265,7 +264,7 @@ def _check_words(kind: str, fault: Any, scenario: Scenario) -> None:
         raise unknown(kind, "axis", fault.axis, list(scenario.axes))
 
 
-def _check_embedded(kind: str, fault: Any, scenario: Scenario) -> None:
+def _check_embedded(kind: str, fault: Fault, scenario: Scenario) -> None:
     if isinstance(fault, NEED_NODES):
         raise ConfigError(f"{kind}: needs nodes; the host embedded has none, composed and processes have")
     if stream_of(fault) == "measurement" and not isinstance(fault, NotANumber):
@@ -279,7 +278,7 @@ def _check_embedded(kind: str, fault: Any, scenario: Scenario) -> None:
         )
 
 
-def parse(words: str) -> Any:
+def parse(words: str) -> Fault:
     """``KIND@TIME[:ARGUMENTS]`` -> an object of a class in KINDS. Raises ConfigError with what is known."""
     head, _, arguments = words.partition(":")
     kind, sign, time = head.partition("@")

@@ -18,7 +18,7 @@ import numpy as np
 
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.faults.kinds import (
     CHANNELS,
@@ -28,11 +28,13 @@ from rths_nodes.loop.faults.kinds import (
     Delay,
     Drop,
     Duplicate,
+    Fault,
     Hydraulics,
     Interlock,
     Late,
     NotANumber,
     Reorder,
+    Repeated,
     SensorSpike,
     SensorStuck,
     Slow,
@@ -41,12 +43,13 @@ from rths_nodes.loop.faults.kinds import (
 )
 
 T = TypeVar("T")
+S = TypeVar("S", Target, Command, Measurement)
 
 
-class Passage(Protocol):
+class Passage(Protocol[T]):
     """One fault on a stream: what becomes of a message that is sent now."""
 
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+    def pass_on(self, message: T) -> list[tuple[T, int]]:
         """Return the messages that come of this one, in order, and by how many samples each is late."""
         ...
 
@@ -54,7 +57,7 @@ class Passage(Protocol):
 class _Counted:
     """The first ``count`` messages, or so many of ``every``."""
 
-    def __init__(self, fault: Any) -> None:
+    def __init__(self, fault: Repeated | Delay) -> None:
         self._count: int = fault.count
         self._every: int | None = fault.every
         self._number = -1
@@ -65,7 +68,7 @@ class _Counted:
 
 
 class _Dropping(_Counted):
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+    def pass_on(self, message: T) -> list[tuple[T, int]]:
         return [] if self.hits() else [(message, 0)]
 
 
@@ -74,21 +77,21 @@ class _Delaying(_Counted):
         super().__init__(fault)
         self._samples = fault.samples
 
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+    def pass_on(self, message: T) -> list[tuple[T, int]]:
         return [(message, self._samples if self.hits() else 0)]
 
 
 class _Duplicating(_Counted):
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+    def pass_on(self, message: T) -> list[tuple[T, int]]:
         return [(message, 0)] * (2 if self.hits() else 1)
 
 
-class _Reordering(_Counted):
+class _Reordering(_Counted, Generic[T]):
     def __init__(self, fault: Reorder) -> None:
         super().__init__(fault)
-        self._held: list[tuple[Any, int]] = []
+        self._held: list[tuple[T, int]] = []
 
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+    def pass_on(self, message: T) -> list[tuple[T, int]]:
         held, self._held = self._held, []
         if not held and self.hits():
             self._held = [(message, 0)]
@@ -100,18 +103,18 @@ class _Random:
     def __init__(self, fault: Late, random: np.random.Generator) -> None:
         self._fault, self._random = fault, random
 
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+    def pass_on(self, message: T) -> list[tuple[T, int]]:
         return [(message, self._fault.samples if self._random.random() < self._fault.share else 0)]
 
 
-class _Edited(_Counted):
+class _Edited(_Counted, Generic[T]):
     """A message that ``edit`` changes; one of which it makes None is lost."""
 
-    def __init__(self, fault: Any, edit: Callable[[Any], Any]) -> None:
+    def __init__(self, fault: Repeated, edit: Callable[[T], T | None]) -> None:
         super().__init__(fault)
         self._edit = edit
 
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+    def pass_on(self, message: T) -> list[tuple[T, int]]:
         edited = self._edit(message) if self.hits() else message
         return [] if edited is None else [(edited, 0)]
 
@@ -126,16 +129,16 @@ class FaultyStream(Generic[T]):
     def __init__(
         self,
         name: str,
-        faults: Iterable[Any],
+        faults: Iterable[Fault | None],
         rate: float,
         seed: int,
         corrupt: Callable[[T, np.random.Generator], T | None],
         poison: Callable[[T, float, str], T],
     ) -> None:
         self._corrupt, self._poison = corrupt, poison
-        self._passages: list[tuple[int, Any]] = []
+        self._passages: list[tuple[int, Passage[T]]] = []
         for index, fault in enumerate(faults):
-            if stream_of(fault) == name:
+            if fault is not None and stream_of(fault) == name:
                 random = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode()), index]))
                 self._passages.append((first_sample(fault, rate), self._passage(fault, rate, random)))
         self._queue: deque[tuple[int, T]] = deque()
@@ -160,7 +163,7 @@ class FaultyStream(Generic[T]):
             arrived.append(self._queue.popleft()[1])
         return arrived
 
-    def _passage(self, fault: Any, rate: float, random: np.random.Generator) -> Passage:
+    def _passage(self, fault: Fault, rate: float, random: np.random.Generator) -> Passage[T]:
         if isinstance(fault, Slow):
             samples = math.ceil(fault.seconds * rate - ROUNDING)
             return _Delaying(
@@ -173,17 +176,16 @@ class FaultyStream(Generic[T]):
         if isinstance(fault, NotANumber):
             once = Drop(time=fault.time, stream=fault.stream, count=1, every=None)
             return _Edited(once, lambda message: self._poison(message, float(fault.value), fault.field))
-        kinds: dict[type, type[Any]] = {
+        kinds: dict[type, Callable[..., Passage[T]]] = {
             Drop: _Dropping,
             Delay: _Delaying,
             Duplicate: _Duplicating,
             Reorder: _Reordering,
         }
-        passage: Passage = kinds[type(fault)](fault)
-        return passage
+        return kinds[type(fault)](fault)
 
 
-def poison(sample: Any, stream: str, value: float, field: str) -> Any:
+def poison(sample: S, stream: str, value: float, field: str) -> S:
     """A Target, Command or Measurement of which one field, by default the first, is ``value``."""
     name = field or POISONED[stream][0]
     return replace(sample, **{name: np.full_like(getattr(sample, name), value)})
@@ -202,7 +204,7 @@ def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
 class FaultyPort(PortBefore):
     """A port whose sensors fail, and whose rig is switched off; everything else is that of ``port``."""
 
-    def __init__(self, port: Port, faults: Iterable[Any], axes: Sequence[str], rate: float) -> None:
+    def __init__(self, port: Port, faults: Iterable[Fault], axes: Sequence[str], rate: float) -> None:
         super().__init__(port)
         self._rate = rate
         self._axes = list(axes)
@@ -248,7 +250,7 @@ class FaultyPort(PortBefore):
             shown[axis] = self._last.get(fault.channel, shown)[axis]
 
 
-def of_port(fault: Any) -> bool:
+def of_port(fault: Fault) -> bool:
     """True for what a :class:`FaultyPort` does."""
     return isinstance(fault, (SensorStuck, SensorSpike, Hydraulics, Interlock)) or (
         isinstance(fault, NotANumber) and fault.stream == "measurement"

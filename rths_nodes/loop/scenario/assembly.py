@@ -11,8 +11,9 @@ import numpy as np
 
 from rths_nodes.control.setups.scaled import ScaledSetup
 from rths_nodes.core import registry
+from rths_nodes.core.checks import ChecksScenario, TestContext
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import evolved
+from rths_nodes.core.parameters import evolved, type_of
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.codec import Codec
@@ -58,7 +59,7 @@ class Names:
         sizes = (len(self.observed), len(self.axes), len(self.state), len(self.auxiliary), len(self.inputs))
         return Codec(*sizes, run, len(scenario.force_axes))
 
-    def test_constants(self, scenario: Scenario) -> dict[str, Any]:
+    def test_constants(self, scenario: Scenario) -> dict[str, object]:
         """The fields of TestState that do not change during a test of ``scenario``."""
         return {
             "scenario": scenario.name,
@@ -102,18 +103,18 @@ class Assembly:
         """A second ``what`` and all that it is made of, e.g. ``fresh("setup")``; raises what :meth:`twin` does."""
         return getattr(self.twin(), what)
 
-    def _build(self, family: str, params: Any, *arguments: Any) -> Any:
+    def _build(self, family: str, params: object, *arguments: object) -> Any:
         cls = registry.class_of(family, params)
         if self._first is not None and cls.external:
             raise ConfigError(
-                f"{family}.type = {params.type_name!r}: stands outside of this process, there is only one of it"
+                f"{family}.type = {type_of(params)!r}: stands outside of this process, there is only one of it"
             )
         if self._first is None:
             self.scenario.check_fit(family, self._parts)
         return registry.build(family, params, *arguments)
 
     @cached_property
-    def _parts(self) -> tuple[Any, ...]:
+    def _parts(self) -> tuple[tuple[str, ChecksScenario, TestContext], ...]:
         return tuple(self.scenario.parts())
 
     # -- numerical substructure ---------------------------------------------------------------------------
@@ -322,6 +323,6 @@ class Assembly:
         """
         return self.names.codec(self.scenario, run)
 
-    def test_constants(self) -> dict[str, Any]:
+    def test_constants(self) -> dict[str, object]:
         """The fields of TestState that do not change during a test."""
         return self.names.test_constants(self.scenario)

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import component, params, section, text
 from rths_nodes.laboratory.calibration import RigAxis
@@ -18,12 +17,12 @@ from rths_nodes.loop.scenario.loads import Load
 class Axis:
     """One actuator axis of the rig."""
 
-    actuator: Any = component(
+    actuator: OfParams | None = component(
         "actuator",
         "simulated actuator, for the port simulator and for rths stability; left out where a rig has them all",
         None,
     )
-    specimen: Any = component(
+    specimen: OfParams | None = component(
         "specimen",
         "simulated experimental substructure of this axis, for the same; left out where a rig has one for all",
         None,

@@ -7,16 +7,15 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.core import inputs, registry, validation
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.resources import resource
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.overrides import (
-    Data,
     Stage,
     built,
     in_case,
@@ -100,7 +99,7 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
         raise error.within(str(path)) from None
 
 
-def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
     """Settings of compensators (plain data of the section ``compensator``) by the name of their row.
 
     The type is that of the row, where none is given; files in it are relative to its folder. Raises ConfigError.
@@ -135,16 +134,16 @@ def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
     return built(_of_scenario(source, origin, folder), [(origin, dict)])
 
 
-def from_data(data: dict[str, Any], origin: str) -> Scenario:
+def from_data(data: dict[str, object], origin: str) -> Scenario:
     """As :func:`from_text` of plain data, as a Scenario gives it."""
     return built(with_absolute_cases(data, Path()), [(origin, dict)])
 
 
-def _of_scenario(source: str, origin: str, folder: Path | None) -> dict[str, Any]:
+def _of_scenario(source: str, origin: str, folder: Path | None) -> dict[str, object]:
     return with_absolute_cases(_data(source, origin, folder, Scenario), folder or Path())
 
 
-def _data(source: str, origin: str, folder: Path | None, cls: type) -> dict[str, Any]:
+def _data(source: str, origin: str, folder: Path | None, cls: type) -> dict[str, object]:
     data = parse(source, origin)
     if not isinstance(data, Mapping):
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")

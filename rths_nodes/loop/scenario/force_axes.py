@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.laboratory.force_control import CONTROLLER
 
@@ -20,8 +21,8 @@ class AxesByMode:
     """Axes of a scenario, grouped by what they follow; ``axes`` maps names to their parameters."""
 
     axes: Any
-    rig: Any
-    setup: Any
+    rig: object
+    setup: OfParams
 
     @property
     def force_axes(self) -> tuple[str, ...]:
@@ -99,7 +100,7 @@ def check_force_axes(scenario: Any) -> None:
     _check_who_closes(scenario, forced)
 
 
-def refuse_loads(scenario: Any, what: str) -> None:
+def refuse_loads(scenario: AxesByMode, what: str) -> None:
     """Raises ConfigError where ``scenario`` has force axes, of which ``what`` (words) knows nothing."""
     if scenario.force_axes:
         raise ConfigError(

@@ -30,7 +30,7 @@ def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure)
     return found  # type: ignore[no-any-return]
 
 
-def observation_of(scenario: Scenario, full: Structure | None, model: Any) -> Observation:
+def observation_of(scenario: Scenario, full: Structure | None, model: object) -> Observation:
     """Return what is seen of ``model``, the structure ``full`` or its reduction; without one both are None.
 
     Raises ConfigError for names that the structure has not, for what is under test beside the interface, and for a

@@ -12,18 +12,17 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rths_nodes.core import inputs
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import Spec, declared, type_of
 from rths_nodes.core.validation import from_data, is_section, opened, to_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.schema import Case, Scenario
 
-Data: TypeAlias = dict[str, Any]
-"""A scenario that is not built yet: its sections as YAML gives them, or built."""
-Pairs: TypeAlias = Iterable[tuple[list[str], Any]]
+Pairs: TypeAlias = Iterable[tuple[list[str], object]]
 """Keys and values: ``(["structure", "mass"], 5e5)``."""
 Stage: TypeAlias = tuple[str, Callable[[Data], Data]]
 """A change of data, and the place that is named before what it breaks."""
@@ -134,12 +133,12 @@ def _absolute(data: Data, changes: Data, folder: Path) -> Data:
         return changes
 
 
-def pairs_of(changes: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
+def pairs_of(changes: Mapping[str, object]) -> list[tuple[list[str], object]]:
     """Keys and values of ``{"structure.mass": 5e5}``."""
     return [(key.split("."), value) for key, value in changes.items()]
 
 
-def _split(overrides: Iterable[str]) -> list[tuple[list[str], Any]]:
+def _split(overrides: Iterable[str]) -> list[tuple[list[str], object]]:
     pairs, problems = [], Problems()
     for assignment in overrides:
         with problems.gathered():
@@ -152,7 +151,7 @@ def _split(overrides: Iterable[str]) -> list[tuple[list[str], Any]]:
     return pairs
 
 
-def _precedence(pair: tuple[list[str], Any]) -> tuple[int, int]:
+def _precedence(pair: tuple[list[str], object]) -> tuple[int, int]:
     """Types come first, outer sections before inner ones; then the file; then what fills them in."""
     keys, _ = pair
     if keys[-1] == "type":
@@ -170,7 +169,7 @@ def _with(data: Data, pairs: Pairs, folder: Path) -> Data:
     return data
 
 
-def _apply(data: Data, keys: list[str], value: Any, folder: Path) -> None:
+def _apply(data: Data, keys: list[str], value: object, folder: Path) -> None:
     place, spec = data, Spec("section", "", None, cls=Scenario)
     for depth, key in enumerate(keys[:-1]):
         place, spec = _inside(place, spec, key, ".".join(keys[: depth + 1]), ".".join(keys))
@@ -207,5 +206,5 @@ def _inside(place: Data, spec: Spec, key: str, path: str, whole: str) -> tuple[D
     return place[key], known.get(key, Spec("mapping", "", None))
 
 
-def _section(there: Any) -> Data:
+def _section(there: object) -> Data:
     return opened(there) if isinstance(there, Mapping) else {}

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import registry
+from rths_nodes.core.data import Data
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.expressions import named
+from rths_nodes.core.parameters import type_of
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
@@ -24,7 +26,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
 """Levels on channels that only the rig itself has."""
-OF_FULL_TEST: dict[str, Any] = {"corridor": None, "corridor_action": "indicate"}
+OF_FULL_TEST: dict[str, object] = {"corridor": None, "corridor_action": "indicate"}
 """Monitor without a corridor: its bands were predicted for the test at its full level, in real time."""
 
 SHARE_OF_STROKE = 0.05
@@ -68,7 +70,7 @@ def simulated(scenario: Scenario) -> Scenario:
         raise ConfigError(*(f"rehearsal on a simulator: {problem}" for problem in error.problems), words) from None
 
 
-def _drop_channels(levels: dict[str, Any]) -> None:
+def _drop_channels(levels: Data) -> None:
     """Leave out of the ``levels`` of a rig what is made from channels that only the rig itself has."""
     gone: set[str] = set()
 
@@ -87,7 +89,7 @@ def _drop_channels(levels: dict[str, Any]) -> None:
     }
 
 
-def _right(true: Any, names: tuple[str, ...]) -> dict[str, Any]:
+def _right(true: object, names: tuple[str, ...]) -> Data:
     return {name: to_data(getattr(true, name)) for name in names}
 
 
@@ -117,17 +119,17 @@ def at_level(scenario: Scenario, level: float) -> Scenario:
     return replace(scenario, changes)
 
 
-def _without_corridor() -> list[tuple[list[str], Any]]:
+def _without_corridor() -> list[tuple[list[str], object]]:
     return [(["monitor", key], value) for key, value in OF_FULL_TEST.items()]
 
 
-def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], Any]]:
+def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
     """Return the changes that scale the excitations by ``level``."""
     places = {
         ("ground_motion",): scenario.ground_motion,
         ("integrator", "displacement"): scenario.integrator.displacement,
     }
-    changes: list[tuple[list[str], Any]] = []
+    changes: list[tuple[list[str], object]] = []
     for place, motion in places.items():
         kind = _name(motion) if motion is not None else "none"
         if kind == "none":
@@ -186,7 +188,7 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
             )
 
 
-def rate_dependence(params: Any, amplitude: float, ratio: float) -> float:
+def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
     """Difference of a specimen's force when it moves ``ratio`` times slower: rms over the rms of the fast one.
 
     Over the second cycle of a sine of ``amplitude`` (m) and ``CYCLE_HZ``; nan where it cannot be computed.
@@ -198,7 +200,7 @@ def rate_dependence(params: Any, amplitude: float, ratio: float) -> float:
     return float(np.sqrt(np.mean((fast - slow) ** 2))) / size if size else float(np.abs(slow).max())
 
 
-def _cycle(params: Any, amplitude: float, parts: int, ratio: float) -> Array:
+def _cycle(params: AnyParams, amplitude: float, parts: int, ratio: float) -> Array:
     """The force ``(CYCLE_SAMPLES,)`` N over the second cycle, each sample in so many ``parts``."""
     count = 2 * CYCLE_SAMPLES * parts
     angle = 2.0 * np.pi * np.arange(1, count + 1) / (CYCLE_SAMPLES * parts)
@@ -229,5 +231,5 @@ def _parts_with_time(scenario: Scenario, ratio: float) -> Iterator[str]:
         )
 
 
-def _name(params: Any) -> str:
-    return str(type(params).type_name)
+def _name(params: object) -> str:
+    return type_of(params)

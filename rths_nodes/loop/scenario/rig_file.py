@@ -9,8 +9,9 @@ the recording, and needs the file no more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from rths_nodes.core.data import Data
+from rths_nodes.core.declarations import OfParams, OfPortParams
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.expressions import renamed
 from rths_nodes.core.limits import Limits, WholeLevels
@@ -49,7 +50,7 @@ class RigFileAxis(OnRig):
     """One axis of the rig."""
 
     serves: tuple[str, ...] = texts("names that scenarios have for this axis, beside its own")
-    actuator: Any = component(
+    actuator: OfParams | None = component(
         "actuator", "model of this actuator, for simulators; left out: that of the scenario", None
     )
     limits: Limits = section(Limits, "limits of this axis, in SI units")
@@ -76,7 +77,7 @@ class RigFile:
     description: str = text("where and what it is", "")
     unattended: bool = flag(UNATTENDED, False)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
-    port: Any = component("port", "the way to the rig")
+    port: OfPortParams = component("port", "the way to the rig")
     axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
     auxiliary: dict[str, Channel] = sections(
         Channel, "further channels by the names that the port has for them", optional=True
@@ -169,7 +170,7 @@ class RigHead:
     auxiliary: dict[str, Channel] = sections(Channel, "channels that are scaled, by name", optional=True)
 
 
-def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
+def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
     """The ``data`` of a scenario, as in a file or complete, on ``rig``. Raises ConfigError where it does not fit.
 
     What is not as a scenario has it is left as it is: building it tells.
@@ -220,7 +221,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 """Limits of a rig that nobody raises, or leaves out, for a test."""
 
 
-def refuse_wider(data: Mapping[str, Any], changed: Mapping[str, Limits]) -> None:
+def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
     """Raises ConfigError for limits ``changed``, by axis, beyond those of the rig file in the ``data``, if any."""
     if data.get("rig_file") is None:
         return
@@ -243,18 +244,18 @@ def refuse_wider(data: Mapping[str, Any], changed: Mapping[str, Limits]) -> None
     problems.refuse()
 
 
-def _given(built: Any) -> dict[str, Any]:
+def _given(built: object) -> dict[str, object]:
     """Return the values of a section that differ from its defaults."""
     usual = type(built)()
     return {key: value for key, value in opened(built).items() if value != getattr(usual, key)}
 
 
-def _beside(before: Any, values: Mapping[str, Any]) -> Any:
+def _beside(before: object, values: Mapping[str, object]) -> object:
     """The section ``before`` with the ``values`` of the rig; as it is where it is no section."""
     return opened(before) | dict(values) if is_section(before) else before
 
 
-def _on_axis(entry: Any, axis: RigFileAxis, name: str, place: int) -> Any:
+def _on_axis(entry: object, axis: RigFileAxis, name: str, place: int) -> object:
     """The data of one axis of a scenario, on ``axis`` of the rig."""
     if not is_section(entry):
         return entry

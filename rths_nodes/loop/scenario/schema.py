@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import inputs, registry
-from rths_nodes.core.checks import TestContext
+from rths_nodes.core.checks import ChecksScenario, TestContext
+from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import (
     OfCompensatorParams,
     OfGroundMotionParams,
@@ -81,7 +82,7 @@ class Recording:
     """Contents of the recording beside the messages."""
 
     note: str = text("words of the operator about this run", "")
-    drawn: dict[str, Any] = mapping(
+    drawn: dict[str, object] = mapping(
         "what a study has drawn for this run: number of the plant, seed, values by key"
     )
 
@@ -90,8 +91,8 @@ class Recording:
 class Case:
     """A named variant of a scenario, with the numbers that were published of it."""
 
-    set: dict[str, Any] = mapping("what differs from the scenario: section.key: value")
-    published: dict[str, Any] = mapping("published indices by the names of rths compare")
+    set: dict[str, object] = mapping("what differs from the scenario: section.key: value")
+    published: Data = mapping("published indices by the names of rths compare")
     note: str = text("what the case shows", "")
 
     def validate(self, path: str) -> None:
@@ -161,7 +162,7 @@ class Scenario(AxesByMode):
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
     recording: Recording = section(Recording, "what goes into the recording beside the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
-    scatter: dict[str, Any] = mapping(
+    scatter: dict[str, object] = mapping(
         "how the plants of an ensemble differ, for studies: section.key: {distribution: numbers}"
     )
 
@@ -255,17 +256,17 @@ class Scenario(AxesByMode):
         known = ", ".join(registry.names(noun))
         return ConfigError(f"axes.{axis}.{noun}: missing ({words}); known: {known}")
 
-    def model_of(self, axis: str, noun: str) -> Any:
+    def model_of(self, axis: str, noun: str) -> OfParams:
         """The parameters of the simulated ``noun`` (actuator, specimen) on ``axis``.
 
         Raises ConfigError where the scenario, which is that of a real rig, has none.
         """
-        given = getattr(self.axes[axis], noun)
+        given: OfParams | None = getattr(self.axes[axis], noun)
         if given is None:
             raise self._missing(axis, noun, "the port needs none, but what is computed here does")
         return given
 
-    def check_fit(self, section: str, parts: Iterable[tuple[str, Any, TestContext]] = ()) -> None:
+    def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
         """Raises ConfigError where a component of ``section``, or a part of one, refuses this test.
 
         ``parts`` are those of :meth:`parts`, where somebody has them.
@@ -279,7 +280,7 @@ class Scenario(AxesByMode):
                     problems += (join(place, problem) for problem in error.problems)
         problems.refuse()
 
-    def parts(self) -> Iterator[tuple[str, Any, TestContext]]:
+    def parts(self) -> Iterator[tuple[str, ChecksScenario, TestContext]]:
         """All parameters below the scenario's own, with their places and what they may know of the test."""
         context = self.context()
         moved = context.of_first(len(self.moved_axes))
@@ -355,15 +356,15 @@ class Scenario(AxesByMode):
         """Limits by axis."""
         return {name: axis.limits for name, axis in self.axes.items()}
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Data:
         """Plain data, complete with defaults: what is recorded and handed to the nodes."""
-        complete: dict[str, Any] = to_data(self)
+        complete: dict[str, object] = to_data(self)
         return complete
 
     def shared_hash(self, run_id: str = "") -> str:
         """Hash of what two or more nodes must agree on, and of the run."""
         data = self.data()
-        shared: dict[str, Any] = {key: data[key] for key in SHARED}
+        shared: dict[str, object] = {key: data[key] for key in SHARED}
         shared |= {"port": data["port"], "run": run_id}
         if self.hops.depth:
             shared |= {"hops": data["hops"]}
@@ -389,7 +390,7 @@ class Scenario(AxesByMode):
         return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
 
 
-def _contained(data: Any) -> Any:
+def _contained(data: object) -> object:
     """``data`` with the hash of what a file contains in place of its absolute path, as cases may have it."""
     if isinstance(data, dict):
         return {key: _contained(value) for key, value in data.items()}

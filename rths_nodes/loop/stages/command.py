@@ -221,8 +221,7 @@ class CommandStage:
 
     def state(self) -> Sequence[float]:
         """Inner numbers of the compensator, named by ``state_names``."""
-        values: Sequence[float] = self.compensator.state()
-        return values
+        return self.compensator.state()
 
 
 def outgoing_of(assembly: Assembly) -> OutgoingCommands:

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement
+from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.loads import LoadHistory
 
 
 class ForceTargets:
     """Targets of the force axes of ``axes``, which stand behind the first ``n_moved``; ``dt`` s."""
 
-    def __init__(self, axes: Mapping[str, Any], n_moved: int, dt: float) -> None:
+    def __init__(self, axes: Mapping[str, Axis], n_moved: int, dt: float) -> None:
         self._n, self._dt = n_moved, dt
         self._rows = [_Row(axis, dt) for axis in list(axes.values())[n_moved:]]
         self._moved = bytes([MODE_DISPLACEMENT]) * n_moved

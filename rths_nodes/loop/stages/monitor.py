@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SOFT_START,
@@ -184,7 +184,7 @@ class MonitorStage:
         """Work in a part of the delay, of some ten us."""
         self.monitor.work()
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> Data:
         """The indices of everything fed so far."""
         told = {} if self._loads is None else {"force_axes": self._loads.metrics()}
         return self.monitor.metrics() | told

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Integrator, SemiActive, Setup
 from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Array, Measurement, Target
@@ -83,7 +81,7 @@ class NumericalStage:
         """Say in words what the test waits for since :meth:`open`. Raises ConfigError where it never comes."""
         return self.integrator.missing()
 
-    def numbers(self) -> Mapping[str, Any]:
+    def numbers(self) -> Data:
         """Return what the integrator has for the recording beside its Targets, nested by name."""
         return self.integrator.numbers()
 

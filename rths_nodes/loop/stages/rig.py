@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -66,7 +65,7 @@ class RigStage:
         levels: Mapping[str, Level] | None = None,
         groups: Sequence[int] = (),
         depth: int = 0,
-        quantities: Mapping[str, Any] | None = None,
+        quantities: Mapping[str, object] | None = None,
     ) -> None:
         self.port, self.under_way = port, UnderWay(depth)
         self._handover = handover

@@ -298,15 +298,13 @@ class BridgeCount:
 def _slope(known: _Known) -> Array:
     """m per sample, ``(2, n_axes)``."""
     newest, before = known
-    slope: Array = np.subtract(_of(newest), _of(before)) / max(newest.sample - before.sample, 1)
-    return slope
+    return np.subtract(_of(newest), _of(before)) / max(newest.sample - before.sample, 1)
 
 
 def _straight(known: _Known, sample: int) -> Array:
     """Target and command at ``sample`` on the line through both, ``(2, n_axes)`` m."""
     newest = known[0]
-    at: Array = np.array(_of(newest)) + (sample - newest.sample) * _slope(known)
-    return at
+    return np.array(_of(newest)) + (sample - newest.sample) * _slope(known)
 
 
 def _of(command: Command) -> tuple[Array, Array]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
@@ -197,7 +198,7 @@ class CorridorWatch:
         return found | {"left_at_sample": math.nan if self.left is None else float(self.left[0])}
 
 
-def corridor_notes(metrics: Mapping[str, Any], dt: float) -> list[str]:
+def corridor_notes(metrics: Data, dt: float) -> list[str]:
     """Tell the user that the test with these ``metrics`` has left its corridor; ``dt`` is a sample, s."""
     told = metrics.get("corridor", {})
     left = told.get("left_at_sample", math.nan)

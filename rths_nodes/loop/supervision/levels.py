@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.limits import (
     INDICATE,
@@ -102,7 +103,7 @@ class LevelWatch:
         channels: Sequence[str] = (),
         tares: Tares | None = None,
         whole: Mapping[str, Level] | None = None,
-        quantities: Mapping[str, Any] | None = None,
+        quantities: Mapping[str, object] | None = None,
     ) -> LevelWatch | None:
         """The watch for the levels in ``limits``; None where there are none: nothing is done then.
 
@@ -189,9 +190,9 @@ class LevelWatch:
         told, self.told = self.told, []
         return told
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> Data:
         """Return how far each quantity of each axis went, how long it was beyond what is told, and since when."""
-        found: dict[str, Any] = {}
+        found: Data = {}
         for place, row in self._told.items():
             (low, high), (samples, first) = self._ends[place], self._beyond.get(place, (0, 0))
             beyond = {"samples": float(samples)} | ({"first": float(first)} if samples else {})
@@ -212,7 +213,7 @@ def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
     return names.index(channel)
 
 
-def level_numbers(watch: LevelWatch | None) -> dict[str, Any]:
+def level_numbers(watch: LevelWatch | None) -> dict[str, object]:
     """Return what a test tells of its levels; nothing where there are none."""
     return {} if watch is None else {"levels": watch.numbers()}
 
@@ -223,7 +224,7 @@ def level_path(axis: str, quantity: str) -> str:
     return f"{whole}.{quantity}" if axis == WHOLE_RIG else f"axes.{axis}.limits.levels.{quantity}"
 
 
-def level_notes(timing: Mapping[str, Any]) -> list[str]:
+def level_notes(timing: Data) -> list[str]:
     """Say what was beyond a level in a test, a sentence for each; nothing where none was."""
     return [
         f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "

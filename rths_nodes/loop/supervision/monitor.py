@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params, path, text
 from rths_nodes.core.samples import Array
@@ -177,7 +177,7 @@ class Monitor:
                 delay.work()
                 return
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Data:
         """Running indices, as in SyncStatus.msg."""
         self._take_targets()
         tracking = self.tracking
@@ -189,7 +189,7 @@ class Monitor:
             "energy_error_percent": self.energy.running_percent(tracking.energy_error),
         }
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> Data:
         """The indices by name, nested; nan where an index is not defined."""
         self._take_targets()
         highest, lowest = self.energy.highest, self.energy.lowest

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import inputs
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.parameters import integer, matrix, number, params, section, text
@@ -163,7 +164,7 @@ def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
     """Write ``model``; reading gives the same bits. Raises OSError."""
     inverse = {name: rows.tolist() for name, rows in zip(DERIVATIVES, model.feedforward, strict=True)}
     plant = {name: rows.tolist() for name, rows in model.plant()._asdict().items()} if _has_plant(model) else None
-    data: dict[str, Any] = {
+    data: Data = {
         "version": VERSION,
         "provenance": model.provenance,
         "servo_rate": model.servo_rate,

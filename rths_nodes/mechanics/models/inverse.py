@@ -72,8 +72,7 @@ def ahead(coefficients: Array, lead: float) -> Array:
 
 def diagonal(coefficients: Array) -> Array:
     """The same without the coupling of the axes: the off-diagonal terms of Eq. (2.8) ignored."""
-    kept: Array = coefficients * np.eye(coefficients.shape[1])
-    return kept
+    return coefficients * np.eye(coefficients.shape[1])
 
 
 def degrees(coefficients: Array) -> NDArray[np.intp]:

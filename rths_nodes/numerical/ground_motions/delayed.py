@@ -9,6 +9,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.parameters import component, number, params
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.windows import Formula
@@ -21,7 +22,7 @@ class Delayed:
     class Params:
         proportional_to: ClassVar[str] = "scale"
         delay: float = number("time of rest before it", "s", more_than=0.0, at_most=3600.0)
-        motion: Any = component("ground_motion", "what comes then")
+        motion: OfParams = component("ground_motion", "what comes then")
         scale: float = number("factor on its values; -1 turns the motion round", default=1.0)
 
         def cautions(self, test: TestContext) -> list[str]:
@@ -38,8 +39,7 @@ class Delayed:
 
     def sample(self, times: Array) -> Array:
         late = np.asarray(times, dtype=float) - self._delay
-        found: Array = np.where(late >= 0.0, self._scale * self._motion.sample(np.maximum(late, 0.0)), 0.0)
-        return found
+        return np.where(late >= 0.0, self._scale * self._motion.sample(np.maximum(late, 0.0)), 0.0)
 
     def _derivatives(self, times: Array) -> tuple[Array, Array]:
         late = np.asarray(times, dtype=float) - self._delay

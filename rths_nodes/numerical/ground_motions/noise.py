@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
@@ -98,7 +99,7 @@ class BandLimitedNoise:
     def _window(self, times: Array) -> tuple[Array, Array, Array]:
         return window(times, self._p.duration, self._p.taper)
 
-    def _sum(self, times: Array, lines: Any) -> Array:
+    def _sum(self, times: Array, lines: Complex) -> Array:
         """Real part of the sum of ``lines`` z^j, z = exp(2 pi i t / period), j from the first line (Horner).
 
         In real numbers, one operation after the other: a value does not depend on its neighbours in ``times``.
@@ -114,8 +115,7 @@ class BandLimitedNoise:
             real = next_real
             real += line.real
             imaginary += line.imag
-        values: Array = real * np.cos(self._first * angle) - imaginary * np.sin(self._first * angle)
-        return values
+        return real * np.cos(self._first * angle) - imaginary * np.sin(self._first * angle)
 
 
 def _lines(params: BandLimitedNoise.Params) -> tuple[int, int]:

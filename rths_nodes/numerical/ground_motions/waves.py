@@ -45,8 +45,7 @@ class Sine:
         self._omega = 2.0 * np.pi * params.frequency
 
     def sample(self, times: Array) -> Array:
-        values: Array = self._amplitude * np.sin(self._omega * np.asarray(times) + self._phase)
-        return values
+        return self._amplitude * np.sin(self._omega * np.asarray(times) + self._phase)
 
     def derivatives(self, times: Array) -> tuple[Array, Array]:
         angle = self._omega * np.asarray(times) + self._phase

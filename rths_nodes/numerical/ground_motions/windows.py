@@ -10,13 +10,14 @@ that is used as a displacement has its exact velocity and acceleration.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import number
+from rths_nodes.core.parameters import Field, number
 from rths_nodes.core.samples import Array
 
 Triple = tuple[Array, Array, Array]
@@ -41,7 +42,7 @@ class Formula(Protocol):
 class Finite(ABC):
     """An excitation that is known with its derivatives; ``seed`` is not used."""
 
-    def __init__(self, params: Any, seed: int) -> None:
+    def __init__(self, params: AnyParams, seed: int) -> None:
         self._p = params
 
     def sample(self, times: Array) -> Array:
@@ -81,7 +82,7 @@ def window(times: Array, duration: float, taper: float) -> Triple:
     return product(up, (down[0], -down[1], down[2]))
 
 
-def taper_parameter(default: float) -> Any:
+def taper_parameter(default: float) -> Field:
     """The parameter ``taper`` of an excitation, s."""
     return number("time of a smooth rise at the beginning and fall at the end", "s", default, at_least=0.0)
 

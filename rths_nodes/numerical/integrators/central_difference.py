@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.numerical.integrators.dynamics import Dynamics, State
+from rths_nodes.numerical.integrators.dynamics import Advance, Dynamics, Moving, Prepared, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, refuse_beyond_central_limit
 from rths_nodes.numerical.structures.laws import Law
-from rths_nodes.numerical.vectors import Vectors, vectors_of
+from rths_nodes.numerical.vectors import Loads, Operand, Vector, Vectors, vectors_of
+
+Constants = tuple[Operand, Operand, Operand, float]
 
 
 class CentralDifference(Dynamics):
@@ -27,16 +26,18 @@ class CentralDifference(Dynamics):
     class Params(Equivalent):
         pass
 
-    def refuse(self, params: Any, structure: Structure, dt: float) -> None:
+    def refuse(self, params: Params, structure: Structure, dt: float) -> None:
         """Refuses (ConfigError) a step beyond the stability limit."""
         refuse_beyond_central_limit("central_difference", params, structure, dt)
 
     @staticmethod
-    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+    def advancing(vectors: Vectors, law: Law) -> Advance:
         """The next displacement, and the exact acceleration and velocity that belong to it."""
         product, at = vectors.product, vectors.at
 
-        def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+        def advance(
+            k: Constants, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
+        ) -> Moving:
             left, now, earlier, dt = k
             x, _, _, _, _, r, _, (previous,), _ = s
             load = at(external, index) - r - measured
@@ -47,7 +48,7 @@ class CentralDifference(Dynamics):
         return advance
 
     @classmethod
-    def prepared(cls, params: Any, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+    def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
         """(M/dt^2 + C/2dt)^-1, 2M/dt^2, M/dt^2 - C/2dt, dt (s); the fictitious displacement before the start."""
         mass, damping, vectors = structure.mass, structure.damping, vectors_of(structure.mass)
         left = vectors.inverse(mass / dt**2 + damping / (2.0 * dt))

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.numerical.integrators.dynamics import Dynamics, State
+from rths_nodes.numerical.integrators.dynamics import Advance, Dynamics, Moving, Prepared, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 from rths_nodes.numerical.structures.laws import Law
-from rths_nodes.numerical.vectors import Vectors, vectors_of
+from rths_nodes.numerical.vectors import Loads, Operand, Vector, Vectors, vectors_of
+
+Constants = tuple[Operand, float]
 
 
 class ChenRicles(Dynamics):
@@ -33,11 +32,13 @@ class ChenRicles(Dynamics):
         pass
 
     @staticmethod
-    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+    def advancing(vectors: Vectors, law: Law) -> Advance:
         """Eqs. (11a), (11b)."""
         product = vectors.product
 
-        def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+        def advance(
+            k: Constants, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
+        ) -> Moving:
             alpha, dt = k
             x, v, _, _, _, _, _, own, _ = s
             increment = dt * product(alpha, exact)
@@ -46,7 +47,7 @@ class ChenRicles(Dynamics):
         return advance
 
     @classmethod
-    def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+    def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
         """alpha of Eq. (12b) and dt (s); no state."""
         damping, stiffness = damping_and_stiffness(params, structure)
         damping, stiffness = structure.damping + damping, structure.stiffness + stiffness

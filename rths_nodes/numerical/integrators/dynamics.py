@@ -12,59 +12,67 @@ own state, displacement and velocity.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.protocols import StepMatrices, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.massless import massless, numbered
-from rths_nodes.mechanics.sparse import Matrix, is_sparse
-from rths_nodes.numerical.integrators.stepped import Stepped
-from rths_nodes.numerical.structures.laws import Law, law_of
-from rths_nodes.numerical.vectors import LARGE, ONE, Vectors, vectors_of
+from rths_nodes.mechanics.sparse import Inverse, Matrix, is_sparse
+from rths_nodes.numerical.integrators.stepped import Moved, Step, Stepped
+from rths_nodes.numerical.structures.laws import Force, Law, law_of
+from rths_nodes.numerical.vectors import LARGE, ONE, Loads, Multiplier, Operand, Vector, Vectors, vectors_of
 
 FEW = 8
 """Forces at the interface up to which their columns are quicker than a solution."""
+
+Own = Sequence[Vector]
+"""State of a method."""
+Moving = tuple[Own, Vector, Vector, Vector]
+"""State of the method, x, v and exact acceleration: the result of ``advance``."""
+Advance = Callable[..., Moving]
+Prepared = tuple[object, Own]
 
 
 class Constants(NamedTuple):
     """Acceleration per load, damping, what the method and the restoring force need, and the state at step 0."""
 
-    per_load: Any
-    damping: Any
-    advance: Any
-    force: Any
+    per_load: Operand | Columns
+    damping: Operand
+    advance: object
+    force: object
     start: Any
 
 
 class State(NamedTuple):
     """Where a step begins."""
 
-    x: Any
-    v: Any
-    a: Any  # predicted, with the measured force expected
-    before: Any  # measured at the step before
-    expected: Any
-    r: Any
-    load: Any  # what acts on the masses, the measured force and inertia apart
-    own: Any  # of the method
-    memory: Any  # of the restoring force
+    x: Vector
+    v: Vector
+    a: Vector  # predicted, with the measured force expected
+    before: Vector  # measured at the step before
+    expected: Vector
+    r: Vector
+    load: Vector  # what acts on the masses, the measured force and inertia apart
+    own: Own  # of the method
+    memory: object  # of the restoring force
 
 
 def dynamics(
-    advance: Callable[..., Any],
-    force: Callable[..., Any],
-    product: Callable[[Any, Any], Any],
-    at: Callable[[Any, int], Any],
-    accelerated: Callable[..., Any],
-) -> Callable[..., Any]:
+    advance: Advance,
+    force: Force,
+    product: Callable[..., Vector],
+    at: Callable[..., Vector],
+    accelerated: Callable[..., Vector],
+) -> Step:
     """The step of an equation of motion whose method ``advance`` is; see ``stepped.py`` for what it is given."""
 
-    def step(k: Constants, s: State, measured: Any, external: Any, index: int) -> tuple[Any, Any]:
+    def step(k: Constants, s: State, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
         per_load, damping, of_advance, of_force, _ = k
         x, v, a, before, expected, r, load, _, memory = s
         if index == 0:  # nothing is known of the time before: as if it had always been so
@@ -80,10 +88,12 @@ def dynamics(
     return step
 
 
-def solved(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def solved(product: Callable[..., Vector]) -> Callable[..., Vector]:
     """The exact acceleration by what multiplies with the acceleration per load."""
 
-    def accelerated(per_load: Any, load: Any, measured: Any, a: Any, expected: Any, index: int) -> Any:
+    def accelerated(
+        per_load: Operand, load: Vector, measured: Vector, a: Vector, expected: Vector, index: int
+    ) -> Vector:
         return product(per_load, load - measured)
 
     return accelerated
@@ -92,7 +102,7 @@ def solved(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 class Columns:
     """Acceleration per load of a large structure, by what solves with its mass."""
 
-    def __init__(self, solver: Any) -> None:
+    def __init__(self, solver: Multiplier) -> None:
         self._solver, self._columns = solver, dict[int, Array]()
 
     def dot(self, load: Array) -> Array:
@@ -124,7 +134,7 @@ def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expect
 
 
 def standing(
-    vectors: Vectors, law: Law, k: Constants, x: Any, v: Any, before: Any, own: Any, applied: Any
+    vectors: Vectors, law: Law, k: Constants, x: Vector, v: Vector, before: Vector, own: Own, applied: Vector
 ) -> State:
     """The state at displacement ``x`` (m) and velocity ``v`` (m/s) under the external force ``applied`` (N)."""
     memory, r = law.force(law.constants, law.rest, x)
@@ -145,7 +155,7 @@ class Dynamics(Stepped):
     memory: ClassVar[tuple[str, ...]] = ("displacement", "velocity", "experimental_force")
     """Vectors ``(n_dof,)`` from which, with the measured force, the next step follows."""
 
-    def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None:
+    def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is None:
             raise ConfigError("structure: missing; only the integrator 'prescribed' does without")
         self.structure, self.dt = structure, dt
@@ -160,21 +170,21 @@ class Dynamics(Stepped):
         excitation = external_force[:, 0].tolist() if one else external_force
         self._follow(kernel, constants, excitation, self._at_rest(constants), one)
 
-    def refuse(self, params: Any, structure: Structure, dt: float) -> None:
+    def refuse(self, params: AnyParams, structure: Structure, dt: float) -> None:
         """Refuses (ConfigError) what the method cannot step."""
 
     @staticmethod
-    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+    def advancing(vectors: Vectors, law: Law) -> Advance:
         """The kernel function ``advance``. Raises TypeError where a method has none."""
         raise TypeError("an integrator does not say how to advance")
 
     @classmethod
-    def prepared(cls, params: Any, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+    def prepared(cls, params: AnyParams, structure: Structure, dt: float, a: Vector) -> Prepared:
         """Constants of ``advance``, and its state at rest with the first acceleration ``a`` (m/s^2)."""
         return None, ()
 
     @classmethod
-    def kernel_of(cls, params: Any, structure: Structure) -> Kernel:
+    def kernel_of(cls, params: AnyParams, structure: Structure) -> Kernel:
         """The kernel for a structure; no more than plain steps for one that is kept sparse."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         exact = by_columns if vectors is LARGE else solved(vectors.product)
@@ -182,7 +192,7 @@ class Dynamics(Stepped):
         return Kernel(cls.constants_of, start, step)
 
     @classmethod
-    def constants_of(cls, params: Any, structure: Structure, external_force: Array, dt: float) -> Any:
+    def constants_of(cls, params: AnyParams, structure: Structure, external_force: Array, dt: float) -> Any:
         """Constants of the step ``dt`` (s), and where it begins."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         k = Constants(
@@ -197,7 +207,7 @@ class Dynamics(Stepped):
         """The first acceleration ``(n_dof,)`` m/s^2."""
         return np.atleast_1d(constants.start.a)
 
-    def recalled(self, memory: Array) -> Any:
+    def recalled(self, memory: Array) -> Sequence[object]:
         """The state of a linear structure that remembers ``memory``, under the first external force."""
         x, v, before, *own = [self._vectors.vector(part) for part in memory.reshape(len(self.memory), -1)]
         applied = self._vectors.at(self.excitation, 0)
@@ -234,14 +244,14 @@ class Dynamics(Stepped):
         return StepMatrices(both[:m, :m], both[:m, m:], both[m:, :m], both[m:, m:])
 
 
-def start(k: Any) -> Any:
+def start(k: Any) -> object:
     """The state at step 0."""
     return k.start
 
 
-def per_load_of(vectors: Vectors, mass: Matrix) -> Any:
+def per_load_of(vectors: Vectors, mass: Matrix) -> Operand:
     """The inverse of a mass (kg), which makes an acceleration (m/s^2) of a load (N)."""
-    return Columns(vectors.inverse(mass)) if vectors is LARGE else vectors.inverse(mass)
+    return Columns(Inverse(mass)) if vectors is LARGE else vectors.inverse(mass)
 
 
 def refuse_massless(mass: Matrix) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ class Equivalent:
     )
 
 
-def damping_and_stiffness(params: Any, structure: Structure) -> tuple[Array, Array]:
+def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
     """Damping (N s/m) and stiffness (N/m) of the part under test, ``(n_dof, n_dof)``.
 
     Raises ConfigError for equivalent numbers where there are several degrees of freedom.
@@ -63,7 +62,7 @@ def damping_and_stiffness(params: Any, structure: Structure) -> tuple[Array, Arr
     return found[0], found[1]
 
 
-def refuse_beyond_central_limit(name: str, params: Any, structure: Structure, dt: float) -> None:
+def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
     """Refuses (ConfigError) a step not below the stability limit of the central difference method.
 
     It is 2/omega_max for a spring under test. The force of a dashpot under test belongs to the mean velocity of

@@ -7,27 +7,32 @@ N. M. Newmark: A method of computation for structural dynamics. Journal of the E
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.dynamics import (
+    Advance,
     Constants,
     Dynamics,
+    Moving,
     State,
     per_load_of,
     standing,
     start,
 )
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, refuse_beyond_central_limit
+from rths_nodes.numerical.integrators.stepped import Moved, Step
 from rths_nodes.numerical.structures.laws import Law, law_of
-from rths_nodes.numerical.vectors import Vectors, vectors_of
+from rths_nodes.numerical.vectors import Loads, Vector, Vectors, vectors_of
 
 
-def advance(dt: float, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+def advance(
+    dt: float, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
+) -> Moving:
     """Predictor: v is the predicted velocity v~, before and behind the step."""
     x, v, _, _, _, _, _, own, _ = s
     half = 0.5 * dt * exact
@@ -40,13 +45,13 @@ class Corrected(NamedTuple):
 
     half: float
     inner: Constants
-    start: Any
+    start: State
 
 
-def corrected(predicted: Callable[..., Any]) -> Callable[..., Any]:
+def corrected(predicted: Step) -> Step:
     """The step whose velocity is corrected with the predicted acceleration before it is handed on."""
 
-    def step(k: Corrected, s: Any, measured: Any, external: Any, index: int) -> tuple[Any, Any]:
+    def step(k: Corrected, s: object, measured: Vector, external: Loads, index: int) -> tuple[object, Moved]:
         half, inner, _ = k
         s, (x, v, a, exact, r) = predicted(inner, s, measured, external, index)
         return s, (x, v + half * a, a, exact, r)
@@ -69,21 +74,21 @@ class ExplicitNewmark(Dynamics):
     class Params(Equivalent):
         pass
 
-    def refuse(self, params: Any, structure: Structure, dt: float) -> None:
+    def refuse(self, params: Params, structure: Structure, dt: float) -> None:
         """Refuses (ConfigError) a step beyond the stability limit."""
         refuse_beyond_central_limit("explicit_newmark", params, structure, dt)
 
     @staticmethod
-    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+    def advancing(vectors: Vectors, law: Law) -> Advance:
         return advance
 
     @classmethod
-    def kernel_of(cls, params: Any, structure: Structure) -> Kernel:
+    def kernel_of(cls, params: AnyParams, structure: Structure) -> Kernel:
         """The kernel of the predictor, and the correction."""
         return Kernel(cls.constants_of, start, corrected(super().kernel_of(params, structure).step))
 
     @classmethod
-    def constants_of(cls, params: Any, structure: Structure, external_force: Array, dt: float) -> Corrected:
+    def constants_of(cls, params: AnyParams, structure: Structure, external_force: Array, dt: float) -> Corrected:
         """Constants; the predicted velocity is such that the first acceleration makes it zero."""
         k = super().constants_of(params, structure, external_force, dt)
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, IntegratorError
 from rths_nodes.core.fmu.named import FmuParams, Row
 from rths_nodes.core.fmu.process import LOOK_S, FmuProcess
@@ -263,7 +264,7 @@ class Fmu(Integrator):
         force = np.zeros(self._n)
         return rehearse(self, self._steps, lambda: force)
 
-    def numbers(self) -> Mapping[str, Any]:
+    def numbers(self) -> Data:
         """Steps that the model has taken."""
         return {"fmu_steps": self._index}
 

@@ -11,7 +11,7 @@ compare the CR algorithm with it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.core.arithmetic import place
 from rths_nodes.core.checks import TestContext
@@ -20,20 +20,22 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import zero
-from rths_nodes.numerical.integrators.dynamics import Dynamics, State
+from rths_nodes.numerical.integrators.dynamics import Advance, Dynamics, Moving, Prepared, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 from rths_nodes.numerical.structures.laws import Law
-from rths_nodes.numerical.vectors import Vectors, vectors_of
+from rths_nodes.numerical.vectors import Loads, Operand, Vector, Vectors, vectors_of
+
+Begun = tuple[Vector, Vector, Vector, Vector, Vector]
 
 
 class Method(NamedTuple):
     """The matrices of an iteration, alpha, beta, gamma, iterations in a time step, and its length h (s)."""
 
-    inverse: Any  # [M + (1 + alpha) (gamma h C + beta h^2 K)]^-1
-    damping: Any  # of the numerical part
-    tested_damping: Any
-    total_damping: Any
-    stiffness: Any  # of the whole
+    inverse: Operand  # [M + (1 + alpha) (gamma h C + beta h^2 K)]^-1
+    damping: Operand  # of the numerical part
+    tested_damping: Operand
+    total_damping: Operand
+    stiffness: Operand  # of the whole
     alpha: float
     beta: float
     gamma: float
@@ -44,18 +46,18 @@ class Method(NamedTuple):
 class Own(NamedTuple):
     """Displacements at the last two time steps and of the newest iterate, predictions, what an iteration keeps."""
 
-    x: Any
-    x_before: Any
-    x_next: Any
-    x_predicted: Any
-    v_predicted: Any
-    known: Any
+    x: Vector
+    x_before: Vector
+    x_next: Vector
+    x_predicted: Vector
+    v_predicted: Vector
+    known: Vector
 
 
-def solving(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
     """Acceleration at the end of the time step, with the force linearised about where it was measured."""
 
-    def solved(k: Method, known: Any, measured: Any, x: Any, v: Any) -> Any:
+    def solved(k: Method, known: Vector, measured: Vector, x: Vector, v: Vector) -> Vector:
         inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _ = k
         off = measured - product(stiffness, x) - product(tested_damping, v)
         return product(inverse, known - (1.0 + alpha) * off)
@@ -64,16 +66,16 @@ def solving(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def beginning(
-    product: Callable[[Any, Any], Any], at: Callable[[Any, int], Any], solved: Callable[..., Any]
-) -> Callable[..., Any]:
+    product: Callable[..., Vector], at: Callable[..., Vector], solved: Callable[..., Vector]
+) -> Callable[..., Begun]:
     """Close a time step with the force measured at its end, and begin the next: what does not change in it.
 
     The displacement has been reached and stays; acceleration and velocity can still be corrected.
     """
 
     def begun(
-        k: Method, own: Own, x: Any, v: Any, exact: Any, measured: Any, external: Any, index: int
-    ) -> tuple[Any, Any, Any, Any, Any]:
+        k: Method, own: Own, x: Vector, v: Vector, exact: Vector, measured: Vector, external: Loads, index: int
+    ) -> Begun:
         _, damping, tested_damping, total_damping, stiffness, alpha, beta, gamma, iterations, h = k
         x_end, x_before, x_next, _, v_predicted, known = own
         if index == 0:
@@ -95,10 +97,12 @@ def beginning(
     return begun
 
 
-def advancing(solved: Callable[..., Any], begun: Callable[..., Any]) -> Callable[..., Any]:
+def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Advance:
     """One iteration, and the place on the parabola that it makes."""
 
-    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+    def advance(
+        k: Method, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
+    ) -> Moving:
         _, _, _, _, _, _, beta, _, iterations, h = k
         x, v, _, _, _, r, _, own, _ = s
         x_end, x_before, _, x_predicted, v_predicted, known = own
@@ -160,18 +164,18 @@ class HilberHughesTaylor(Dynamics):
         self.period = params.iterations
         super().__init__(params, structure, external_force, dt)
 
-    def refuse(self, params: Any, structure: Structure, dt: float) -> None:
+    def refuse(self, params: Params, structure: Structure, dt: float) -> None:
         """Refuses (ConfigError) a mass under test."""
         if not zero(structure.experimental_mass):
             raise ConfigError("integrator hht_alpha: a mass under test is not provided for: its inertia jumps")
 
     @staticmethod
-    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+    def advancing(vectors: Vectors, law: Law) -> Advance:
         solved = solving(vectors.product)
         return advancing(solved, beginning(vectors.product, vectors.at, solved))
 
     @classmethod
-    def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+    def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
         """With the part under test in what is solved."""
         vectors, alpha, h = vectors_of(structure.mass), params.alpha, params.iterations * dt
         beta, gamma = 0.25 * (1.0 - alpha) ** 2, 0.5 - alpha

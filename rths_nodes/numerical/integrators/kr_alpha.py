@@ -8,15 +8,14 @@ doi 10.1002/eqe.2401.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.numerical.integrators.dynamics import Dynamics, State
+from rths_nodes.numerical.integrators.dynamics import Advance, Dynamics, Moving, Prepared, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 from rths_nodes.numerical.structures.laws import Law
-from rths_nodes.numerical.vectors import Vectors, vectors_of
+from rths_nodes.numerical.vectors import Loads, Operand, Vector, Vectors, vectors_of
+
+Constants = tuple[Operand, Operand, float, float, float, float, float]
 
 
 class KolayRicles(Dynamics):
@@ -49,11 +48,13 @@ class KolayRicles(Dynamics):
         )
 
     @staticmethod
-    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+    def advancing(vectors: Vectors, law: Law) -> Advance:
         """The step from the acceleration of the load, l before it, and c before it."""
         product = vectors.product
 
-        def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+        def advance(
+            k: Constants, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
+        ) -> Moving:
             alpha1, weight, alpha_f, kept, faded, share, dt = k
             x, v, _, _, _, _, _, (earlier, change), _ = s
             if index == 0:
@@ -66,7 +67,7 @@ class KolayRicles(Dynamics):
         return advance
 
     @classmethod
-    def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+    def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
         """alpha1, [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M, alpha_f, e, f, 1/2 + gamma and dt (s).
 
         With the part under test in M and R.

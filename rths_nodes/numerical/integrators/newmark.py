@@ -13,7 +13,7 @@ degrees of freedom may have none, as the rotations of most finite-element models
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +29,10 @@ from rths_nodes.mechanics.massless import have_damping, massless
 from rths_nodes.mechanics.sparse import Inverse, Matrix, diagonal, is_sparse, product, zero
 from rths_nodes.numerical.integrators.dynamics import Dynamics, start
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
+from rths_nodes.numerical.integrators.stepped import Moved, Step
 from rths_nodes.numerical.reductions import CraigBampton, reduced
 from rths_nodes.numerical.structures.linear_force import refuse_yielding
-from rths_nodes.numerical.vectors import ONE, vectors_of
+from rths_nodes.numerical.vectors import ONE, Loads, Multiplier, Vector, vectors_of
 
 JUDGED = 60
 """Modes of a large structure by which growth is judged."""
@@ -90,10 +91,12 @@ class Constants(NamedTuple):
     start: tuple[Array]
 
 
-def newmark(at: Callable[[Any, int], Any]) -> Callable[..., Any]:
+def newmark(at: Callable[..., Vector]) -> Callable[..., tuple[object, tuple[Array, ...]]]:
     """The step of a structure with full matrices; see ``stepped.py`` for what it is given."""
 
-    def step(k: Constants, state: tuple[Array], measured: Any, external: Any, index: int) -> tuple[Any, Any]:
+    def step(
+        k: Constants, state: tuple[Array], measured: Vector, external: Loads, index: int
+    ) -> tuple[object, tuple[Array, ...]]:
         matrix, of_rates, n, _ = k
         (flat,) = state
         known = flat.reshape(5, n)
@@ -110,10 +113,12 @@ def newmark(at: Callable[[Any, int], Any]) -> Callable[..., Any]:
     return step
 
 
-def in_floats(step: Callable[..., Any]) -> Callable[..., Any]:
+def in_floats(step: Callable[..., tuple[object, tuple[Array, ...]]]) -> Step:
     """A ``step`` that gives arrays, for one degree of freedom."""
 
-    def of_one(k: Any, s: Any, measured: float, external: Any, index: int) -> tuple[Any, Any]:
+    def of_one(
+        k: Constants, s: object, measured: float, external: Sequence[float], index: int
+    ) -> tuple[object, Moved]:
         s, (x, v, a, exact, r) = step(k, s, measured, external, index)
         return s, (float(x[0]), float(v[0]), float(a[0]), float(exact[0]), float(r[0]))
 
@@ -123,18 +128,20 @@ def in_floats(step: Callable[..., Any]) -> Callable[..., Any]:
 class Large(NamedTuple):
     """A structure that is kept sparse: what multiplies and solves, where there is no mass, and dt (s)."""
 
-    mass: Any
-    damping: Any
-    stiffness: Any
-    solver: Any  # K + 2/dt C + 4/dt^2 M
-    accelerated: Any
+    mass: Multiplier
+    damping: Multiplier
+    stiffness: Multiplier
+    solver: Inverse  # K + 2/dt C + 4/dt^2 M
+    accelerated: Inverse
     without: NDArray[np.bool_]
     rates: Rates
     dt: float
     start: tuple[Array, Array, Array]
 
 
-def large(k: Large, state: tuple[Array, Array, Array], measured: Array, external: Any, index: int) -> Any:
+def large(
+    k: Large, state: tuple[Array, Array, Array], measured: Array, external: Array, index: int
+) -> tuple[object, Moved]:
     """The step of a structure that is kept sparse: products and one solution, and no kernel."""
     mass, damping, stiffness, solver, accelerated, without, of_rates, dt, _ = k
     x, v, a = state
@@ -220,7 +227,7 @@ class Newmark(Dynamics):
         n = constants.n
         return constants.start[0][2 * n : 3 * n].copy()
 
-    def recalled(self, memory: Array) -> Any:
+    def recalled(self, memory: Array) -> Sequence[object]:
         return (np.concatenate([memory, np.zeros(2 * len(self._first))]),)
 
     def remembered(self, state: Any) -> Array:

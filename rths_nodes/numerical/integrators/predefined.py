@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
@@ -18,10 +16,11 @@ from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics import history
 from rths_nodes.numerical.integrators import prescribed
-from rths_nodes.numerical.integrators.stepped import Played
+from rths_nodes.numerical.integrators.stepped import Moved, Played
+from rths_nodes.numerical.vectors import Vector
 
 
-def step(nothing: Any, s: tuple[()], measured: Any, history: Any, index: int) -> tuple[Any, Any]:
+def step(nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int) -> tuple[object, Moved]:
     """Go one step on in the ``history`` ``(steps + 1, 3, n)`` of x, v, a; the force has no influence."""
     before, now = history[index], history[index + 1]
     return s, (now[0] + nothing, now[1] + nothing, now[2] + nothing, before[2] + nothing, nothing + 0.0)
@@ -56,6 +55,6 @@ class Predefined(Played):
         self._play(kernel, rows, n_dof)
 
     @classmethod
-    def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:
+    def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
         """The kernel of several axes; its only constant is zero, for each of them."""
         return Kernel(lambda nothing: nothing, no_state, step)

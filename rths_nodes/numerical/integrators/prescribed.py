@@ -3,21 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rths_nodes.core import registry
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel, no_state
-from rths_nodes.core.parameters import component, params
+from rths_nodes.core.parameters import component, params, type_of
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.windows import Formula
-from rths_nodes.numerical.integrators.stepped import Played
+from rths_nodes.numerical.integrators.stepped import Moved, Played
+from rths_nodes.numerical.vectors import Vector
 
 
-def step(nothing: Any, s: tuple[()], measured: Any, history: Any, index: int) -> tuple[Any, Any]:
+def step(nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int) -> tuple[object, Moved]:
     """Go one step on in the ``history`` ``(steps + 1, 3)`` of x, v, a; the force has no influence."""
     before, now = history[index], history[index + 1]
     motion = float(now[0]) + nothing, float(now[1]) + nothing, float(now[2]) + nothing
@@ -29,7 +29,7 @@ class Prescribed(Played):
 
     @params
     class Params:
-        displacement: Any = component("ground_motion", "displacement as a function of time, in m")
+        displacement: OfParams = component("ground_motion", "displacement as a function of time, in m")
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is not None:
@@ -42,7 +42,7 @@ class Prescribed(Played):
                 if issubclass(registry.load("ground_motion", name), Formula)
             ]
             raise ConfigError(
-                f"integrator.displacement.type = {type(params.displacement).type_name!r}: gives no velocity and "
+                f"integrator.displacement.type = {type_of(params.displacement)!r}: gives no velocity and "
                 f"acceleration; known: {', '.join(known)}"
             )
         times: Array = dt * np.arange(len(external_force), dtype=np.float64)
@@ -50,6 +50,6 @@ class Prescribed(Played):
         self._play(self.kernel_of(params), history, external_force.shape[1])
 
     @classmethod
-    def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:
+    def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
         """The kernel; its only constant is zero, for each degree of freedom."""
         return Kernel(lambda nothing: nothing, no_state, step)

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.numerical.integrators.dynamics import State, refuse_large
+from rths_nodes.numerical.integrators.dynamics import Advance, Moving, Prepared, State, refuse_large
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.state_space import (
     ByMatrix,
@@ -19,7 +16,9 @@ from rths_nodes.numerical.integrators.state_space import (
     state_space,
 )
 from rths_nodes.numerical.structures.laws import Law, law_of
-from rths_nodes.numerical.vectors import Vectors, vectors_of
+from rths_nodes.numerical.vectors import Loads, Operand, Vector, Vectors, vectors_of
+
+Constants = tuple[Operand, Operand, object, float]
 
 
 class RungeKutta(ByMatrix):
@@ -44,16 +43,18 @@ class RungeKutta(ByMatrix):
         return runge_kutta_transition(*state_space(structure), dt), True
 
     @staticmethod
-    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+    def advancing(vectors: Vectors, law: Law) -> Advance:
         """The four stages, with the acceleration at trial displacements."""
         product, at, force = vectors.product, vectors.at, law.force
 
-        def rate(k: Any, memory: Any, load: Any, x: Any, v: Any) -> Any:
+        def rate(k: Constants, memory: object, load: Vector, x: Vector, v: Vector) -> Vector:
             mass_inverse, damping_per_mass, of_force, _ = k
             _, r = force(of_force, memory, x)
             return product(mass_inverse, load - r) - product(damping_per_mass, v)
 
-        def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+        def advance(
+            k: Constants, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
+        ) -> Moving:
             _, _, _, h = k
             x, v, _, _, _, _, _, own, memory = s
             half, sixth = 0.5 * h, h / 6.0
@@ -72,7 +73,7 @@ class RungeKutta(ByMatrix):
         return advance
 
     @classmethod
-    def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+    def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
         """Acceleration per load, M^-1 C, constants of the restoring force and dt (s); no state."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         per_mass = np.linalg.inv(structure.mass) @ structure.damping

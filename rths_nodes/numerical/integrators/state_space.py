@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.core.arithmetic import Numbers, first, groups, matvec, numbers, put
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.integrators.dynamics import Dynamics, start
+from rths_nodes.numerical.integrators.stepped import Moved
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 Matrices = tuple[Array, Array, Array]
@@ -55,8 +57,8 @@ class Constants(NamedTuple):
 class Known(NamedTuple):
     """State of few degrees of freedom, each field a tuple of them."""
 
-    x: Numbers
-    v: Numbers
+    x: Sequence[float]
+    v: Sequence[float]
     before: Numbers  # measured at the step before
     load: Numbers  # external, where the step begins
 
@@ -68,11 +70,13 @@ FEW = 6
 ONE_OF_EACH = ((0.0,),) * 5
 
 
-def by_numbers(n: int) -> Callable[..., Any]:
+def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...]]]:
     """The step of ``n`` degrees of freedom, which are few; see ``stepped.py`` for what it is given."""
     like = ((0,) * n,) * 5
 
-    def step(k: Constants, s: Known, measured: Numbers, external: Array, index: int) -> tuple[Any, Any]:
+    def step(
+        k: Constants, s: Known, measured: Numbers, external: Array, index: int
+    ) -> tuple[object, tuple[Sequence[float], ...]]:
         matrix, _, _ = k
         x, v, before, load = s
         if index == 0:  # nothing is known of the time before: as if it had always been so
@@ -84,7 +88,9 @@ def by_numbers(n: int) -> Callable[..., Any]:
     return step
 
 
-def by_floats(k: Constants, s: Known, measured: float, external: Sequence[float], index: int) -> tuple[Any, Any]:
+def by_floats(
+    k: Constants, s: Known, measured: float, external: Sequence[float], index: int
+) -> tuple[object, Moved]:
     """The step of one degree of freedom."""
     matrix, _, _ = k
     (x,), (v,), (before,), (load,) = s
@@ -95,7 +101,7 @@ def by_floats(k: Constants, s: Known, measured: float, external: Sequence[float]
     return ((x,), (v,), (measured,), (after,)), (x, v, a, exact, r)
 
 
-def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, index: int) -> tuple[Any, Any]:
+def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, index: int) -> tuple[object, Moved]:
     """The step of many degrees of freedom: what is known stands in one array."""
     matrix, n, _ = k
     (known,) = s
@@ -137,17 +143,17 @@ class ByMatrix(Dynamics):
     """An integrator whose steps of a linear structure are one matrix, made beforehand."""
 
     @staticmethod
-    def matrices(params: Any, structure: Structure, dt: float) -> tuple[Matrices, bool]:
+    def matrices(params: AnyParams, structure: Structure, dt: float) -> tuple[Matrices, bool]:
         """Step matrices, and whether the measured force is extrapolated. Raises TypeError where there are none."""
         raise TypeError("an integrator by a matrix does not say which")
 
     @classmethod
-    def growth(cls, params: Any, structure: Structure, dt: float) -> float:
+    def growth(cls, params: object, structure: Structure, dt: float) -> float:
         """Growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
         return spectral_radius(structure, *cls.matrices(params, structure, dt))
 
     @classmethod
-    def kernel_of(cls, params: Any, structure: Structure) -> Kernel:
+    def kernel_of(cls, params: AnyParams, structure: Structure) -> Kernel:
         """The kernel by one matrix; that of the method for a structure that yields."""
         if not is_linear(structure):
             return super().kernel_of(params, structure)
@@ -157,7 +163,7 @@ class ByMatrix(Dynamics):
         return Kernel(cls.constants_of, in_numbers, by_floats if n == 1 else by_numbers(n))
 
     @classmethod
-    def constants_of(cls, params: Any, structure: Structure, external_force: Array, dt: float) -> Any:
+    def constants_of(cls, params: AnyParams, structure: Structure, external_force: Array, dt: float) -> Any:
         """Constants of either kernel."""
         if not is_linear(structure):
             return super().constants_of(params, structure, external_force, dt)
@@ -173,7 +179,7 @@ class ByMatrix(Dynamics):
         load: Array = np.linalg.inv(self.structure.mass) @ self._external[0]
         return load
 
-    def recalled(self, memory: Array) -> Any:
+    def recalled(self, memory: Array) -> Sequence[object]:
         if len(self._first) > FEW:
             return (np.concatenate([memory, memory]),)
         return Known(*map(tuple, [*memory.reshape(3, -1).tolist(), self._external[0].tolist()]))

@@ -12,6 +12,7 @@ as ``measured`` may become part of the state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,11 @@ from rths_nodes.core.arithmetic import record
 from rths_nodes.core.kernels import Kernel, copied
 from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import Array
+from rths_nodes.numerical.vectors import Loads, Vector
+
+Moved = tuple[Vector, Vector, Vector, Vector, Vector]
+"""x, v, a, exact acceleration and restoring force."""
+Step = Callable[..., tuple[object, Moved]]
 
 
 class Stepped(Integrator):
@@ -27,14 +33,14 @@ class Stepped(Integrator):
 
     kernel: Kernel
     constants: Any
-    excitation: Any
+    excitation: Loads
     state: Any
     in_floats: bool
     """The kernel takes and gives floats, for one degree of freedom."""
     in_tuples = False
     """The kernel takes and gives tuples in place of arrays, or lists."""
 
-    def _follow(self, kernel: Kernel, constants: Any, excitation: Any, first: Array, in_floats: bool) -> None:
+    def _follow(self, kernel: Kernel, constants: object, excitation: Loads, first: Array, in_floats: bool) -> None:
         """At rest at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2; the kernel may be in floats."""
         self.kernel, self.constants, self.excitation = kernel, constants, excitation
         self._step, self._first, self.in_floats = kernel.step, first, in_floats
@@ -53,7 +59,7 @@ class Stepped(Integrator):
         index = self._index
         self._index = index + 1
         if self.in_tuples:
-            measured: Any = tuple(experimental_force.tolist())
+            measured: object = tuple(experimental_force.tolist())
         else:
             measured = experimental_force.item() if self.in_floats else experimental_force.copy()
         self.state, shown = self._step(self.constants, self.state, measured, self.excitation, index)
@@ -67,9 +73,11 @@ class Stepped(Integrator):
 class Played(Stepped):
     """Motion by a history that is known before the test: there is no structure."""
 
+    excitation: Array
+
     def _play(self, kernel: Kernel, history: Array, n_dof: int) -> None:
         """Follow the ``history`` of x, v, a ``(steps + 1, 3)``, or ``(steps + 1, 3, n_dof)``, from its start."""
-        nothing: Any = np.zeros(n_dof) if n_dof > 1 else 0.0
+        nothing: Vector = np.zeros(n_dof) if n_dof > 1 else 0.0
         self._follow(kernel, nothing, history, history[0, 2] + np.zeros(n_dof), n_dof == 1)
 
     def reset(self) -> None:

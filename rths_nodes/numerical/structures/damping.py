@@ -177,7 +177,7 @@ class Modal:
 
 
 class Matrix:
-    """Any damping matrix C, as it stands."""
+    """A damping matrix C of any kind, as it stands."""
 
     @params
     class Params:

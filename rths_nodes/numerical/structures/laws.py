@@ -15,19 +15,24 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import number
+from rths_nodes.core.parameters import Field, number
 from rths_nodes.core.protocols import StructuralForce, Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.numerical.vectors import Vector
+
+Force = Callable[..., tuple[object, Any]]
+"""``force(constants, state, x) -> state, r``, with an r that is a number, or an array, as x is."""
 
 
 class Law(NamedTuple):
     """A restoring force: its kernel function, constants, and the state at rest."""
 
-    force: Callable[[Any, Any, Any], tuple[Any, Any]]
-    constants: Any
-    rest: Any
+    force: Force
+    constants: object
+    rest: object
 
 
 class Lawful:
@@ -52,7 +57,7 @@ class Lawful:
         """Force ``(n_dof,)`` N at ``displacement`` (m) without going there."""
         return self._moved(displacement)[1]
 
-    def _moved(self, displacement: Array) -> tuple[Any, Array]:
+    def _moved(self, displacement: Array) -> tuple[object, Array]:
         force, constants, _ = self.law
         if len(displacement) == 1:
             state, r = force(constants, self.state, float(displacement[0]))
@@ -60,7 +65,7 @@ class Lawful:
         return force(constants, self.state, displacement)
 
 
-def elastic_stiffness() -> Any:
+def elastic_stiffness() -> Field:
     """The parameter ``stiffness`` of a restoring force."""
     return number("elastic stiffness k; left out, it is that of the structure", "N/m", None, more_than=0.0)
 
@@ -77,7 +82,7 @@ class OfComponent(Lawful):
     elastic_energy: float = 0.0
     """Strain energy at first yield, J."""
 
-    def __init__(self, params: Any, n_dof: int) -> None:
+    def __init__(self, params: AnyParams, n_dof: int) -> None:
         """Raises ConfigError for several degrees of freedom, and without a stiffness of its own or a structure."""
         if self.yields and n_dof != 1:
             raise ConfigError(f"restoring_force {self.NAME}: has 1 degree of freedom, the structure has {n_dof}")
@@ -91,11 +96,11 @@ class OfComponent(Lawful):
         self._follow(Law(force, made, rest(made)))
 
     @classmethod
-    def kernel_of(cls, params: Any) -> Kernel:
+    def kernel_of(cls, params: AnyParams) -> Kernel:
         return cls.KERNEL
 
     @staticmethod
-    def energy(params: Any) -> float:
+    def energy(params: object) -> float:
         """The strain energy at first yield, J."""
         return 0.0
 
@@ -109,7 +114,7 @@ def law_of(force: StructuralForce) -> Law:
     return Law(_by_copies, None, virgin)
 
 
-def _by_copies(k: Any, s: StructuralForce, x: Any) -> tuple[StructuralForce, Any]:
+def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce, Vector]:
     """A restoring force of another package: it must rebind its memory, not change it in place."""
     moved = copy.copy(s)
     r = moved.force(np.array([x]) if isinstance(x, float) else x)

@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Structure
 from rths_nodes.mechanics.sparse import Matrix
-from rths_nodes.numerical.structures.laws import Law, Lawful
+from rths_nodes.numerical.structures.laws import Force, Law, Lawful
 from rths_nodes.numerical.structures.restoring_forces.linear import Linear
-from rths_nodes.numerical.vectors import vectors_of
+from rths_nodes.numerical.vectors import Operand, Vector, vectors_of
 
 
-def linear(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def linear(product: Callable[..., Vector]) -> Force:
     """The force K x by what multiplies with K (N/m)."""
 
-    def force(k: Any, s: Any, x: Any) -> tuple[Any, Any]:
+    def force(k: Operand, s: tuple[()], x: Vector) -> tuple[tuple[()], Vector]:
         return s, product(k, x)
 
     return force
@@ -30,12 +30,12 @@ class LinearRestoringForce(Lawful):
         self._follow(Law(linear(vectors.product), vectors.operand(stiffness), ()))
 
 
-def is_linear(structure: Any) -> bool:
+def is_linear(structure: Structure) -> bool:
     """True when the restoring force of ``structure`` is its stiffness times the displacement."""
     return isinstance(structure.restoring_force, (Linear, LinearRestoringForce))
 
 
-def refuse_yielding(integrator: str, structure: Any) -> None:
+def refuse_yielding(integrator: str, structure: Structure) -> None:
     """Refuses (ConfigError) a ``structure`` that is not linear for an ``integrator`` whose steps are matrices."""
     if not is_linear(structure):
         raise ConfigError(

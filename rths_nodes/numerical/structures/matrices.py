@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 import zipfile
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import component, matrix, params, text, texts, vector
 from rths_nodes.core.rounding import ROUNDING
@@ -65,7 +65,7 @@ class Matrices(Partition):
         storage: str = text(
             "auto: sparse from 65 degrees of freedom on; or dense, or sparse", "auto", ("auto", "dense", "sparse")
         )
-        damping: Any = component("damping", "damping of the whole structure", DAMPING)
+        damping: OfParams = component("damping", "damping of the whole structure", DAMPING)
         experimental_mass: tuple[tuple[float, ...], ...] | None = matrix(
             "the part of the mass that stands in the laboratory", "kg", None
         )
@@ -183,7 +183,7 @@ def _scattered(n: int, at: NDArray[np.int_], rows: tuple[tuple[float, ...], ...]
     return found
 
 
-def read_pair(params: Any) -> tuple[Matrix, Matrix]:
+def read_pair(params: Matrices.Params) -> tuple[Matrix, Matrix]:
     """Mass (kg) and stiffness (N/m, N, N m) of the whole structure by the parameters of ``matrices``.
 
     Raises ConfigError for what cannot be read, is not square, symmetric and finite, or does not fit together.
@@ -221,7 +221,7 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
     return found
 
 
-def _to_si(params: Any, n: int) -> Matrix:
+def _to_si(params: Matrices.Params, n: int) -> Matrix:
     """A diagonal D: D A D is in SI, of a mass or a stiffness A in the file's units of force and length."""
     force, length = FORCES[params.force_unit], LENGTHS[params.length_unit]
     per_dof = np.full(n, 1.0 / length)
@@ -239,7 +239,7 @@ def _to_si(params: Any, n: int) -> Matrix:
     return diagonal(np.sqrt(force * length) * per_dof)
 
 
-def _read(given: Any, place: str, unit: str) -> Matrix:
+def _read(given: object, place: str, unit: str) -> Matrix:
     """The matrix of a file, or of rows. Raises ConfigError that begins with ``place``."""
     if not isinstance(given, str):
         return np.array(given)
@@ -303,13 +303,12 @@ def _of_npz(data: bytes, name: str) -> Matrix:
         return _real(parts[name if name in known else known[0]])
 
 
-def _real(matrix: Any) -> Matrix:
+def _real(matrix: Matrix) -> Matrix:
     kind = matrix.dtype.kind
     if kind not in "fiu":
         raise ValueError(f"numbers of the kind {matrix.dtype}: must be real")
     if isinstance(matrix, np.ndarray):
-        found: Array = matrix.astype(float)
-        return found
+        return matrix.astype(float)
     from scipy.sparse import csr_array
 
     return csr_array(matrix.astype(float))

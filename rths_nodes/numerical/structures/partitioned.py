@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rths_nodes.core import registry
@@ -27,7 +25,9 @@ class Partition:
     elastic_energy: float = 0.0
     influence: Array
 
-    def __init__(self, damping: Any, given: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]) -> None:
+    def __init__(
+        self, damping: object, given: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]
+    ) -> None:
         """``given`` is mass and stiffness of the whole, ``tested`` mass, damping and stiffness under test.
 
         The damping model is formed from the whole. Raises ConfigError when the rest is no structure.

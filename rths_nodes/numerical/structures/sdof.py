@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import registry
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.parameters import completed, component, number, params
 from rths_nodes.numerical.structures.restoring_forces.linear import Linear
 
@@ -25,7 +26,7 @@ class Sdof:
         mass: float = number("mass m", "kg", more_than=0.0)
         frequency: float = number("natural frequency without the specimen", "Hz", more_than=0.0)
         damping_ratio: float = number("inherent viscous damping zeta", default=0.02, at_least=0.0, less_than=1.0)
-        restoring_force: Any = component(
+        restoring_force: OfParams | None = component(
             "restoring_force", "restoring force of the numerical substructure; linear if left out", None
         )
 

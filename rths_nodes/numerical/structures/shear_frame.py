@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import completed, component, components, params, vector
 from rths_nodes.core.protocols import RestoringForce
@@ -36,11 +36,16 @@ FAR = (100.0, 101.0)
 PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
 """Properties of which the laboratory holds at most the whole."""
 
+Parts = tuple[int, object, object]
+"""The number of a story, constants of the others and of its law."""
+OfOne = Callable[..., tuple[object, float]]
+OfSeveral = Callable[..., tuple[object, Array]]
 
-def beside(other: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., Any]:
+
+def beside(other: OfOne, law: OfOne) -> OfOne:
     """``other`` and the ``law`` of the only story, whose drift is the displacement."""
 
-    def force(k: Any, s: Any, x: float) -> tuple[Any, float]:
+    def force(k: Parts, s: tuple[object, object], x: float) -> tuple[object, float]:
         _, of_other, of_law = k
         own, memory = s
         own, r = other(of_other, own, x)
@@ -50,10 +55,10 @@ def beside(other: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., 
     return force
 
 
-def with_story(others: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., Any]:
+def with_story(others: OfSeveral, law: OfOne) -> OfSeveral:
     """``others`` and the ``law`` of one story of several."""
 
-    def force(k: Any, s: Any, x: Array) -> tuple[Any, Array]:
+    def force(k: Parts, s: tuple[object, object], x: Array) -> tuple[object, Array]:
         story, of_others, of_law = k
         own, memory = s
         own, r = others(of_others, own, x)
@@ -102,8 +107,8 @@ class ShearFrame(Partition):
     class Params:
         masses: tuple[float, ...] = vector("mass of each floor, lowest first", "kg", more_than=0.0)
         stiffnesses: tuple[float, ...] = vector("elastic shear stiffness of each story", "N/m", more_than=0.0)
-        damping: Any = component("damping", "damping of the whole frame", DAMPING)
-        restoring_forces: dict[str, Any] = components(
+        damping: OfParams = component("damping", "damping of the whole frame", DAMPING)
+        restoring_forces: dict[str, OfParams] = components(
             "restoring_force",
             "of the numerical part of stories, by name, story_1 the lowest; a story left out is linear",
         )
@@ -167,8 +172,7 @@ class ShearFrame(Partition):
         drifts = np.eye(n) - np.eye(n, k=-1)
 
         def stories(values: tuple[float, ...] | Array | None) -> Array:
-            matrix: Array = drifts.T @ np.diag(zeros(n, values)) @ drifts
-            return matrix
+            return drifts.T @ np.diag(zeros(n, values)) @ drifts
 
         super().__init__(
             params.damping,
@@ -241,7 +245,7 @@ def _falls(params: ShearFrame.Params) -> Iterator[str]:
             )
 
 
-def _laws(params: dict[str, Any], left: Array) -> dict[int, RestoringForce]:
+def _laws(params: dict[str, OfParams], left: Array) -> dict[int, RestoringForce]:
     """The restoring forces that are not linear, by the numbers of their stories from 0.
 
     ``left`` ``(n,)`` N/m is the elastic stiffness of the numerical part of each story. Raises ConfigError where a

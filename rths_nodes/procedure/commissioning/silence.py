@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import reduction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from rths_nodes.procedure.commissioned import CABLE, CLOSED, FAILED, KILLED, PAS
 from rths_nodes.procedure.commissioning.bench import Bench, Dash
 from rths_nodes.procedure.commissioning.braking import Line, rest_samples, stop_of, stop_row, way_of
 from rths_nodes.procedure.commissioning.free_rig import FreeRig, Refused, to_and_fro
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 STEADY = 16
 """Samples of constant velocity before a motion is broken off."""
@@ -136,7 +139,7 @@ def cable(bench: Bench) -> Rows:
 # -- the process that is killed ---------------------------------------------------------------------------
 
 
-def _opened(pipe: Any) -> tuple[Array, FarEnd, UdpEar | None]:
+def _opened(pipe: Connection) -> tuple[Array, FarEnd, UdpEar | None]:
     """Where the other process has opened its session, and what hears it. Raises ConfigError where it could not."""
     pipe.send("open")
     found = _received(pipe)
@@ -149,7 +152,7 @@ def _opened(pipe: Any) -> tuple[Array, FarEnd, UdpEar | None]:
     return start, stated, UdpEar.adopted(opened, *told)
 
 
-def _received(pipe: Any) -> Any:
+def _received(pipe: Connection) -> Any:
     try:
         if pipe.poll(OPENED_S):
             return pipe.recv()
@@ -158,7 +161,7 @@ def _received(pipe: Any) -> Any:
     raise Refused(f"the process that drives the rig has said nothing for {OPENED_S:g} s")
 
 
-def drive_until_killed(pipe: Any, data: dict[str, Any], realtime: bool, home: Array | None) -> None:
+def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, home: Array | None) -> None:
     """The process that is killed: it opens a session and sets out; by the clock it goes on until it is killed.
 
     In lockstep time stands still without commands: there it waits for its end.
@@ -176,7 +179,7 @@ def drive_until_killed(pipe: Any, data: dict[str, Any], realtime: bool, home: Ar
             rig.close()
 
 
-def _drive(bench: Bench, rig: FreeRig, pipe: Any) -> None:
+def _drive(bench: Bench, rig: FreeRig, pipe: Connection) -> None:
     ear, stated = rig.port.ear, rig.stated()
     pipe.send((rig.command if bench.home is None else bench.home, stated, None if ear is None else ear.told()))
     if ear is not None:
@@ -193,7 +196,7 @@ def _drive(bench: Bench, rig: FreeRig, pipe: Any) -> None:
         rig.tick()
 
 
-def _session(bench: Bench, pipe: Any) -> FreeRig:
+def _session(bench: Bench, pipe: Connection) -> FreeRig:
     """Tries to open a session as often as the other process wants."""
     while True:
         pipe.recv()

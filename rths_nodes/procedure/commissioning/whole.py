@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from rths_nodes.core.errors import ConfigError, PortError, Problems
 from rths_nodes.core.validation import from_data
@@ -55,7 +54,7 @@ def scenario_of(rig: RigFile) -> Scenario:
     problems.refuse()
     start = min(0.5 * axis.small_move.displacement for axis in rig.axes.values() if axis.small_move is not None)
     motion = {"type": "sine", "amplitude": start, "frequency": HERTZ, "phase": 0.5 * math.pi}
-    data: Mapping[str, Any] = {
+    data: Mapping[str, object] = {
         "version": 1,
         "name": "commissioning",
         "servo_rate": rig.servo_rate,

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import rclpy
+from rclpy.context import Context
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.protocols import Port
@@ -47,8 +48,8 @@ KINDS: dict[str, type[RthsNode]] = {
 def make_node(
     role: str,
     open_writer: OpenWriter,
-    context: Any = None,
-    values: Mapping[str, Any] | None = None,
+    context: Context | None = None,
+    values: Mapping[str, object] | None = None,
     cli_args: Sequence[str] | None = None,
     **hosted: Any,
 ) -> RthsNode:
@@ -70,7 +71,7 @@ def in_namespace(namespace: str) -> list[str]:
 
 
 @contextmanager
-def ros_context(args: Sequence[str] = ()) -> Any:
+def ros_context(args: Sequence[str] = ()) -> Context:
     """A context of its own, while inside. Raises ConfigError where ROS 2 does not start."""
     context = middleware.started(args)
     try:
@@ -185,7 +186,7 @@ class ComposedTest:
         self._prepared = False
         self._ended_at = 0
 
-    def add(self, role: str, open_writer: OpenWriter, context: Any, *values: Any, **given: Any) -> RthsNode:
+    def add(self, role: str, open_writer: OpenWriter, context: Context, *values: Any, **given: Any) -> RthsNode:
         """Make one more node of the test; what is ``given`` as of :func:`make_node`."""
         if role == ACTUATOR:
             given |= {"prepare": self._prepare, "handed": self._handed}
@@ -197,7 +198,7 @@ class ComposedTest:
         """The actuator node, which leads the test."""
         return next(node for node in self.nodes if isinstance(node, ActuatorNode))
 
-    def run(self, context: Any, watch: Callable[[], None] | None = None) -> Result:
+    def run(self, context: Context, watch: Callable[[], None] | None = None) -> Result:
         """Until every node is done; ``watch`` is called now and then. The exit codes are not judged yet."""
 
         def idle() -> None:

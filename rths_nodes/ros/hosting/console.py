@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from rclpy.context import Context
 from rclpy.node import Node
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.loop.supervision.states import State
@@ -29,7 +30,7 @@ class Console(Node):
     ``reported`` are the peers whose Summary was heard: what they had to say about the test is said.
     """
 
-    def __init__(self, context: Any, namespace: str, peers: tuple[str, ...], run_id: str) -> None:
+    def __init__(self, context: Context, namespace: str, peers: tuple[str, ...], run_id: str) -> None:
         super().__init__(
             "console",
             context=context,
@@ -77,7 +78,7 @@ class Console(Node):
         for told in self._membership.cleared():
             self._hear_state(told)
 
-    def _hear(self, name: str, values: dict[str, Any]) -> None:
+    def _hear(self, name: str, values: Data) -> None:
         result = self.result
         if name == "summary":
             self.reported.add(values["node"])
@@ -93,7 +94,7 @@ class Console(Node):
         else:
             result.sample = max(result.sample, values["sample"])
 
-    def _hear_state(self, told: Mapping[str, Any]) -> None:
+    def _hear_state(self, told: Data) -> None:
         state, reason, result = State(told["state"]), told["reason"], self.result
         self.heard_state = True
         self._settled = self._settled or state >= State.ARMED

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.options import COMPOSED, NODE, ONE_NODE, ROSBAG2, RunOptions, checked_namespace
 from rths_nodes.loop.options import options as offered_options
@@ -25,7 +25,7 @@ class NodeDescription:
     """One node process: its role, which is its executable in the package, its namespace and parameters."""
 
     role: str
-    parameters: dict[str, Any]
+    parameters: Data
     namespace: str = names.NAMESPACE
     axis: str = ""
     """The axis of an axis node, which lives in a namespace of that name."""
@@ -79,7 +79,7 @@ def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]
     return here
 
 
-def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[str, Any]:
+def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[str, object]:
     """The ROS parameters of a node: those options that it has, and its ``peers``."""
     values = {
         name: getattr(options, option.field)

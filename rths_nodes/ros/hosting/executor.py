@@ -13,8 +13,8 @@ import os
 import select
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
+from rclpy.context import Context
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
@@ -37,11 +37,11 @@ class Waiter:
     The caller takes what is there first, and waits only when nothing is.
     """
 
-    def __init__(self, nodes: Sequence[RthsNode], context: Any, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, nodes: Sequence[RthsNode], context: Context, clock: Clock = SYSTEM_CLOCK) -> None:
         self._nodes = nodes
         self._context = context
         self._sleep = clock.sleep
-        self._sets: dict[int, Any] = {}
+        self._sets: dict[int, _rclpy.WaitSet] = {}
         """Wait sets by how many subscriptions they take: making one takes longer than filling it."""
 
     def wait(self, timeout: float) -> None:
@@ -110,7 +110,7 @@ class LoopExecutor:
     def __init__(
         self,
         nodes: Sequence[RthsNode],
-        context: Any,
+        context: Context,
         idle: Callable[[], None] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:

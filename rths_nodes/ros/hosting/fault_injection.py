@@ -29,6 +29,7 @@ from rths_nodes.loop.faults.kinds import (
     OF_AXIS,
     STREAMS,
     DiskFull,
+    Fault,
     Freeze,
     Slow,
     check,
@@ -40,7 +41,7 @@ from rths_nodes.loop.faults.kinds import (
 from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, of_port, poison
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER
+from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER, Topic
 from rths_nodes.ros.nodes.host import Configured
 from rths_nodes.ros.nodes.writers import OpenWriter, Writer
 from rths_nodes.ros.transport.endpoints import Inbox
@@ -58,7 +59,7 @@ class FaultInjection:
         self._open_writer, self._own_process, self._clock = open_writer, own_process, clock
         self._writer: Writer | None = None
 
-    def open_writer(self, directory: str, topics: Any, information: dict[str, str]) -> Writer:
+    def open_writer(self, directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
         """A recording, whose disk a fault may fill."""
         self._writer = self._open_writer(directory, topics, information)
         return self._writer
@@ -78,7 +79,7 @@ class _Faults(Interposer):
     """The ``faults`` that concern one node, put between the node and its parts."""
 
     def __init__(
-        self, node: Configured, faults: Sequence[Any], own_process: bool, clock: Clock, writer: CurrentWriter
+        self, node: Configured, faults: Sequence[Fault], own_process: bool, clock: Clock, writer: CurrentWriter
     ) -> None:
         self._node, self._faults, self._own_process, self._clock = node, list(faults), own_process, clock
         self._writer = writer
@@ -181,7 +182,7 @@ class _Faults(Interposer):
 
         return slow
 
-    def _strike(self, fault: Any) -> Callable[[], None]:
+    def _strike(self, fault: Fault) -> Callable[[], None]:
         """Return the function that makes ``fault`` happen to the node when its time has come."""
         if isinstance(fault, DiskFull):
             return self._fill_disk
@@ -288,8 +289,7 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
     def change(data: bytes, value: float, field: str) -> bytes:
         sample, stamp = unpack(data)
-        changed: bytes = pack(poison(sample, stream, value, field), stamp)
-        return changed
+        return pack(poison(sample, stream, value, field), stamp)
 
     return change
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ament_index_python.resources import has_resource
-from launch import LaunchDescription
+from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
 from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
@@ -39,6 +39,7 @@ from rths_nodes.loop.options import (
 )
 from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import environment, names, stack_files
 from rths_nodes.ros.hosting import descriptions, node_processes
 from rths_nodes.ros.hosting.launch_end import EndOfLaunch, FolderOfLastWords, refusal
@@ -77,7 +78,7 @@ def _declared(option: Option, default: str | None) -> DeclareLaunchArgument:
 
 
 def description(
-    make: Callable[[Any], list[Any]],
+    make: Callable[[LaunchContext], list[LaunchDescriptionEntity]],
     *further: DeclareLaunchArgument,
     composes: bool = False,
     **defaults: str,
@@ -100,7 +101,7 @@ def description(
     ]
     known = [argument.name for argument in declared]
 
-    def function(context: Any) -> list[Any]:
+    def function(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         try:
             _check_command_line(context, known)
             return make(context)
@@ -110,7 +111,7 @@ def description(
     return LaunchDescription([*declared, OpaqueFunction(function=function)])
 
 
-def _check_command_line(context: Any, known: Sequence[str]) -> None:
+def _check_command_line(context: LaunchContext, known: Sequence[str]) -> None:
     """Refuse, with ConfigError, an argument that this launch file does not know.
 
     Launch itself takes any. Only where the file was named on the command line: the arguments of a file that
@@ -133,7 +134,7 @@ class LaunchedTest:
     ``check_free`` refuses a directory in which a recording cannot be made. Raises ConfigError.
     """
 
-    def __init__(self, context: Any, check_free: Callable[[Path], None]) -> None:
+    def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations
         host = COMPOSED if configured.get("composed") == "true" else PROCESSES
         given = {
@@ -163,7 +164,7 @@ class LaunchedTest:
         )
         self.axes = descriptions.axes_with_nodes(scenario, chosen.actuator_nodes)
         """The axes that have a node of their own."""
-        self._peers: dict[Any, str] = {}
+        self._peers: dict[ExecuteProcess, str] = {}
         described = descriptions.describe(self.options, self.axes)
         self._descriptions = {each.peer: each for each in described}
         self._here = descriptions.on_this_machine(self.options, described)
@@ -224,7 +225,7 @@ class LaunchedTest:
         """Return the processes that record: our recorder, a rosbag2 process, or none."""
         return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
 
-    def together(self, processes: Sequence[ExecuteProcess]) -> list[Any]:
+    def together(self, processes: Sequence[ExecuteProcess]) -> list[LaunchDescriptionEntity]:
         """The actions that run ``processes`` as one test, and tell how it ended (:class:`EndOfLaunch`).
 
         Those of nodes that another machine starts are left out.
@@ -240,7 +241,9 @@ class LaunchedTest:
         command = [sys.executable, *PAGE, "--namespace", self.namespace, "--parent", str(os.getpid())]
         return [ExecuteProcess(cmd=command, name="page", output="both")]
 
-    def _process(self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: Any) -> Node:
+    def _process(
+        self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: object
+    ) -> Node:
         """A process with our executable; a ``patient`` one may take long to write a recording."""
         patience = {"sigterm_timeout": str(node_processes.INDEXING_S)} if patient or peer == RECORDER else {}
         node = Node(
@@ -264,7 +267,7 @@ class LaunchedTest:
         return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
 
 
-def _check(scenario: Any, options: RunOptions, check_free: Callable[[Path], None]) -> None:
+def _check(scenario: Scenario, options: RunOptions, check_free: Callable[[Path], None]) -> None:
     """Refuse, with ConfigError, what must not run."""
     checked_loop(scenario)
     faults = [faulty.parse(words) for words in options.faults]
@@ -310,10 +313,10 @@ def check_rosbag2(directory: Path) -> None:
         raise ConfigError(f"directory = {directory}: exists; rosbag2 wants to make it")
 
 
-def _typed(parameters: Mapping[str, Any]) -> dict[str, ParameterValue]:
+def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
     """A type for each: launch would read text like 7e3 as a number otherwise."""
     return {name: ParameterValue(value, value_type=_type(value)) for name, value in parameters.items()}
 
 
-def _type(value: Any) -> Any:
+def _type(value: object) -> object:
     return list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]

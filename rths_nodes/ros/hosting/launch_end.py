@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from launch import LaunchContext, LaunchDescriptionEntity
 from launch.actions import EmitEvent, ExecuteProcess, LogInfo, RegisterEventHandler
 from launch.event_handlers import OnProcessExit
 from launch.events import Shutdown, matches_action
-from launch.events.process import SignalProcess
+from launch.events.process import ProcessExited, SignalProcess
 
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.loop import last_words
@@ -91,7 +91,7 @@ class EndOfLaunch:
     def __init__(
         self,
         processes: Sequence[ExecuteProcess],
-        peers: Mapping[Any, str],
+        peers: Mapping[ExecuteProcess, str],
         run_id: str,
         recording: str,
         folder: FolderOfLastWords,
@@ -107,7 +107,7 @@ class EndOfLaunch:
         self._left: dict[str, LastWords] = {}
         """Last words of the processes, in the order in which they ended, by peer or name."""
 
-    def actions(self) -> list[Any]:
+    def actions(self) -> list[LaunchDescriptionEntity]:
         """The processes, with what follows them."""
         recording = f"recording: {self._recording}" if self._recording else "no recording"
         return [
@@ -117,7 +117,7 @@ class EndOfLaunch:
             *self._beside,
         ]
 
-    def _on_exit(self, event: Any, context: Any) -> list[Any]:
+    def _on_exit(self, event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
         if event.action not in self._running:
             return []
         self._running.remove(event.action)
@@ -133,7 +133,7 @@ class EndOfLaunch:
             return [_interrupt(process) for process in self._running]
         return []
 
-    def _take(self, event: Any) -> LastWords:
+    def _take(self, event: ProcessExited) -> LastWords:
         """Return the last words of a process that has ended; where it left none, made of its exit code."""
         peer = self._peers.get(event.action)
         name = peer or event.process_name.rpartition("-")[0]
@@ -144,7 +144,7 @@ class EndOfLaunch:
         words = self._left[name] = left or LastWords(event.returncode, died)
         return words
 
-    def _conclude(self, context: Any) -> list[Any]:
+    def _conclude(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
         code, words = self._result()
         told = [LogInfo(msg=f"rths: {line}") for line in self._indices()]
         if code == ExitCode.FINISHED:

@@ -13,10 +13,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import Any
 
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.qos import HistoryPolicy
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.supervision.live import PER_CURVE
 from rths_nodes.loop.supervision.states import ENDED, State
@@ -53,14 +54,14 @@ class Onlooker(ThreadedNode):
         self.namespace = namespace.strip("/")
         super().__init__(name, self.namespace, 1, start_parameter_services=False)
         self._lock = threading.Lock()
-        self._told: dict[str, Any] = {}
+        self._told: Data = {}
         self._run, self._size = "", BYTES_OF_CURVE
         """Mark of the run, and bytes of a column."""
         self._columns: deque[tuple[int, int, bytes]] = deque()
         """First sample, samples in a column, and the values of columns that came together, as float32."""
         self._kept = self._gone = 0
         """Columns that are kept, and messages with such that are so no longer."""
-        self._events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
         self._hear()
 
@@ -71,7 +72,7 @@ class Onlooker(ThreadedNode):
         self._listen(OPERATOR_TOPICS["procedure_state"], self._procedure_state)
         self._listen(OPERATOR_TOPICS["rig_state"], self._rig_state)
         self._listen(DIAGNOSTICS, self._diagnostics)
-        self._of_run: list[Any] = []
+        self._of_run: list[object] = []
         """Subscriptions of what the nodes of a run say to each other, while it runs."""
 
     def _join(self) -> None:
@@ -90,12 +91,12 @@ class Onlooker(ThreadedNode):
             self._node.destroy_subscription(each)
         self._of_run = []
 
-    def _listen(self, topic: Topic, hear: Callable[[Any], None]) -> Any:
+    def _listen(self, topic: Topic, hear: Callable[[object], None]) -> object:
         every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # of a latched one each node has its own
         return self._node.create_subscription(message_class(topic.type), topic.name, self._locked(hear), every)
 
-    def _locked(self, hear: Callable[[Any], None]) -> Callable[[Any], None]:
-        def heard(message: Any) -> None:
+    def _locked(self, hear: Callable[[object], None]) -> Callable[[object], None]:
+        def heard(message: object) -> None:
             with self._lock:
                 self._seen = time.monotonic()
                 hear(message)
@@ -104,16 +105,16 @@ class Onlooker(ThreadedNode):
 
     # -- what it knows ------------------------------------------------------------------------------------
 
-    def situation(self) -> dict[str, Any]:
+    def situation(self) -> dict[str, object]:
         """Return the situation as plain data: state, scenario, sample, limits, nodes, and the age of it, s."""
         with self._lock:
             return self._situation()
 
-    def _situation(self) -> dict[str, Any]:
+    def _situation(self) -> dict[str, object]:
         age = time.monotonic() - self._seen if self._seen else None
         return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
 
-    def since(self, number: int) -> tuple[dict[str, Any], int, list[tuple[int, int, bytes]]]:
+    def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
         """Return the situation, the number to ask with the next time, and columns that came behind ``number``.
 
         All of them belong to the same run; to another ``number`` than such a one come the first that are kept.
@@ -125,7 +126,7 @@ class Onlooker(ThreadedNode):
             found = islice(self._columns, first - self._gone, last - self._gone)
             return self._situation(), last, list(found)
 
-    def note(self, told: Mapping[str, Any]) -> None:
+    def note(self, told: Data) -> None:
         """Keep what is told of stops: ``stop``, how one went, in words; ``reaches``, whether one reaches a rig."""
         with self._lock:
             if "stop" in told:
@@ -219,7 +220,7 @@ class Onlooker(ThreadedNode):
             "command": _numbers(told.command),
         }
 
-    def _diagnostics(self, told: Any) -> None:
+    def _diagnostics(self, told: DiagnosticArray) -> None:
         nodes = self._told.setdefault("nodes", {})
         for status in told.status:
             rig, _, node = status.name.rpartition("/")
@@ -228,7 +229,7 @@ class Onlooker(ThreadedNode):
                 nodes[node] = {"level": _number(status.level), "words": status.message, "values": values}
 
 
-def _number(level: Any) -> int:
+def _number(level: bytes | int) -> int:
     return level[0] if isinstance(level, bytes) else int(level)
 
 

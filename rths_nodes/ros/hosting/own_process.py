@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, NoReturn
 
+from rclpy.context import Context
 from rclpy.executors import ExternalShutdownException
 from rclpy.utilities import remove_ros_args
 
@@ -126,12 +127,12 @@ class HostedNode:
         self._prepared = False
         self.nodes: list[RthsNode] = []
 
-    def make(self, open_writer: OpenWriter, context: Any) -> None:
+    def make(self, open_writer: OpenWriter, context: Context) -> None:
         """Make the node, with the parameters of the process."""
         called: dict[str, Any] = {"prepare": self._prepare, "on_ended": self._watch}
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
-    def run(self, context: Any) -> int:
+    def run(self, context: Context) -> int:
         """Until the node is done; its exit code, which of the node that speaks for the test is that of the test.
 
         It is 0 where the node has left its last words for launch.
@@ -195,7 +196,7 @@ class HostedTest:
     def nodes(self) -> list[RthsNode]:
         return self._test.nodes
 
-    def make(self, open_writer: OpenWriter, context: Any) -> None:
+    def make(self, open_writer: OpenWriter, context: Context) -> None:
         """Make the nodes, with the parameters of the process; those of axes below the namespace of the others."""
         for role in (peer for peer in self._peers if not names.axis_of(peer)):
             self._test.add(role, open_writer, context, cli_args=self._parameters_of(role))
@@ -210,7 +211,7 @@ class HostedTest:
         own = [part for word in words for part in ("-p", word.removeprefix(f"{role}:"))]
         return ["--ros-args", *own] if own else []
 
-    def run(self, context: Any) -> int:
+    def run(self, context: Context) -> int:
         """Until every node is done; the exit code of the test, which is told in one line.
 
         It is 0 where the last words are left for launch.

@@ -11,10 +11,12 @@ from typing import Any
 
 from rclpy.duration import Duration
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.layout import HEAD, number_of, stamp_of
 from rths_nodes.core.wire.plain import decode
@@ -54,18 +56,20 @@ class JointsAgain:
             return
         with suppress(ValueError, KeyError, struct.error):  # what is damaged stands in no table either
             measured = self._decoded(self._measurement, data)
-            given = self._decoded(self._command, self._commands[number]) if number in self._commands else {}
             applied = measured["command"]
-            aims = given.get("target", applied), given.get("command", applied)
+            given = {"target": applied, "command": applied}
+            if number in self._commands:
+                given |= self._decoded(self._command, self._commands[number])
+            aims = given["target"], given["command"]
             self._joints.tell(number, measured["stamp"], *aims, measured["displacement"], measured["force"])
 
-    def _decoded(self, topic: str, data: bytes) -> dict[str, Any]:
+    def _decoded(self, topic: str, data: bytes) -> Data:
         return decode(topic.rpartition("/")[2].capitalize(), data, self._definitions[topic])
 
 
 def replay(
     types: Mapping[str, str],
-    qos: Mapping[str, Mapping[str, Any]],
+    qos: Mapping[str, Mapping[str, object]],
     messages: Iterator[tuple[str, bytes, int]],
     rate: float,
     interrupted: Callable[[], bool],
@@ -112,8 +116,8 @@ def _qos(offered: Mapping[str, Any]) -> QoSProfile:
 
 
 def _publish(
-    publishers: Mapping[str, Any],
-    clock: Any,
+    publishers: Mapping[str, Publisher],
+    clock: Publisher,
     messages: Iterator[tuple[str, bytes, int]],
     rate: float,
     interrupted: Callable[[], bool],

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.last_words import LastWords
@@ -74,7 +74,7 @@ class Result:
             self.state, self.reason, self.sample = machine.state, machine.reason, rig.last_sample
             self.begun = rig.phase.begun
 
-    def section(self, name: str) -> dict[str, Any]:
+    def section(self, name: str) -> Data:
         """``metrics``, ``timing`` or ``compensator``, nested again."""
         return unflatten(self.numbers, name)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+
+from rclpy.service import Service
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
 from rths_nodes.ros.hosting.slack import SlackBudget
@@ -42,7 +43,7 @@ class ServiceDesk:
         self._now = clock.monotonic_ns
         self._budget = SlackBudget(clock=clock)
         """Slack budget of ``idle``."""
-        self._waiting: deque[Callable[[], Any]] = deque()
+        self._waiting: deque[Callable[[], object]] = deque()
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
@@ -88,7 +89,7 @@ def look(node: RthsNode) -> None:
         node.safely(node.look)
 
 
-def answer(node: RthsNode, service: Any) -> None:
+def answer(node: RthsNode, service: Service) -> None:
     """One request to ``service`` of ``node``, if there is any; what rclpy cannot make sense of is told."""
     request, header = service.handle.service_take_request(service.srv_type.Request)
     if header is None:

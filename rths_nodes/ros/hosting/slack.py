@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
 from rths_nodes.ros.nodes.base import RthsNode
@@ -35,7 +34,7 @@ class SlackBudget:
         """True when the task would be done before the tick."""
         return pacer.slack > self._needed
 
-    def run(self, task: Callable[[], Any]) -> bool:
+    def run(self, task: Callable[[], object]) -> bool:
         """Run ``task``, and time it unless it returns False: then there was nothing to do. True when there was."""
         started = self._now()
         did = task() is not False

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rclpy.callback_groups import ReentrantCallbackGroup
 from std_srvs.srv import Trigger
@@ -15,6 +15,9 @@ from rths_nodes.core.wire.acts import Request
 from rths_nodes.ros.names import ACTUATOR, OPERATOR, STOPS
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 from rths_nodes.srv import Act
+
+if TYPE_CHECKING:
+    from rclpy.task import Future
 
 STOP_S = 2.0
 """The answer to a stop is waited for this time."""
@@ -50,7 +53,7 @@ class Stopper(ThreadedNode):
         act = Act.Request(**Request("stop", ("reason",), (reason,)).fields())
         waiting = {self._stops[kind]: Trigger.Request(), self._acts: act}
         """What is not asked yet: the middleware may find a service a moment after its node has begun."""
-        answers: SimpleQueue[Any] = SimpleQueue()
+        answers: SimpleQueue[Future] = SimpleQueue()
         asked, refused, end = 0, list[str](), time.monotonic() + STOP_S
         while time.monotonic() < end and (waiting or len(refused) < asked):
             for client in [each for each in waiting if each.service_is_ready()]:

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from rths_nodes.ros.names import OPERATOR_TOPICS
+from rths_nodes.ros.names import OPERATOR_TOPICS, Topic
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
@@ -32,8 +32,8 @@ class WatchEar(ThreadedNode):
         for topic in (OPERATOR_TOPICS[PROCEDURE_STATE], replace(OPERATOR_TOPICS[RIG_STATE], best_effort=True)):
             self._listen(topic)
 
-    def _listen(self, topic: Any) -> None:
-        def hear(message: Any) -> None:
+    def _listen(self, topic: Topic) -> None:
+        def hear(message: object) -> None:
             self.heard.append((time.monotonic(), topic.name, message))
 
         self._node.create_subscription(message_class(topic.type), topic.name, hear, quality(topic))

@@ -10,7 +10,8 @@ import secrets
 from functools import partial
 from typing import Any
 
-from rclpy.lifecycle import TransitionCallbackReturn
+from rclpy.impl.rcutils_logger import RcutilsLogger
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
@@ -101,7 +102,7 @@ class ActuatorNode(RthsNode):
         self._end = Completion(context, self._gate, self._after, observers, self._questions)
         self.clocks = self._times.durations()
 
-    def on_configure(self, state: Any) -> Any:
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """From now on requests to stop are heard."""
         done = super().on_configure(state)
         if done == TransitionCallbackReturn.SUCCESS:
@@ -110,16 +111,16 @@ class ActuatorNode(RthsNode):
             self._start = Arming(self._rig_context, self.settings, self.handshake, self._after, self._questions)
         return done
 
-    def on_activate(self, state: Any) -> Any:
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """From now on the peers are waited for."""
         self._start.activate()
         return super().on_activate(state)
 
-    def on_deactivate(self, state: Any) -> Any:
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self.stop("the actuator node was deactivated")
         return super().on_deactivate(state)
 
-    def on_cleanup(self, state: Any) -> Any:
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """From now on requests to stop are heard no more."""
         done = super().on_cleanup(state)
         if done == TransitionCallbackReturn.SUCCESS and self._stops is not None:
@@ -297,6 +298,6 @@ class ActuatorNode(RthsNode):
             self._after.announce()
 
 
-def _warn(phase: PhaseMachine, logger: Any, words: str) -> None:
+def _warn(phase: PhaseMachine, logger: RcutilsLogger, words: str) -> None:
     phase.remark(words)
     logger.warning(words)

@@ -33,7 +33,7 @@ class AfterMeasurement:
         self,
         context: RigContext,
         deferred: DeferredSends,
-        constants: Mapping[str, Any],
+        constants: Mapping[str, object],
         gathered: bool = False,
         clock_every: int = 0,
     ) -> None:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
 from rths_nodes.loop.clock_offset import too_slow
 from rths_nodes.loop.outcomes import ExitCode
@@ -63,7 +63,7 @@ class Arming:
         self._period = math.inf if settings.lockstep else settings.scenario.dt
         self._depth = settings.scenario.hops.depth
         self._timeout = settings.value("peer_timeout")
-        self._statuses: dict[str, Mapping[str, Any]] = {}
+        self._statuses: dict[str, Data] = {}
         self._active_since = 0
 
     def activate(self) -> None:
@@ -138,7 +138,7 @@ class Arming:
 
     def _check_values(self) -> None:
         """Two nodes may run with different values of a section, by parameters of their own: that is refused."""
-        first: dict[str, tuple[str, Any]] = {}
+        first: dict[str, tuple[str, object]] = {}
         for node, status in sorted(self._statuses.items()):
             for section, values in parameters.told(status).items():
                 other, known = first.setdefault(section, (node, values))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
+
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.loop.outcomes import ExitCode
@@ -130,7 +132,7 @@ class AxisNode(RthsNode):
             self.stage is not None and self.stage.sample >= 0 and not self.shutdown.reported
         )
 
-    def on_deactivate(self, state: Any) -> Any:
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """The axis stops, and with it the rig."""
         if self.under_way:
             self.stop(f"the {self.identity} node was deactivated")

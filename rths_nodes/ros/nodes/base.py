@@ -10,8 +10,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
 
+from rclpy.context import Context
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
 
@@ -84,10 +84,10 @@ class RthsNode(LifecycleNode):
     def __init__(
         self,
         host: Host,
-        context: Any = None,
-        values: Mapping[str, Any] | None = None,
+        context: Context | None = None,
+        values: Mapping[str, object] | None = None,
         on_heard: OnHeard | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         self.outside = ExitStack()
         overrides = [Parameter(name, value=value) for name, value in (values or {}).items()]
@@ -276,7 +276,7 @@ class RthsNode(LifecycleNode):
         """Give what was sent time to arrive before the node leaves."""
         self.topics.flush()
 
-    def safely(self, action: Callable[..., Any], *arguments: Any) -> Any:
+    def safely(self, action: Callable[..., object], *arguments: object) -> object:
         """The one place where a surprise of the loop is caught: tell why, make the rig safe, end non-zero."""
         try:
             return action(*arguments)

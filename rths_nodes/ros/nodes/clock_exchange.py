@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.clock_offset import Exchange, clock_numbers
@@ -20,7 +20,7 @@ UNANSWERED_NS = 100_000_000
 """A question that was not answered by then is given up."""
 
 
-def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[dict[str, Any], int]]:
+def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, int]]:
     """Yield each message that waits in the inbox of ``topic``, and how long it has waited there, ns."""
     inbox = topics.inboxes[topic]
     while (data := inbox.take()) is not None:

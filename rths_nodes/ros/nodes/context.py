@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from rclpy.impl.rcutils_logger import RcutilsLogger
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.nodes.phase import PhaseMachine
@@ -21,5 +22,5 @@ class NodeContext:
     phase: PhaseMachine
     topics: NodeTopics
     deferred: DeferredSends
-    logger: Any
+    logger: RcutilsLogger
     clock: Clock = SYSTEM_CLOCK

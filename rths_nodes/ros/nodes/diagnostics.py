@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -97,5 +96,5 @@ class Diagnostics:
         self._put(f"{name}_median_us", f"{median:.1f}")
         self._put(f"{name}_max_us", f"{largest:.1f}")
 
-    def _put(self, name: str, value: Any) -> None:
+    def _put(self, name: str, value: object) -> None:
         self._values[name] = str(value)

@@ -18,16 +18,18 @@ do what is decided where the acts are.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from std_msgs.msg import Empty, Header
 
 from rths_nodes.action import Act as LastingAct
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.core.wire.acts import PROGRAM_LEFT, Answer, Request, of_message
@@ -72,7 +74,7 @@ class Conducted(Protocol):
     told_hz: float
     """Rate at which a watcher has to hear where the rig is, Hz; 0 where there is none."""
 
-    constants: Mapping[str, Any]
+    constants: Data
     """Fields of TestState that do not change."""
 
     @property
@@ -129,14 +131,14 @@ class OperatorNode(ThreadedNode):
         self._every = max(1, round(constants["servo_rate"] / conducted.told_hz)) if conducted.told_hz else 0
         """Samples of the rig between two that a watcher hears of; 0 where there is none."""
         self._node.create_service(Act, "~/act", self._serve, callback_group=ReentrantCallbackGroup())
-        self._goals: list[Any] = []
+        self._goals: list[ServerGoalHandle] = []
         self._cancelled: set[bytes] = set()
         self._followers: set[bytes] = set()
         """Endpoints of the programs that heard the feedback when the act began."""
         self._alone_since = 0.0
         """When an act began, or its last follower left, s."""
         self._closing = False
-        actions: Any = ActionServer(
+        actions: ActionServer = ActionServer(
             self._node,
             LastingAct,
             "~/act",
@@ -245,10 +247,10 @@ class OperatorNode(ThreadedNode):
 
     # -- acts ---------------------------------------------------------------------------------------------
 
-    def _serve(self, request: Any, _: Any) -> Any:
+    def _serve(self, request: object, _: object) -> object:
         return Act.Response(**asdict(self._conducted.answer(of_message(Request, request))))
 
-    def _perform(self, goal: Any) -> Any:
+    def _perform(self, goal: ServerGoalHandle) -> object:
         """Do the act of a ``goal``: succeeded where it was done, cancelled where a cancel has stopped it."""
         if not self._goals:
             self._followers, self._alone_since = self._listeners(), time.monotonic()
@@ -265,7 +267,7 @@ class OperatorNode(ThreadedNode):
             self._cancelled.discard(name)
         return LastingAct.Result(**asdict(told))
 
-    def _await_cancel(self, goal: Any) -> None:
+    def _await_cancel(self, goal: ServerGoalHandle) -> None:
         """Wait until rclpy knows of a cancel what the rig knows already: else the goal would end as aborted."""
         end = time.monotonic() + CANCELLING_S
         while bytes(goal.goal_id.uuid) in self._cancelled and time.monotonic() < end:
@@ -273,7 +275,7 @@ class OperatorNode(ThreadedNode):
                 return
             time.sleep(1e-3)
 
-    def _cancel(self, goal: Any) -> CancelResponse:
+    def _cancel(self, goal: ServerGoalHandle) -> CancelResponse:
         """Stop at once; the goal ends by itself, once the rig rests."""
         self._cancelled.add(bytes(goal.goal_id.uuid))
         self._conducted.answer(CANCELLED)

@@ -17,6 +17,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import Spec, declared, type_of
 from rths_nodes.core.validation import to_data
@@ -31,7 +32,7 @@ FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service
 """Parameters of rclpy, by the beginnings of their names."""
 
 
-def given(node: Node) -> dict[str, Any]:
+def given(node: Node) -> Data:
     """The parameter overrides that the node was started with."""
     return {name: plain(parameter) for name, parameter in node._parameter_overrides.items()}
 
@@ -42,7 +43,7 @@ def plain(parameter: Parameter) -> Any:
     return list(value) if hasattr(value, "tolist") else value
 
 
-def told(status: Mapping[str, Any]) -> dict[str, Any]:
+def told(status: Data) -> Data:
     """The sections that a node runs with, by name, as it has told in its NodeStatus."""
     with suppress(ConfigError):  # a foreign node may tell it in another form
         found = parse(status["parameters"], status["node"])
@@ -51,7 +52,7 @@ def told(status: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def declare(node: Node, name: str, value: Any, doc: str, spec: Spec | None = None) -> None:
+def declare(node: Node, name: str, value: object, doc: str, spec: Spec | None = None) -> None:
     """Declare one parameter with its meaning, unit and range."""
     ranges = {}
     if spec is not None:
@@ -61,7 +62,7 @@ def declare(node: Node, name: str, value: Any, doc: str, spec: Spec | None = Non
     node.declare_parameter(name, value, descriptor, ignore_override=True)
 
 
-def _ranges(spec: Spec) -> dict[str, Any]:
+def _ranges(spec: Spec) -> dict[str, object]:
     """The range of a parameter, by its field in the descriptor; empty where it has none.
 
     A range has two ends; where there is no bound, one of floats ends at infinity, as tools show it.
@@ -84,7 +85,7 @@ def _ranges(spec: Spec) -> dict[str, Any]:
     return {}
 
 
-def effective(scenario: Scenario, given: Mapping[str, Any], sections: Sequence[str]) -> Scenario:
+def effective(scenario: Scenario, given: Mapping[str, object], sections: Sequence[str]) -> Scenario:
     """The scenario with those of the ``given`` parameters that stand in ``sections``. Raises ConfigError."""
     prefixes = tuple(f"{section}." for section in sections)
     return replace(
@@ -94,7 +95,7 @@ def effective(scenario: Scenario, given: Mapping[str, Any], sections: Sequence[s
 
 def section(scenario: Scenario, path: str) -> Any:
     """Return what stands at the dotted ``path`` of a scenario: ``structure``, ``axes.story_1``; None: nothing."""
-    place: Any = scenario
+    place: object = scenario
     for name in path.split("."):
         place = place.get(name) if isinstance(place, Mapping) else getattr(place, name)
     return place
@@ -105,7 +106,7 @@ class Row:
     """A value of a section as a parameter, and what is said of it."""
 
     name: str
-    value: Any
+    value: object
     doc: str
     spec: Spec | None = None
 

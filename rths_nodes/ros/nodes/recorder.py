@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
@@ -72,7 +73,7 @@ class RecorderNode(RthsNode):
         self._holes = dict.fromkeys(self._streams, 0)
         self._lost = dict.fromkeys(self._streams, 0)
         self._sent: dict[str, int] = {}
-        self._sections: dict[str, dict[str, Any]] = {}
+        self._sections: dict[str, dict[str, object]] = {}
         self._heard_from: set[str] = set()
         self._ended_at = 0
         self._trip = ""
@@ -100,7 +101,7 @@ class RecorderNode(RthsNode):
                 self.writer.flush()
         return looked
 
-    def _record(self, topic: str, data: bytes, values: Mapping[str, Any]) -> None:
+    def _record(self, topic: str, data: bytes, values: Data) -> None:
         assert self.writer is not None
         self.writer.write(self._full[topic], data, values["stamp"])
 
@@ -116,7 +117,7 @@ class RecorderNode(RthsNode):
                     elif topic == "node_status" and values["scenario_hash"] == self.settings.hash:
                         self._sections[values["node"]] = parameters.told(values)
 
-    def _hear_summary(self, values: dict[str, Any]) -> None:
+    def _hear_summary(self, values: Data) -> None:
         self._heard_from.add(values["node"])
         counts = unflatten(dict(zip(values["names"], values["values"], strict=False)), "sent")
         self._sent |= {name: int(count) for name, count in counts.items() if name in self._next}

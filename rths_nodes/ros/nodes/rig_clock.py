@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.loop.pacing import ANSWERED, SYSTEM_CLOCK, Clock, Pacer
 from rths_nodes.loop.timing import timing
@@ -92,7 +91,7 @@ class RigClock:
         found = {"loop": self.loop, "work": self.work}
         return found | {"lateness": self.pacer.lateness} if self.pacer else found
 
-    def summary(self, bridged: int, late_commands: int) -> dict[str, Any]:
+    def summary(self, bridged: int, late_commands: int) -> Data:
         """The timing of the test; with the counts of bridged samples and late Commands."""
         lateness = self.pacer.lateness.seconds if self.pacer else np.empty(0)
         running = (self.ended_at - self.began_at) / SECOND if self.began_at else 0.0

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from rths_nodes.core.samples import Measurement
 from rths_nodes.ros.transport.topics import NodeTopics
 
 
@@ -25,7 +25,7 @@ class MeasurementSequence:
         self.broken = False
         """True when a message of the loop is missing: nothing is made of what follows."""
 
-    def next(self) -> tuple[Any, int] | None:
+    def next(self) -> tuple[Measurement, int] | None:
         """The expected Measurement and its stamp, if it is here; older ones are dropped."""
         topics = self._topics
         while (found := topics.receive("measurement", topics.codec.unpack_measurement)) is not None:

@@ -17,6 +17,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from rths_nodes.core import yaml_text
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.validation import to_data
 from rths_nodes.core.version import __version__
@@ -75,7 +76,7 @@ def settings_of(role: str) -> dict[str, Setting]:
     return found | {PEERS: Setting(list(names.NODES), "the nodes that take part")}
 
 
-def _as_parameter(default: Any) -> Any:
+def _as_parameter(default: object) -> object:
     """Convert a value to the form of ROS: an empty list would have no type."""
     if default is attrs.NOTHING:
         return ""
@@ -180,7 +181,7 @@ class NodeSettings:
         owned = OWNED[self.place.role]
         return tuple(name for name in owned if name != "axes") if self.axes else owned
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Data:
         """Fields of NodeStatus: scenario sections that this node uses, how long the test is, and the hash."""
         both = (*self.owned, *READ.get(self.place.role, ()))
         sections = {name: to_data(parameters.section(self.scenario, name)) for name in both}
@@ -232,7 +233,7 @@ class NodeSettings:
                 declared = [*(f"{prefix}.." for prefix in prefixes), *self._node._parameters]
                 raise unknown(name, f"parameter of {self._node.get_name()}", name, declared)
 
-    def _loaded(self, given: Mapping[str, Any]) -> Scenario:
+    def _loaded(self, given: Data) -> Scenario:
         """The scenario that ``given`` parameters lead to. Raises ConfigError."""
         scenario, case, overrides, rig = (given.get(name, self._options[name].default) for name in _OF_SCENARIO)
         if not scenario:
@@ -272,7 +273,7 @@ class NodeSettings:
     def _owns(self, name: str) -> bool:
         return name in self._options or name in self._sections
 
-    def _with(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+    def _with(self, changes: Mapping[str, object]) -> dict[str, object]:
         """Return the values with ``changes``; those of sections belong to the scenario they were set for."""
         given = self._given
         if "scenario" in changes:

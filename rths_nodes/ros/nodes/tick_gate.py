@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rclpy.node import Node
 from std_srvs.srv import Trigger
 
 from rths_nodes.core.durations import SECOND
@@ -139,7 +140,7 @@ class TickGate:
 class StopRequests:
     """The two services of ``node``, and its ``inbox`` of emergency stops; ``hold`` and ``trip`` get a reason."""
 
-    def __init__(self, node: Any, group: ByHand, inbox: Inbox, hold: Act, trip: Act) -> None:
+    def __init__(self, node: Node, group: ByHand, inbox: Inbox, hold: Act, trip: Act) -> None:
         self._node, self._inbox, self._trip = node, inbox, trip
         self._services: list[tuple[Any, Act, str, str]] = [
             (node.create_service(Trigger, f"~/{name}", _by_hand, callback_group=group), act, words, answer)
@@ -164,6 +165,6 @@ class StopRequests:
             self._node.destroy_service(service)
 
 
-def _by_hand(request: Any, response: Any) -> Any:
+def _by_hand(request: object, response: object) -> object:
     """No executor serves these services."""
     return response

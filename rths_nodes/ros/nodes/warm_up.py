@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.realtime import Starving
@@ -23,7 +22,7 @@ class WarmUp:
         self,
         context: NodeContext,
         measurements: MeasurementSequence,
-        twin: Callable[[Codec], Any] | None = None,
+        twin: Callable[[Codec], object] | None = None,
         substeps: int = 1,
     ) -> None:
         self._context, self._measurements = context, measurements

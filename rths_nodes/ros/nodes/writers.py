@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from rths_nodes.ros import names
 
@@ -31,7 +31,7 @@ class OptionalWriter:
         self._on_lost = on_lost
         self.fileno = writer.fileno
 
-    def _do(self, name: str, *arguments: Any) -> None:
+    def _do(self, name: str, *arguments: object) -> None:
         try:
             if self._writer is not None:
                 getattr(self._writer, name)(*arguments)

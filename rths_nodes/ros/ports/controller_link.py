@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import rclpy
-from rcl_interfaces.msg import ParameterType
+from rcl_interfaces.msg import ParameterType, ParameterValue
 from rcl_interfaces.srv import GetParameters
+from rclpy.client import Client
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.topic_endpoint_info import TopicEndpointInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 
@@ -65,7 +67,7 @@ class ControllerLink:
         self._place = place
         self._begun = time.monotonic()
         self._end = self._begun + place.connect_within
-        self._waiting: list[Any] = []
+        self._waiting: list[JointState] = []
         self._node: Any = None
         self._executor: Any = None
         self._context = middleware.started()
@@ -127,7 +129,7 @@ class ControllerLink:
                 return found
         return None
 
-    def _publishers(self, topic: str) -> list[Any]:
+    def _publishers(self, topic: str) -> list[TopicEndpointInfo]:
         """Return the publishers on ``topic`` that are not ours."""
         mine, found = self._node.get_fully_qualified_name(), self._node.get_publishers_info_by_topic(topic)
         return [each for each in found if _full_name(each) != mine]
@@ -188,7 +190,7 @@ class ControllerLink:
         self._node.destroy_client(client)
         return [place.joints.index(joint) for joint in theirs]
 
-    def _asked(self, client: Any, name: str) -> Any:
+    def _asked(self, client: Client, name: str) -> ParameterValue | None:
         """The value of a parameter of the controller; None where it has none of that ``name``."""
         asked = client.call_async(GetParameters.Request(names=[name]))  # one at a time: an unknown one spoils all
         self._until(asked.done, f"{self._place.controller} does not answer on its parameter {name}")
@@ -199,7 +201,7 @@ class ControllerLink:
         """Raises ConfigError where a robot description has a joint of another type than declared."""
         if not self._node.count_publishers(DESCRIPTION):
             return
-        heard: list[Any] = []
+        heard: list[String] = []
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         subscription = self._node.create_subscription(String, DESCRIPTION, heard.append, latched)
         self._until(lambda: bool(heard), f"{DESCRIPTION} has a publisher, but it says nothing")
@@ -216,7 +218,7 @@ class ControllerLink:
         """Until something comes, for ``seconds`` at most."""
         self._executor.spin_once(timeout_sec=seconds)
 
-    def received(self) -> list[Any]:
+    def received(self) -> list[JointState]:
         """The joint states that came since the last call."""
         take = self._subscription.handle.take_message
         while (heard := take(JointState, False)) is not None:
@@ -250,9 +252,9 @@ def check_joint_types(description: str, joints: tuple[str, ...], wanted: str) ->
             raise ConfigError(f"port.joint_type = {wanted!r}: joint {name!r} is {kind}{has} in {DESCRIPTION}")
 
 
-def _full_name(endpoint: Any) -> str:
+def _full_name(endpoint: TopicEndpointInfo) -> str:
     return f"{endpoint.node_namespace.rstrip('/')}/{endpoint.node_name}"
 
 
-def _names(endpoints: list[Any]) -> str:
+def _names(endpoints: list[TopicEndpointInfo]) -> str:
     return ", ".join(sorted({_full_name(each) for each in endpoints}))

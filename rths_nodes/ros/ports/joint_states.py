@@ -9,13 +9,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+
+if TYPE_CHECKING:
+    from sensor_msgs.msg import JointState
 
 TOLERANCE = 0.05
 """Part of a period by which the joint states may come at another rate than that of the servo samples."""
@@ -53,7 +56,7 @@ class JointReader:
         self._names: list[str] = []
         self._places: list[int] = []
 
-    def read(self, message: Any) -> JointSample:
+    def read(self, message: JointState) -> JointSample:
         """The sample of a sensor_msgs/JointState. Raises Unfit for what lacks a joint, or a number of one."""
         names = list(message.name)
         if names != self._names:
@@ -163,7 +166,7 @@ class SampleStream:
         """States that told nothing new."""
         return self._count.repeated
 
-    def take(self, messages: Sequence[Any]) -> None:
+    def take(self, messages: Sequence[object]) -> None:
         """Take in the ``messages`` that have come. Raises Unfit."""
         for message in messages:
             sample = self._reader.read(message)

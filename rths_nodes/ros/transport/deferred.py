@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rths_nodes.ros.transport.topics import NodeTopics
 
@@ -12,7 +11,7 @@ BURST = 32
 """Messages that are sent together."""
 
 Pack = Callable[..., bytes]
-Sample = Callable[[], tuple[Any, ...] | None]
+Sample = Callable[[], tuple[object, ...] | None]
 
 
 class DeferredSends:
@@ -25,7 +24,7 @@ class DeferredSends:
     def __init__(self, topics: NodeTopics) -> None:
         self._topics = topics
         self._newest: tuple[str, Pack, Sample] | None = None
-        self._burst: list[tuple[str, Pack, tuple[Any, ...]]] = []
+        self._burst: list[tuple[str, Pack, tuple[object, ...]]] = []
 
     def put(self, topic: str, pack: Pack, sample: Sample) -> None:
         """Keep a message back: ``pack(*sample())``.

@@ -12,11 +12,14 @@ import importlib
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 from rclpy.callback_groups import CallbackGroup
+from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.subscription import Subscription
+from rclpy.waitable import Waitable
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.ros import names
@@ -27,13 +30,13 @@ from rths_nodes.ros.transport.peers import NOBODY, AnnouncementGuard, OpenGuard,
 class ByHand(CallbackGroup):
     """Subscriptions and services that their node looks at itself: no executor may touch them."""
 
-    def can_execute(self, entity: Any) -> bool:
+    def can_execute(self, entity: Waitable) -> bool:
         return False
 
-    def beginning_execution(self, entity: Any) -> bool:
+    def beginning_execution(self, entity: Waitable) -> bool:
         return False
 
-    def ending_execution(self, entity: Any) -> None:
+    def ending_execution(self, entity: Waitable) -> None:
         return None
 
 
@@ -57,7 +60,9 @@ class Inbox:
     the full name of the node that listens.
     """
 
-    def __init__(self, subscription: Any, guard: PublisherGuard, owner: str = "", stream: bool = False) -> None:
+    def __init__(
+        self, subscription: Subscription, guard: PublisherGuard, owner: str = "", stream: bool = False
+    ) -> None:
         self.subscription, self.guard, self.owner, self.stream = subscription, guard, owner, stream
         self.by_hand = False
         self.line: SocketReader | None = None
@@ -174,7 +179,7 @@ class Inbox:
 
 
 def open_inbox(
-    node: Any,
+    node: Node,
     topic: names.Topic,
     group: ByHand,
     run: RunMark,
@@ -211,15 +216,15 @@ def quality(
     )
 
 
-def message_class(kind: str) -> Any:
+def message_class(kind: str) -> type:
     package, _, name = kind.split("/")
     return getattr(importlib.import_module(f"{package}.msg"), name)
 
 
-def _gid_of(info: dict[str, Any]) -> bytes | None:
+def _gid_of(info: Data) -> bytes | None:
     gid = info.get(GID)
     return None if gid is None else gid["data"]
 
 
-def _ignore(_: Any) -> None:
+def _ignore(_: object) -> None:
     """No executor serves these subscriptions."""

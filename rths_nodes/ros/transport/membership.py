@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
@@ -46,15 +46,15 @@ class Membership:
         self._began = self._now()
         self._joined_at = 0
         """Stamp of the TestState by which the run is known, ns."""
-        self._in_doubt: tuple[Mapping[str, Any], int] | None = None
+        self._in_doubt: tuple[Data, int] | None = None
         """A TestState, and how many there were who may have said it."""
 
-    def counts(self, told: Mapping[str, Any]) -> bool:
+    def counts(self, told: Data) -> bool:
         """True for a TestState of this run, which may be known by it."""
         self._in_doubt = None
         return self._counts(told)
 
-    def cleared(self) -> list[Mapping[str, Any]]:
+    def cleared(self) -> list[Data]:
         """The last TestState, where its publisher had no name, and now counts; to be asked for now and then."""
         if self._in_doubt is None or not self._guard().certain:
             return []
@@ -62,14 +62,14 @@ class Membership:
         self._in_doubt = None
         return [told] if self._guard().count >= publishers and self._counts(told) else []
 
-    def _certain(self, told: Mapping[str, Any]) -> bool:
+    def _certain(self, told: Data) -> bool:
         if self._guard().certain:
             return True
         if publishers := self._guard().doubtful:
             self._in_doubt = told, publishers
         return False
 
-    def _counts(self, told: Mapping[str, Any]) -> bool:
+    def _counts(self, told: Data) -> bool:
         state, stamp, known = told["state"], told["stamp"], self._guard().run.frame_id
         if state not in _STATES:
             return False

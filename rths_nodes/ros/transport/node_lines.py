@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from rclpy.node import Node
 
 from rths_nodes.loop.options import SOCKETS, TOPICS
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
@@ -46,7 +47,7 @@ class NodeLines:
     """
 
     def __init__(
-        self, node: Any, run: Callable[[], str], warn: Callable[[str], Any], clock: Clock = SYSTEM_CLOCK
+        self, node: Node, run: Callable[[], str], warn: Callable[[str], object], clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._node, self._run, self._warn, self._clock = node, run, warn, clock
         self._me: str = node.get_fully_qualified_name()

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+
+from rclpy.node import Node
+from rclpy.subscription import Subscription
+from rclpy.topic_endpoint_info import TopicEndpointInfo
 
 from rths_nodes.core.wire.run_mark import FIELD_AT, NO_RUN, RunMark
 from rths_nodes.loop.pacing import Clock
@@ -29,29 +32,29 @@ NOBODY = b""
 """The gid of a message that tells none, and of publishers that come after too many others."""
 
 
-def publishers(node: Any, topic: str) -> list[tuple[str, bytes]]:
+def publishers(node: Node, topic: str) -> list[tuple[str, bytes]]:
     """Node (full name, empty while it is not known) and gid of every publisher of ``topic``."""
     return [(_full_name(info), bytes(info.endpoint_gid)) for info in node.get_publishers_info_by_topic(topic)]
 
 
-def subscribers(node: Any, topic: str) -> set[str]:
+def subscribers(node: Node, topic: str) -> set[str]:
     """Full names of the nodes that listen to ``topic``."""
     return {_full_name(info) for info in node.get_subscriptions_info_by_topic(topic)}
 
 
-def nodes(node: Any) -> set[str]:
+def nodes(node: Node) -> set[str]:
     """Full names of all nodes that are there."""
     return {f"{namespace.rstrip('/')}/{name}" for name, namespace in node.get_node_names_and_namespaces()}
 
 
-def wait_until_gone(node: Any, others: Sequence[str], seconds: float, clock: Clock) -> None:
+def wait_until_gone(node: Node, others: Sequence[str], seconds: float, clock: Clock) -> None:
     """Until none of the nodes ``others`` (full names) is there any more, or ``seconds`` are over."""
     end = clock.monotonic_ns() + round(seconds * 1e9)
     while clock.monotonic_ns() < end and not nodes(node).isdisjoint(others):
         clock.sleep(0.01)
 
 
-def duplicate_names(node: Any, topic: str, peers: Sequence[str]) -> str:
+def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
     """Nodes that have the name of the same one of ``peers``, by their publishers of ``topic``; empty: none."""
     there = publishers(node, topic)
     for peer in peers:
@@ -61,7 +64,7 @@ def duplicate_names(node: Any, topic: str, peers: Sequence[str]) -> str:
     return ""
 
 
-def other_version(node: Any, topic: str, others: Sequence[str]) -> str:
+def other_version(node: Node, topic: str, others: Sequence[str]) -> str:
     """Which of the nodes ``others`` has another type behind ``topic`` than ``node``, in words; empty: none.
 
     A type is told by its hash, where the middleware has one.
@@ -75,7 +78,7 @@ def other_version(node: Any, topic: str, others: Sequence[str]) -> str:
     return ""
 
 
-def _full_name(info: Any) -> str:
+def _full_name(info: TopicEndpointInfo) -> str:
     if _UNNAMED in info.node_name:
         return ""
     return f"{info.node_namespace.rstrip('/')}/{info.node_name}"
@@ -91,7 +94,7 @@ class PublisherGuard:
     """
 
     def __init__(
-        self, node: Any, subscription: Any, speakers: Sequence[str], run: RunMark, early: bool = False
+        self, node: Node, subscription: Subscription, speakers: Sequence[str], run: RunMark, early: bool = False
     ) -> None:
         self._node, self.subscription = node, subscription
         self.topic: str = subscription.topic_name

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from rclpy.node import Node
 from rclpy.qos import QoSPolicyKind
@@ -39,7 +38,7 @@ def overridable(topic: names.Topic) -> QoSOverridingOptions | None:
     return QoSOverridingOptions([QoSPolicyKind[policy.upper()] for policy in POLICIES])
 
 
-def check(node: Node, place: Place, given: Mapping[str, Any]) -> None:
+def check(node: Node, place: Place, given: Mapping[str, object]) -> None:
     """Refuse, with ConfigError, the overrides among ``given`` parameters of ``node`` that could not count.
 
     One for a topic that another node of the test publishes is no mistake: a parameter file may be for all nodes.
@@ -63,7 +62,7 @@ def _below_axes(node: Node, place: Place, key: str) -> Iterable[str]:
     return [f"{axis}/{key}" for axis in map(names.axis_of, peers) if axis]
 
 
-def _check(name: str, value: Any, topics: Mapping[str, names.Topic]) -> None:
+def _check(name: str, value: object, topics: Mapping[str, names.Topic]) -> None:
     found = NAME.fullmatch(name)
     if found is None:
         raise ConfigError(f"{name}: must be {PREFIX}/TOPIC.publisher.POLICY")

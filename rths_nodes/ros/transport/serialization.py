@@ -16,7 +16,7 @@ from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.ros.transport.wiring import Place
 
-msg: Any = importlib.import_module("rths_nodes.msg")
+msg = importlib.import_module("rths_nodes.msg")
 
 
 def codec_of(place: Place, assembly: Assembly, run: RunMark) -> Codec:
@@ -57,7 +57,7 @@ def check(codec: Codec) -> None:
         ),
     )
     for data, kind, unpack, pack, sent in samples:
-        typed: Any = deserialize_message(data, kind)
+        typed = deserialize_message(data, kind)
         back, back_stamp = unpack(serialize_message(typed))
         if pack(back, back_stamp) != data or not _same(typed, sent, stamp):
             raise RuntimeError(

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+
+from rclpy.publisher import Publisher
 
 from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.line import SENT_AT, SocketWriter
@@ -19,7 +20,7 @@ class StreamPublisher:
     or where it ``holds``, when asked to: the loop does not wait for that.
     """
 
-    def __init__(self, publisher: Any) -> None:
+    def __init__(self, publisher: Publisher) -> None:
         self.publisher = publisher
         self.neighbours: tuple[Inbox, ...] = ()
         self.lines: dict[str, SocketWriter] = {}

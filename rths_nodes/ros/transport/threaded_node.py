@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from typing import Any
 
 import rclpy
 from rclpy.exceptions import InvalidHandle
-from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor
+from rclpy.executors import Executor, ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.node import Node
 
 from rths_nodes.ros.transport import middleware
@@ -21,10 +20,10 @@ class ThreadedNode:
     Further arguments are those of the node. Raises ConfigError where ROS 2 does not start.
     """
 
-    def __init__(self, name: str, namespace: str, threads: int, **given: Any) -> None:
+    def __init__(self, name: str, namespace: str, threads: int, **given: object) -> None:
         self._context = middleware.started()
         with middleware.in_words():
-            self._node: Any = Node(
+            self._node: Node = Node(
                 name,
                 namespace=namespace,
                 context=self._context,
@@ -32,7 +31,7 @@ class ThreadedNode:
                 enable_rosout=False,
                 **given,
             )
-        self._executor: Any = (  # that of several threads spins where it has one alone
+        self._executor: Executor = (  # that of several threads spins where it has one alone
             SingleThreadedExecutor(context=self._context)
             if threads == 1
             else MultiThreadedExecutor(threads, context=self._context)

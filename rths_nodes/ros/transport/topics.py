@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from rclpy.duration import Duration
 from rclpy.node import Node
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.plain import decode, encode
@@ -26,8 +27,9 @@ from rths_nodes.ros.transport.wiring import Endpoint
 FLUSH_S = 0.5
 """Time for what was sent to arrive, before its publishers go."""
 
+T = TypeVar("T")
 Send = Callable[[bytes], None]
-OnHeard = Callable[[str, bytes, Mapping[str, Any]], None]
+OnHeard = Callable[[str, bytes, Data], None]
 """Topic, bytes and plain values of a message at a low rate that was heard."""
 
 
@@ -166,14 +168,14 @@ class NodeTopics:
         self._senders[topic](data)
         self.sent[topic] += 1
 
-    def tell(self, topic: str, values: Mapping[str, Any]) -> None:
+    def tell(self, topic: str, values: Data) -> None:
         """Publish a message at a low rate from plain values; before the run is known, only on handshake topics."""
         row = names.TOPICS[topic]
         if self.run.frame_id or row.handshake:
             header = {"stamp": self._clock.time_ns(), "frame_id": self.run.frame_id}
             self.send(topic, encode(row.message, header | dict(values)))
 
-    def receive(self, topic: str, unpack: Callable[[bytes], tuple[Any, int]]) -> tuple[Any, int] | None:
+    def receive(self, topic: str, unpack: Callable[[bytes], tuple[T, int]]) -> tuple[T, int] | None:
         """The next well-formed sample of a stream and its stamp; malformed ones are dropped and counted."""
         inbox = self.inboxes[topic]
         while (data := inbox.take()) is not None:
@@ -186,9 +188,7 @@ class NodeTopics:
     def drop_malformed(self) -> None:
         self.malformed += 1
 
-    def heard(
-        self, topic: str, counts: Callable[[Mapping[str, Any]], bool] = lambda values: True
-    ) -> list[dict[str, Any]]:
+    def heard(self, topic: str, counts: Callable[[Data], bool] = lambda values: True) -> list[Data]:
         """All messages at a low rate that wait in the inbox of ``topic`` and ``counts``, as plain values."""
         found = []
         while (data := self.inboxes[topic].take()) is not None:

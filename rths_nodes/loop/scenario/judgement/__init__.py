@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
-from typing import Any
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.judgement.channels import CHANNELS
@@ -21,13 +20,14 @@ from rths_nodes.loop.scenario.judgement.limits import LIMITS
 from rths_nodes.loop.scenario.judgement.parts import PARTS, of_components
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Judgement, Rule, Seen
 from rths_nodes.loop.scenario.judgement.times import TIMES
+from rths_nodes.loop.scenario.schema import Scenario
 
 __all__ = ["RULES", "Judgement", "Rule", "cautions", "refuse"]
 
 RULES: tuple[Rule, ...] = (*LIMITS, *CHANNELS, *TIMES, *PARTS)
 
 
-def refuse(scenario: Any, simulated: bool = True) -> None:
+def refuse(scenario: Scenario, simulated: bool = True) -> None:
     """Raises one ConfigError with every number of ``scenario`` that is never right.
 
     Where the port is not ``simulated`` the numbers that a real rig must have are among them.
@@ -37,7 +37,7 @@ def refuse(scenario: Any, simulated: bool = True) -> None:
         raise ConfigError(*found)
 
 
-def cautions(scenario: Any, simulated: bool = True, today: date | None = None) -> list[Judgement]:
+def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
     """Return what is hardly right in ``scenario``, by rules and by its components; ``today`` judges calibrations.
 
     Raises ConfigError where an input, a record say, cannot be read.
@@ -46,7 +46,7 @@ def cautions(scenario: Any, simulated: bool = True, today: date | None = None) -
     return [*own, *_found(scenario, simulated, CAUTION, today or date.today())]
 
 
-def _found(scenario: Any, simulated: bool, weight: str, today: date) -> Iterator[Judgement]:
+def _found(scenario: Scenario, simulated: bool, weight: str, today: date) -> Iterator[Judgement]:
     seen = Seen(scenario, simulated, today)
     for rule in RULES:
         if rule.weight == weight and not (rule.real and simulated):

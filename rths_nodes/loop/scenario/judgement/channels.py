@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
-from typing import Any
 
+from rths_nodes.core.limits import Limits
+from rths_nodes.laboratory.calibration import Channel, Similitude
+from rths_nodes.laboratory.corrections import Corrections
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, rule, rules_in
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
@@ -26,7 +28,7 @@ HARDLY_KNOWN = 0.3
 """Share: a stiffness known worse than this lets nearly every specimen pass."""
 
 
-def _channels(seen: Seen) -> Iterator[tuple[str, str, Any]]:
+def _channels(seen: Seen) -> Iterator[tuple[str, str, Channel]]:
     """Each channel of the rig file: its place, what it is of, the channel."""
     for place, axis in seen.axes:
         for noun in ("displacement", "force", "command") if axis.rig_axis is not None else ():
@@ -111,7 +113,7 @@ def never_calibrated(seen: Seen) -> Iterator[Found]:
             yield Found(f"{place}.calibrated", "''", "no date")
 
 
-def _corrections(seen: Seen) -> Iterator[tuple[str, Any, Any]]:
+def _corrections(seen: Seen) -> Iterator[tuple[str, Corrections, Limits]]:
     for place, axis in seen.axes:
         if axis.rig_axis is not None and axis.rig_axis.corrections is not None:
             yield f"{place}.rig_axis.corrections", axis.rig_axis.corrections, axis.limits
@@ -158,7 +160,7 @@ def fixture_beyond_force(seen: Seen) -> Iterator[Found]:
             )
 
 
-def _similitudes(seen: Seen) -> Iterator[tuple[str, Any]]:
+def _similitudes(seen: Seen) -> Iterator[tuple[str, Similitude]]:
     for place, axis in seen.axes:
         if axis.rig_axis is not None:
             yield f"{place}.rig_axis.similitude", axis.rig_axis.similitude

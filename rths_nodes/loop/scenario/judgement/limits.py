@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import drops_heartbeat
 from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, Disagreement, Level
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.sensors import Sensors
+from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, rule, rules_in
 
 SLACK = 4.0
@@ -35,7 +35,7 @@ GUARDS = ("displacement", "force", "tracking_error")
 """Quantities whose levels keep a specimen from harm."""
 
 
-def _levels(seen: Seen) -> Iterator[tuple[str, Any, str, Level]]:
+def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
     """Each level of each axis: its place, the axis, the quantity."""
     for place, axis in seen.axes:
         for name, level in (axis.limits.levels.given() if axis.limits.levels else {}).items():
@@ -190,7 +190,7 @@ def level_acts_late(seen: Seen) -> Iterator[Found]:
             )
 
 
-def _noise(axis: Any, name: str, rate: float) -> float:
+def _noise(axis: Axis, name: str, rate: float) -> float:
     """Return the value that noise and resolution alone give a quantity of ``axis``; 0 where none is known."""
     sensors: Sensors = axis.sensors
     if name in ("force", "force_rate"):

@@ -6,14 +6,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import type_of
 from rths_nodes.core.validation import walk
+from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.sparse import is_sparse
 
 OTHER, CONTRARY = 2.0, 100.0
@@ -62,7 +64,7 @@ def stiffness_beside_frequency(seen: Seen) -> Iterator[Found]:
     return (found for ratio, found in _stiffnesses(seen) if OTHER < ratio <= CONTRARY)
 
 
-def first_period(scenario: Any) -> float | None:
+def first_period(scenario: Scenario) -> float | None:
     """The longest period (s) of the structure with what it states of its part under test; None: not known."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
@@ -89,13 +91,13 @@ def period_of_structure(seen: Seen) -> Iterator[Found]:
         return
     if period < STEPS * scenario.step:
         words = f"first period {period:.3g} s, {period / scenario.step:.3g} integration steps"
-        yield Found("structure", type(scenario.structure).type_name, words)
+        yield Found("structure", type_of(scenario.structure), words)
     elif period > max(scenario.duration, LONGEST_PERIOD):
         words = f"first period {period:.3g} s, the test takes {scenario.duration:g} s"
-        yield Found("structure", type(scenario.structure).type_name, words)
+        yield Found("structure", type_of(scenario.structure), words)
 
 
-def _specimens(seen: Seen) -> Iterator[tuple[str, Any, float, float]]:
+def _specimens(seen: Seen) -> Iterator[tuple[str, Axis, float, float]]:
     """Place of each specimen with a stiffness, its axis, stiffness (N/m) and damping (N s/m)."""
     for place, axis in seen.axes:
         stiffness = given(axis.specimen, "stiffness")
@@ -103,7 +105,7 @@ def _specimens(seen: Seen) -> Iterator[tuple[str, Any, float, float]]:
             yield f"{place}.specimen.stiffness", axis, stiffness, given(axis.specimen, "damping") or 0.0
 
 
-def _expected(seen: Seen, axis: Any) -> Iterator[tuple[str, float]]:
+def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
     """Yield who else says how stiff the specimen of ``axis`` is, and how stiff (N/m)."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         yield "stiffness of the rig file", axis.rig_axis.stiffness
@@ -133,7 +135,7 @@ def specimen_without_force(seen: Seen) -> Iterator[Found]:
     for place, axis, stiffness, damping in _specimens(seen):
         limits = axis.limits
         force = stiffness * limits.stroke + damping * limits.velocity
-        if type(axis.specimen).type_name == "kelvin_voigt" and force < NO_FORCE * limits.force:
+        if type_of(axis.specimen) == "kelvin_voigt" and force < NO_FORCE * limits.force:
             words = f"{force:.3g} N at the limits of stroke and velocity, limits.force is {limits.force:g} N"
             yield Found(place, f"{stiffness:g} N/m", words)
 
@@ -174,7 +176,7 @@ def record_of_another_unit(seen: Seen) -> Iterator[Found]:
             )
 
 
-def of_components(scenario: Any) -> Iterator[tuple[str, str]]:
+def of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
     """Yield what each component finds unwise in this test: its whole name, and words."""
     many: Counter[str] = Counter()
     for place, part, own in scenario.parts():

@@ -9,6 +9,8 @@ from datetime import date
 from typing import Any
 
 from rths_nodes.core.parameters import declared, is_params
+from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.schema import Scenario
 
 REFUSED, CAUTION = "refused", "caution"
 """Consequence: a number that is never right is refused, one that is hardly right is told, and signed for."""
@@ -21,12 +23,12 @@ class Seen:
     ``today`` is the date by which calibrations are old.
     """
 
-    scenario: Any
+    scenario: Scenario
     simulated: bool
     today: date
 
     @property
-    def axes(self) -> Iterator[tuple[str, Any]]:
+    def axes(self) -> Iterator[tuple[str, Axis]]:
         """Each axis with its place in the scenario."""
         return ((f"axes.{name}", axis) for name, axis in self.scenario.axes.items())
 
@@ -80,6 +82,6 @@ class Judgement:
         return f"{self.words} ({self.name})"
 
 
-def given(part: Any, name: str) -> Any:
+def given(part: object, name: str) -> Any:
     """The parameter ``name`` of a component, None where it declares none."""
     return getattr(part, name) if is_params(part) and name in declared(type(part)) else None

@@ -11,13 +11,16 @@ from __future__ import annotations
 import re
 import warnings
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.readers.foreign import Format
 from rths_nodes.numerical.ground_motions.readers.series import FormatError, Series, complete, short, stated_unit
+
+if TYPE_CHECKING:
+    from obspy import Trace
 
 LARGEST_OFFSET = 0.1
 """Largest mean of a series in its peaks: raw values of a recorder may stand beside zero."""
@@ -46,7 +49,7 @@ def read_waveform(data: bytes, known: Format) -> Series:
     return Series(values, step, unit)
 
 
-def _trace(data: bytes, known: Format) -> Any:
+def _trace(data: bytes, known: Format) -> Trace:
     try:
         import obspy
     except ImportError:
@@ -67,7 +70,7 @@ def _trace(data: bytes, known: Format) -> Any:
     return stream[0]
 
 
-def _knet(trace: Any) -> Array:
+def _knet(trace: Trace) -> Array:
     """Accelerations in m/s^2 about their mean: the recorder counts beside zero."""
     stats = trace.stats
     expected = round(stats.knet.duration * stats.sampling_rate)
@@ -87,7 +90,7 @@ def _knet(trace: Any) -> Array:
     return centred
 
 
-def _ascii_unit(trace: Any, data: bytes) -> str:
+def _ascii_unit(trace: Trace, data: bytes) -> str:
     """The unit in the header of SLIST or TSPAIR, which also states the number of samples."""
     stated = _SAMPLES.search(data)
     if stated:
@@ -95,7 +98,7 @@ def _ascii_unit(trace: Any, data: bytes) -> str:
     return stated_unit(str(trace.stats.ascii.unit))
 
 
-def _check_quantity(trace: Any) -> None:
+def _check_quantity(trace: Trace) -> None:
     """Refuses a velocity or a displacement, by the header of SAC or by the code of the channel (SEED)."""
     quantity = _SAC_QUANTITIES.get(int(trace.stats.sac.get("idep", 0))) if "sac" in trace.stats else None
     if quantity is None and re.fullmatch(r"[A-Z]H[A-Z0-9]", trace.stats.channel):

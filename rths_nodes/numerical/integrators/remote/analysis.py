@@ -6,11 +6,13 @@ Run by ``core/opensees/model_process.py``, without the package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # it is run without the package
+    from rths_nodes.core.data import Data
     from rths_nodes.core.opensees.model_process import Model
 
 RIG_ELEMENT = 2_000_000_000
@@ -23,7 +25,7 @@ ASKS_FIRST = {"CentralDifference"}
 """Integrators that ask for the force at the beginning of a step: they need one step more."""
 
 
-def work(ops: Any, task: Mapping[str, Any], model: Model) -> None:
+def work(ops: ModuleType, task: Data, model: Model) -> None:
     """Build the model, which puts the element genericClient where the part under test belongs, and analyse it."""
     calls = []
 
@@ -50,10 +52,10 @@ def work(ops: Any, task: Mapping[str, Any], model: Model) -> None:
     analyse(ops, task, model)
 
 
-def client(interface: Sequence[Sequence[int]], port: int) -> list[Any]:
+def client(interface: Sequence[Sequence[int]], port: int) -> list[object]:
     """The words of the element, without its name and tag."""
     nodes = list(dict.fromkeys(node for node, _ in interface))
-    numbers: list[Any] = []
+    numbers: list[object] = []
     for node in nodes:
         numbers += ["-dof", *(number for other, number in interface if other == node)]
     n = len(interface)
@@ -61,7 +63,7 @@ def client(interface: Sequence[Sequence[int]], port: int) -> list[Any]:
     return ["-node", *nodes, *numbers, "-server", port, "127.0.0.1", "-noRayleigh", "-dataSize", size]
 
 
-def analyse(ops: Any, task: Mapping[str, Any], model: Model) -> None:
+def analyse(ops: ModuleType, task: Data, model: Model) -> None:
     """All steps of the dynamic analysis."""
     commands = task["analysis"]
     ops.wipeAnalysis()

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.data import Data
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError
 from rths_nodes.core.parameters import integer, matrix, number, params, text
 from rths_nodes.core.protocols import Integrator, Structure
@@ -102,7 +104,7 @@ class Served(Integrator):
 
     def __init__(
         self,
-        params: Any,
+        params: AnyParams,
         external_force: Array,
         dt: float,
         connection: Connection,
@@ -223,7 +225,7 @@ class Served(Integrator):
         except IntegratorError as error:
             log.info("%s", error)
 
-    def numbers(self) -> Mapping[str, Any]:
+    def numbers(self) -> Data:
         """Steps of the client, and displacement (m) and force (N) of its static stage, by degree of freedom."""
         talk = self.talk
         static = {"displacement": talk.offset.tolist(), "force": talk.static_force.tolist()}

@@ -7,8 +7,9 @@ the way is straight. Unloading is elastic over twice the yield force (Masing).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
@@ -29,7 +30,7 @@ class State(NamedTuple):
     s: float = 0.0
 
 
-def force(k: Constants, state: State, x: float) -> tuple[Any, float]:
+def force(k: Constants, state: State, x: float) -> tuple[tuple[float, ...], float]:
     """r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y, for one degree of freedom."""
     elastic, plastic, limit = k
     before, s = state
@@ -41,7 +42,7 @@ def force(k: Constants, state: State, x: float) -> tuple[Any, float]:
     return (x, s), elastic * x + s
 
 
-def constants(p: Any, ratio: float) -> Constants:
+def constants(p: AnyParams, ratio: float) -> Constants:
     """With the ``ratio`` eta of the stiffness after yielding to that before."""
     return Constants(ratio * p.stiffness, (1.0 - ratio) * p.stiffness, (1.0 - ratio) * p.yield_force)
 
@@ -50,7 +51,7 @@ class _Yielding(OfComponent):
     """A spring beside one that yields, as a component."""
 
     @staticmethod
-    def energy(params: Any) -> float:
+    def energy(params: AnyParams) -> float:
         return float(0.5 * params.yield_force**2 / params.stiffness)
 
 

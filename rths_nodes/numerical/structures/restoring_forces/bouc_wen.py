@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.core.arithmetic import ceiling, copysign
 from rths_nodes.core.decay import LONGEST
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
@@ -37,7 +38,7 @@ class State(NamedTuple):
     z: float = 0.0
 
 
-def constants(p: Any) -> Constants:
+def constants(p: AnyParams) -> Constants:
     """With the parameters of ``BoucWen``."""
     decay = bouc_wen_decay(p.beta, p.gamma, p.exponent, p.yield_displacement)
     return Constants(
@@ -53,7 +54,7 @@ def constants(p: Any) -> Constants:
     )
 
 
-def force(k: Constants, s: State, x: float) -> tuple[Any, float]:
+def force(k: Constants, s: State, x: float) -> tuple[tuple[float, ...], float]:
     """Eq. (13), with z of Eq. (14) at the end of the move to ``x``."""
     elastic, hysteretic, bend, beta, gamma, exponent, longest, decay, settling = k
     before, z = s
@@ -135,5 +136,5 @@ class BoucWen(OfComponent):
     KERNEL = Kernel(constants, lambda k: State(), force)
 
     @staticmethod
-    def energy(params: Any) -> float:
+    def energy(params: AnyParams) -> float:
         return float(0.5 * params.stiffness * params.yield_displacement**2)

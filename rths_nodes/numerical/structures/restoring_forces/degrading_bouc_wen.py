@@ -8,10 +8,11 @@ its gamma and beta are ours over x_y^q, its deltaNu and deltaEta ours over (1 - 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rths_nodes.core.arithmetic import ceiling, copysign, power
 from rths_nodes.core.decay import LONGEST
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
@@ -45,7 +46,7 @@ class State(NamedTuple):
     e: float = 0.0
 
 
-def constants(p: Any) -> Constants:
+def constants(p: AnyParams) -> Constants:
     """With the parameters of ``DegradingBoucWen``."""
     return Constants(
         p.post_yield_ratio * p.stiffness,
@@ -73,7 +74,7 @@ def limit(k: Constants, e: float) -> float:
     return 1.0 / power((1.0 + weaker * e) * (beta + gamma), 1.0 / exponent)
 
 
-def force(k: Constants, s: State, x: float) -> tuple[Any, float]:
+def force(k: Constants, s: State, x: float) -> tuple[tuple[float, ...], float]:
     """The force at the end of the move to ``x``, with z and e there."""
     elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
     before, z, e = s
@@ -134,5 +135,5 @@ class DegradingBoucWen(OfComponent):
     KERNEL = Kernel(constants, lambda k: State(), force)
 
     @staticmethod
-    def energy(params: Any) -> float:
+    def energy(params: AnyParams) -> float:
         return float(0.5 * params.stiffness * params.yield_displacement**2)

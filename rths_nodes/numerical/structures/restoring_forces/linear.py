@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import params
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
+from rths_nodes.numerical.vectors import Vector
 
 
-def force(k: float, s: tuple[()], x: Any) -> tuple[tuple[()], Any]:
+def force(k: float, s: tuple[()], x: Vector) -> tuple[tuple[()], Vector]:
     """k x."""
     return s, k * x
 
