@@ -10,6 +10,7 @@ import numpy as np
 
 from rths_nodes.control.force_controllers.servo_valve import ServoValve
 from rths_nodes.core import registry
+from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement
@@ -52,8 +53,7 @@ def receiver_loads(
         if far is None or control is None:
             found.append(ReceiverLoad())
             continue
-        law = control.law
-        assert isinstance(law, ServoValve.Params)  # Controllers has refused others
+        law: AnyParams = control.law
         column, coupled, curvature = law.column, 0, 0.0
         if column is not None:
             coupled = names.index(moved[law.coupled_to - 1])
@@ -84,7 +84,7 @@ class Controllers:
             control = axis.force_control
             if control is None or not by_controller(axis):
                 continue
-            law = control.law
+            law: AnyParams = control.law
             if not isinstance(law, ServoValve.Params):
                 raise ConfigError(
                     f"axes.{name}.force_control.law.type = {type(law).type_name!r}: the controller of an emulated "
