@@ -303,8 +303,8 @@ TO_COMPILE = [
 """To compile takes long: make test-long has the further forms, of which those that learn two axes take 10 s."""
 
 
-@pytest.mark.parametrize(("family", "name", "data"), TO_COMPILE)
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
+@pytest.mark.parametrize(("family", "name", "data"), TO_COMPILE)
 @pytest.mark.briefly(15)
 def test_plain_and_compiled_give_the_same_bits(family: str, name: str, data: Any, extreme: bool) -> None:
     pytest.importorskip("numba")

@@ -19,6 +19,12 @@ TRIPPING = ("phillips_spencer_2012 b",)
 """Those in which a limit is broken within the first seconds."""
 
 
+def of_rig(name: str) -> str:
+    """The scenario that the shipped rig ``name`` can run."""
+    others = {"column_udp": "column_under_axial_load", "bench_small_udp": "sdof_by_iteration"}
+    return others.get(name, "chen_ricles_2010")
+
+
 def cases() -> Iterator[str]:
     """All of them."""
     for name in files.shipped():

@@ -38,6 +38,7 @@ SPECIMENS = {
 }
 every_specimen = pytest.mark.parametrize("data", SPECIMENS.values(), ids=SPECIMENS)
 extremes = pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
+"""Above the other parameters, so that one case comes behind the other: both are compiled once."""
 
 
 def params_of(family: str, data: dict[str, Any]) -> tuple[Any, Any]:
@@ -52,8 +53,8 @@ def clean(step: Callable[..., Any]) -> None:
     assert {name: words for name, words in found.items() if words} == {}
 
 
-@every_specimen
 @extremes
+@every_specimen
 @pytest.mark.briefly(6)
 def test_specimens(data: dict[str, Any], extreme: bool) -> None:
     pytest.importorskip("numba")
@@ -85,8 +86,8 @@ HELD = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", HELD)
 @extremes
+@pytest.mark.parametrize("name", HELD)
 def test_actuators(name: str, extreme: bool) -> None:
     pytest.importorskip("numba")
     kind, data, held = HELD[name]
@@ -124,8 +125,8 @@ RIGS = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", RIGS)
 @extremes
+@pytest.mark.parametrize("name", RIGS)
 def test_rigs(name: str, extreme: bool) -> None:
     pytest.importorskip("numba")
     kernel, constants, rows = of_rig(*params_of("rig", RIGS[name]), np.random.default_rng(5), extreme)
@@ -141,9 +142,9 @@ THREE = {
 
 
 @pytest.mark.long
+@extremes
 @pytest.mark.parametrize("points", [TWO, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("kinematics", ["exact", "long", "linear"])
-@extremes
 def test_couplers(points: dict[str, Any], kinematics: str, extreme: bool) -> None:
     """All of a motion to the axes and back, now and then out of reach."""
     pytest.importorskip("numba")
@@ -183,8 +184,8 @@ SENSORS = {
 }
 
 
-@pytest.mark.parametrize("name", SENSORS)
 @extremes
+@pytest.mark.parametrize("name", SENSORS)
 def test_sensors(name: str, extreme: bool) -> None:
     pytest.importorskip("numba")
     params, rng = from_data(Sensors, SENSORS[name]), np.random.default_rng(8)
@@ -210,8 +211,8 @@ def test_the_way_of_a_command(extreme: bool) -> None:
     agree(Kernel(no_state, no_state, step), (), rows)
 
 
-@pytest.mark.parametrize("order", [1, 2, 5])
 @extremes
+@pytest.mark.parametrize("order", [1, 2, 5])
 def test_corrected_forces(order: int, extreme: bool) -> None:
     pytest.importorskip("numba")
     low = Butterworth(order, 60.0, DT)

@@ -55,8 +55,8 @@ def test_a_step_is_arithmetic_and_nothing_else(kernel: Any) -> None:
     assert {name: words for name, words in found.items() if words} == {}
 
 
-@every_kernel
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
+@every_kernel
 def test_plain_and_compiled_give_the_same_bits(kernel: Any, extreme: bool) -> None:
     pytest.importorskip("numba")
     from rths_nodes.app.compiling.kernels import compiled

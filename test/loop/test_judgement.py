@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from shipped_cases import of_rig
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files, judgement
@@ -289,13 +290,12 @@ def test_no_shipped_scenario_has_a_word(name: str) -> None:
 
 MEANT = {"bench_ros2_control": ["component: port"]}
 """Names of the cautions that a shipped rig file is meant to have: its controller has no watchdog."""
-TESTS = {"column_udp": "column_under_axial_load"}
 RATES = {"bench_ros2_control": ["servo_rate=256", "substeps=2", "time_ratio=10"]}
 
 
 @pytest.mark.parametrize("name", files.shipped(files.RIG))
 def test_a_shipped_rig_file_has_the_words_that_are_meant(name: str) -> None:
-    scenario = files.load(TESTS.get(name, "chen_ricles_2010"), RATES.get(name, []), rig=name)
+    scenario = files.load(of_rig(name), RATES.get(name, []), rig=name)
     assert [each.name for each in judgement.cautions(scenario, True, TODAY)] == MEANT.get(name, [])
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from shipped_cases import of_rig
 
 import rths_nodes
 from rths_nodes.analysis.identification.experiments import Noise, driven
@@ -99,8 +100,7 @@ def test_the_example_of_the_page_loads_and_says_everything_in_si(tmp_path: Path)
 @pytest.mark.parametrize("name", files.shipped(files.RIG))
 def test_a_shipped_rig_runs_a_scenario_or_is_to_be_emulated(name: str) -> None:
     slow = ["time_ratio=10"] if name == "bench_ros2_control" else []
-    scenario = "column_under_axial_load" if name == "column_udp" else "chen_ricles_2010"
-    loop = checked_loop(files.load(scenario, slow, rig=name))
+    loop = checked_loop(files.load(of_rig(name), slow, rig=name))
     assert loop.rig.port.transport_samples == 1
 
 

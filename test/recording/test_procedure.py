@@ -18,6 +18,7 @@ from rths_nodes.procedure.records import (
     Act,
     AxisChecks,
     AxisOffsets,
+    MandateRecord,
     Note,
     OffsetsRecord,
     ProcedureRecord,
@@ -63,6 +64,16 @@ def record() -> ProcedureRecord:
         offsets_after=offsets,
         checks={"a": AxisChecks(VERIFIED, VERIFIED, SIGNED, SIGNED, 1e6, 1.1e6, 0.9e6, 1.2e6, ["f"], ["r"])},
         rungs=[rung],
+        mandates=[
+            MandateRecord(
+                *("m1", NOON, "A. Müller", "tracking", "h1"),
+                bounds={"a": {"command": 0.011, "velocity": 0.2, "displacement": 0.02, "force": 1.1e5}},
+                rows=[{"number": 1, "error": 3.5}],
+                identified={"late": {"a": 0.02}},
+                ended="converged: error 0.3 %, within the tolerance",
+                converged=True,
+            )
+        ],
         unloading=[UnloadingRecord(NOON, {"a": 9e3}, {"a": 12.0}, {"a": 3e-3}, "no")],
         versions={"rths_nodes": "1.2"},
         simulated="emulated",
