@@ -44,7 +44,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "what-if": "run a recorded test again with other settings, on the rig as the recording tells it",
         "export": "write recordings as text, for MATLAB, as HDF5, or as an archive keeps them",
         "import": "make a recording of the record of a test that was made elsewhere",
-        "estimate": "estimate delay and amplitude of a loading system from a recording",
+        "estimate": "estimate delay and amplitude of a loading system, or a specimen, from a recording",
     },
     "measure a rig": {
         "identify": "identify the loading system of a rig, and write a model file",

@@ -24,6 +24,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Array
 from rths_nodes.laboratory.actuators.held_plant import transition
 from rths_nodes.laboratory.corrections import low_pass
+from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.mechanics.butterworth import filtered
 from rths_nodes.recording.run import Run
 
@@ -75,9 +76,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
             raise ConfigError(f"{axis}: nothing moves in this recording")
         late = np.concatenate([np.zeros(q), command[: samples - q]])
         parameters, residual = _actuator(late, moved, dt)
-        delay = run.scenario.axes[axis].sensors.force_delay
-        alike = filtered(moved, low_pass(run.scenario.axes[axis], dt))
-        stiffness, damping, force_fit = _specimen(alike[: samples - delay], force[delay:], dt)
+        stiffness, damping, force_fit = _specimen(*paired(moved, force, run.scenario.axes[axis], dt), dt)
         numerator, denominator = polynomials(parameters)
         found[axis] = AxisModel(
             {"type": "transfer_function", "numerator": numerator, "denominator": denominator},
@@ -87,6 +86,16 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
             residual,
         )
     return found
+
+
+def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
+    """Displacement and force of the same moments, from those ``(n,)`` that were recorded at the same samples.
+
+    The delay of the load cell is taken off, so the last samples are left out; where the rig filters the force, the
+    displacement goes through the same filter, so that no lag of the force is taken for negative damping.
+    """
+    delay = axis.sensors.force_delay
+    return filtered(moved, low_pass(axis, dt))[: len(moved) - delay], force[delay:]
 
 
 def polynomials(parameters: Array) -> tuple[list[float], list[float]]:

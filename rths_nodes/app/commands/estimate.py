@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate``: delay and amplitude of a loading system from a recording."""
+"""``rths estimate``: delay and amplitude of a loading system, or parameters of a specimen, from a recording."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import MS, shown
-from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.commands import arguments, estimate_updating, terminal
 
 if TYPE_CHECKING:
     from rths_nodes.analysis.identification.estimate import Estimate
+
+COMPENSATORS, UPDATING = "compensators", "updating"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,11 +21,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--axis", metavar="NAME", help="of one axis; by default of all")
     parser.add_argument("--from", type=float, dest="start", metavar="S", help="leave out what was before, s")
     parser.add_argument("--to", type=float, dest="end", metavar="S", help="leave out what comes after, s")
+    parser.add_argument(
+        "--for",
+        choices=(COMPENSATORS, UPDATING),
+        default=COMPENSATORS,
+        dest="purpose",
+        help="what will use it: compensators, for which the loading system is estimated, or a copy of the "
+        "specimen that is updated; default: %(default)s",
+    )
+    estimate_updating.add_arguments(parser)
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Estimate delay and amplitude, and suggest parameters."""
+    """Estimate delay and amplitude, and suggest parameters; or show the recording to a copy of the specimen."""
+    if options.purpose == UPDATING:
+        return estimate_updating.run(options)
+    estimate_updating.refuse_idle(options, COMPENSATORS)
     from rths_nodes.analysis.identification.estimate import estimate
     from rths_nodes.recording.reading import read_run
 

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figure of model updating in shadow: parameters with their uncertainty, the force, and the innovation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from rths_nodes.analysis.figures.style import BAND, FAINT, INK, LIMIT, PALETTE, save
+from rths_nodes.analysis.identification.updating import Followed
+from rths_nodes.analysis.units import KN
+from rths_nodes.mechanics.updating.step import GATE, LEARNT, UNEXPLAINED
+
+WIDTH, ROW = 7.4, 1.5
+"""Inches."""
+TICKS = (0.1, 0.3, 1.0, 3.0, 10.0)
+"""Of the mean square, which the gate limits."""
+
+
+def write(found: Followed, path: Path, title: str) -> None:
+    """Draw it into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
+    save(lambda: draw(found, title), path)
+
+
+def draw(found: Followed, title: str) -> Figure:
+    """A row for each parameter, over its initial value, then the force, then the mean square of the innovation."""
+    count = len(found.names)
+    figure = Figure(figsize=(WIDTH, ROW * (count + 2) + 0.4), layout="constrained")
+    figure.suptitle(
+        f"{title}: copy of {found.axis}, {found.model} by {found.law}, in shadow", x=0.01, ha="left", fontsize=8.5
+    )
+    panels = figure.subplots(count + 2, 1, sharex=True)
+    for column in range(count):
+        _parameter(panels[column], found, column)
+    panels[0].legend(loc="best", fontsize=7.0)
+    _force(panels[count], found)
+    _innovation(panels[count + 1], found)
+    panels[-1].set_xlabel("time (s)")
+    return figure
+
+
+def _parameter(panel: Axes, found: Followed, column: int) -> None:
+    """Estimate with two standard deviations, and what the copies would have."""
+    scale = found.initial[column]
+    mean, wide = found.estimate[:, column] / scale, 2.0 * found.deviation[:, column] / scale
+    panel.fill_between(found.time, mean - wide, mean + wide, color=BAND, lw=0.0, label="two standard deviations")
+    panel.plot(found.time, mean, color=PALETTE[0], label="estimate")
+    panel.plot(found.time, found.released[:, column] / scale, color=PALETTE[1], ls="--", label="copies would have")
+    low, high = found.lower[column] / scale, found.upper[column] / scale
+    for bound in (low, high):
+        panel.axhline(bound, color=LIMIT, lw=0.6)
+    panel.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+    words = "identified" if found.identified[column] else "not identified"
+    whole = f"{scale:.4g} {found.units[column]}".rstrip()
+    panel.set_title(f"{found.names[column]}, over {whole}: {words}")
+
+
+def _force(panel: Axes, found: Followed) -> None:
+    """Measured and expected force; samples that were not learnt from are marked below."""
+    panel.plot(found.time, KN * found.force, color=FAINT, lw=1.8, label="measured")
+    panel.plot(found.time, KN * found.expected, color=INK, lw=0.8, label="expected")
+    largest = 1.3 * float(np.nanmax(np.abs(found.expected)))
+    panel.set_ylim(-KN * largest, KN * largest)
+    out = found.told != LEARNT
+    if out.any():
+        at = np.full(out.sum(), -0.95 * KN * largest)
+        panel.plot(found.time[out], at, "|", color=LIMIT, ms=4.0, label="copies rest")
+    panel.set_ylabel("force (kN)")
+    panel.legend(loc="best", fontsize=7.0)
+
+
+def _innovation(panel: Axes, found: Followed) -> None:
+    panel.plot(found.time, found.mean_square, color=INK)
+    panel.axhline(UNEXPLAINED, color=LIMIT, lw=0.8)
+    panel.set(yscale="log", ylim=(TICKS[0], 1.2 * GATE**2), yticks=TICKS)
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.set_title("mean square of the innovation: 1 where the model is right, red where it is not")

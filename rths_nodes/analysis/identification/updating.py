@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model updating in shadow: a recording shown, sample by sample, to the step that a copy in the loop would take.
+
+Nothing of the recorded test depends on it. Displacement and force are those of the same moment, velocities are
+central differences, so that no lag is learnt as negative damping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rths_nodes.analysis.identification.from_recording import paired
+from rths_nodes.core.data import Data
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.samples import (
+    FLAG_BRIDGED,
+    FLAG_SATURATED,
+    FLAG_SLIPPED,
+    FLAG_SLOWED,
+    FLAG_TRIPPED,
+    Array,
+)
+from rths_nodes.laboratory.corrections import low_pass
+from rths_nodes.mechanics.updating.copies import Copy, Open
+from rths_nodes.mechanics.updating.step import (
+    LAWS,
+    UNEXPLAINED,
+    WORDS,
+    Sample,
+    Settings,
+    at_rest,
+    step,
+)
+from rths_nodes.recording.run import Run
+
+PERIOD = 0.01
+"""s between the samples that are learnt from, about: copies move from step to step of an integration, and
+differences of a noisy displacement over shorter times are noise."""
+NOISE = 0.02
+"""Rms noise of the force where none is stated, of the large force."""
+LARGE = 0.99
+"""Part of the samples whose force is below the large one: spikes are not among them."""
+UNCERTAINTY = 0.3
+"""Standard deviation of the initial values where none is stated, of these."""
+IDENTIFIED = 1.0 / 12.0
+"""Part of the first uncertainty up to which a parameter is identified: 30 % have become 2.5 %, and two standard
+deviations are 5 %."""
+FEWEST = 100
+"""Samples that are needed."""
+UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED
+"""Flags of samples that nothing is learnt from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """History of a copy of the specimen of an axis, ``n`` samples of ``m`` open parameters, in SI units.
+
+    ``estimate``, ``deviation`` (one standard deviation) and ``released``, which the copies in a loop would have:
+    ``(n, m)``; ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``told``, what
+    became of each sample (``WORDS`` of ``mechanics/updating/step.py``): ``(n,)``.
+    """
+
+    axis: str
+    model: str
+    law: str
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    initial: Array
+    lower: Array
+    upper: Array
+    uncertainty: float
+    noise: float
+    time: Array
+    estimate: Array
+    deviation: Array
+    released: Array
+    force: Array
+    expected: Array
+    spread: Array
+    mean_square: Array
+    told: NDArray[np.int8]
+
+    @property
+    def left(self) -> Array:
+        """Least part ``(m,)`` of the first uncertainty that this motion has left."""
+        return np.asarray((self.deviation / (self.uncertainty * self.initial)).min(axis=0))
+
+    @property
+    def unexplained(self) -> NDArray[np.bool_]:
+        """Samples ``(n,)`` at which the model does not explain the specimen."""
+        return self.mean_square > UNEXPLAINED
+
+    @property
+    def identified(self) -> tuple[bool, ...]:
+        """Parameters ``(m,)`` that this motion has identified: none where the model does not explain it."""
+        explained = not self.unexplained.any()
+        return tuple(bool(explained and left <= IDENTIFIED) for left in self.left)
+
+    @property
+    def at_bound(self) -> tuple[str, ...]:
+        """Names of parameters that have stood at a bound."""
+        stood = (self.estimate <= self.lower) | (self.estimate >= self.upper)
+        return tuple(name for name, ever in zip(self.names, stood.T, strict=True) if ever.any())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of samples by what became of them, in words."""
+        return {
+            words: int((self.told == what).sum()) for what, words in WORDS.items() if (self.told == what).any()
+        }
+
+
+def copy_for(run: Run, axis: str, model: str, given: Data, opened: Sequence[Open] = ()) -> Copy:
+    """Copy by ``model``, with the parameters of that model in the test, where it has one, and those ``given``.
+
+    Raises ConfigError for an unknown model or parameter, for one that is missing, and for values out of bounds.
+    """
+    data = run.scenario.data()
+    sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
+    sections += [data["axes"].get(axis, {}).get("specimen")]
+    values: Data = {}
+    for section in sections:
+        if isinstance(section, dict) and section.get("type") == model:
+            values = {name: value for name, value in section.items() if name != "type" and value is not None}
+    return Copy(model, values | given, opened)
+
+
+def follow(
+    run: Run,
+    axis: str,
+    copy: Copy,
+    law: str = "ukf",
+    noise: float | None = None,
+    uncertainty: float = UNCERTAINTY,
+    start: float | None = None,
+    end: float | None = None,
+) -> Followed:
+    """Show the recording from ``start`` to ``end`` (s) to the copy; ``noise`` N rms, ``uncertainty`` a part.
+
+    Raises ConfigError for an unknown axis or law, a law that does not fit, and where there is nothing to learn.
+    """
+    if axis not in run.axes:
+        raise unknown("--axis", "axis", axis, run.axes)
+    if law not in LAWS:
+        raise unknown("--law", "law", law, LAWS)
+    if law == "rls" and not copy.linear:
+        raise ConfigError(
+            f"--law rls: the force of {copy.model} is not linear in {', '.join(copy.names)}, or not known to be: "
+            "take ukf"
+        )
+    for name, value in (("--noise", noise), ("--uncertainty", uncertainty)):
+        if value is not None and not 0.0 < value < np.inf:
+            raise ConfigError(f"{name} = {value:g}: must be > 0")
+    time, x, force, flagged, period = _samples(run, axis, start, end)
+    good = np.isfinite(x) & np.isfinite(force) & ~flagged
+    large = float(np.quantile(np.abs(force[good]), LARGE)) if good.any() else 0.0
+    if not (large > 0.0 and np.ptp(x[good]) > 0.0):
+        raise ConfigError(f"{axis}: nothing moves between these times, or there is no force")
+    noise = NOISE * large if noise is None else noise
+    prior = np.full(len(copy.names), uncertainty)
+    settings = Settings(period, noise, prior, run.scenario.axes[axis].limits.velocity)
+    rows = _followed(copy, law, settings, (x, np.gradient(x, period), force, flagged), int(time[0] / period))
+    scale = copy.initial
+    estimate, deviation, released = (scale * np.array([row[column] for row in rows]) for column in range(3))
+    expected, spread, mean_square = (np.array([row[column] for row in rows]) for column in range(3, 6))
+    return Followed(
+        axis,
+        copy.model,
+        law,
+        copy.names,
+        copy.units,
+        scale,
+        scale * copy.lower,
+        scale * copy.upper,
+        uncertainty,
+        noise,
+        time,
+        estimate,
+        deviation,
+        released,
+        force,
+        expected,
+        spread,
+        mean_square,
+        np.array([row[6] for row in rows], dtype=np.int8),
+    )
+
+
+def _samples(
+    run: Run, axis: str, start: float | None, end: float | None
+) -> tuple[Array, Array, Array, NDArray[np.bool_], float]:
+    """Times, displacements, forces and flags of the samples that are learnt from, and the time between them."""
+    column, dt, section = run.axes.index(axis), run.scenario.dt, run.scenario.axes[axis]
+    moved, bad = run.displacement[:, column], (run.flags & UNUSABLE) != 0
+    broken = ~np.isfinite(moved)
+    if broken.all():
+        raise ConfigError(f"{axis}: no displacement in this recording")
+    if low_pass(section, dt) is not None and broken.any():
+        last = np.maximum.accumulate(np.where(broken, np.argmin(broken), np.arange(len(moved))))
+        moved, bad = moved[last], bad | broken  # what is not finite would stay in the filter
+    x, force = paired(moved, run.force[:, column], section, dt)
+    delay = len(moved) - len(x)
+    bad = bad[: len(x)] | bad[delay:]
+    every = max(1, round(PERIOD / dt))
+    taken = np.arange(0, len(x), every)
+    time = run.time[taken]
+    inside = (time >= (start or 0.0)) & (time <= (np.inf if end is None else end))
+    if inside.sum() < FEWEST:
+        raise ConfigError(
+            f"{axis}: {inside.sum()} samples of {every * dt:.3g} s between these times: must be >= {FEWEST}"
+        )
+    taken = taken[inside]
+    return time[inside], x[taken], force[taken], bad[taken], every * dt
+
+
+def _followed(
+    copy: Copy, law: str, settings: Settings, columns: tuple[Array, Array, Array, NDArray[np.bool_]], before: int
+) -> list[tuple[Array, Array, Array, float, float, float, int]]:
+    """Estimate, deviation, released, expected, spread, mean square and what was told, for each sample.
+
+    ``before`` counts the samples that were left out at the start.
+    """
+    estimator, x = LAWS[law](copy, settings), columns[0]
+    state = at_rest(estimator, copy, float(x[np.isfinite(x)][0]))._replace(lost=before)
+    m, rows = len(copy.names), []
+    for row in zip(*(column.tolist() for column in columns), strict=True):
+        state, told = step(estimator, copy, settings, state, Sample(*row))
+        belief = state.belief
+        own = belief.mean[:m], belief.deviation[:m], state.released
+        rows.append((*own, told.expected, told.spread, state.mean_square, told.what))
+    return rows

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies of a specimen: restoring forces by their own kernels, some of whose parameters are open.
+
+Open parameters are counted in their initial values, so that all are about 1, the memory in its own size.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.parameters import declared
+from rths_nodes.core.samples import Array
+from rths_nodes.core.validation import from_data
+from rths_nodes.mechanics.updating.unscented import Point
+
+
+class Kind(NamedTuple):
+    """A model that may be copied: its family, parameters that are open by default, and the size of its memory.
+
+    Without a memory the force is linear in the parameters by default.
+    """
+
+    family: str
+    parameters: tuple[str, ...]
+    memory: Callable[[AnyParams], float] | None
+
+
+KINDS = {
+    "bouc_wen": Kind("restoring_force", ("stiffness", "yield_displacement", "post_yield_ratio"), lambda p: 1.0),
+    "bilinear": Kind(
+        "restoring_force",
+        ("stiffness", "yield_force", "post_yield_ratio"),
+        lambda p: (1.0 - p.post_yield_ratio) * p.yield_force,
+    ),
+    "kelvin_voigt": Kind("specimen", ("stiffness", "damping"), None),
+}
+"""Models of which there are copies, by the names of their components."""
+
+
+class Open(NamedTuple):
+    """An open parameter: its name, and its bounds in SI units; None: half and twice the initial value."""
+
+    name: str
+    bounds: tuple[float, float] | None = None
+
+
+class Copy:
+    """A model with ``values`` (SI), of which the parameters ``names`` are open between ``lower`` and ``upper``.
+
+    A *point* has the open parameters over their ``initial`` values and, where the model has one, the memory over
+    its size. The model is asked with parameters within their bounds only.
+    """
+
+    def __init__(self, model: str, values: Mapping[str, object], opened: Sequence[Open] = ()) -> None:
+        """Raises ConfigError for an unknown model or parameter, and for values or bounds out of bounds."""
+        if model not in KINDS:
+            raise unknown("", "model", model, KINDS)
+        kind = KINDS[model]
+        cls = registry.load(kind.family, model)
+        built = from_data(cls.Params, dict(values), "model")
+        self.model, self.kernel = model, cls.KERNEL
+        self.values = {name: getattr(built, name) for name in declared(cls.Params)}
+        if missing := [name for name, value in self.values.items() if value is None]:
+            raise ConfigError(f"model.{missing[0]}: missing for {model}")
+        opened = opened or [Open(name) for name in kind.parameters]
+        self.names = tuple(each.name for each in opened)
+        self._check_names()
+        units = [declared(cls.Params)[name].unit for name in self.names]
+        self.units = tuple("" if unit == "1" else unit for unit in units)
+        self.initial = np.array([self.values[name] for name in self.names])
+        bounds = np.array([_bounds(each, self.values[each.name]) for each in opened])
+        self.lower, self.upper = (np.asarray(column) for column in (bounds / self.initial[:, None]).T)
+        for corner in itertools.product(*bounds.tolist()):  # no tangent outside the model, wherever they go
+            from_data(cls.Params, self.values | dict(zip(self.names, corner, strict=True)), "model")
+        self.memory = kind.memory(built) if kind.memory else 0.0
+        """Size of the memory; 0 where there is none."""
+        self._limits = list(
+            zip(self.names, self.initial.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
+        )
+
+    def _check_names(self) -> None:
+        for name in self.names:
+            if name not in self.values:
+                raise unknown("model", "parameter", name, self.values)
+            if not isinstance(self.values[name], float) or not self.values[name] > 0.0:
+                given = self.values[name]
+                raise ConfigError(f"model.{name} = {given}: must be > 0 to be updated; its changes count by it")
+        if len(set(self.names)) < len(self.names):
+            raise ConfigError(f"model: {', '.join(self.names)}: each parameter once")
+
+    @property
+    def linear(self) -> bool:
+        """Return whether the force is linear in the open parameters, as recursive least squares takes it."""
+        return not self.memory and set(self.names) <= set(KINDS[self.model].parameters)
+
+    def parameters(self, point: Point) -> AnyParams:
+        """Parameters (SI) of a ``point``, within their bounds."""
+        found = dict(self.values)
+        for (name, initial, lower, upper), share in zip(self._limits, point, strict=False):
+            found[name] = initial * min(max(share, lower), upper)
+        return SimpleNamespace(**found)
+
+    def moved(self, point: Point, before: float, x: float) -> Point:
+        """``point`` after the move from displacement ``before`` to ``x`` (m): with another memory."""
+        if not self.memory:
+            return point
+        constants = self.kernel.constants(self.parameters(point))
+        (_, memory), _ = self.kernel.step(constants, (before, self.memory * point[-1]), x)
+        return [*point[:-1], memory / self.memory]
+
+    def force(self, point: Point, x: float, v: float) -> float:
+        """Force (N) at displacement ``x`` (m) and velocity ``v`` (m/s)."""
+        constants = self.kernel.constants(self.parameters(point))
+        if not self.memory:
+            return float(self.kernel.force(constants, (), x, v))
+        return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
+
+    def row(self, x: float, v: float) -> tuple[Array, float]:
+        """Forces (N) of each open parameter at its initial value by itself ``(m,)``, and of the fixed ones."""
+        rest = dict.fromkeys(self.names, 0.0)
+        forces = []
+        for name in (None, *self.names):
+            values = self.values | rest | ({name: self.values[name]} if name else {})
+            forces.append(float(self.kernel.force(self.kernel.constants(SimpleNamespace(**values)), (), x, v)))
+        return np.array(forces[1:]) - forces[0], forces[0]
+
+
+def _bounds(opened: Open, value: float) -> tuple[float, float]:
+    low, high = opened.bounds or (0.5 * value, 2.0 * value)
+    if not 0.0 < low <= value <= high:
+        raise ConfigError(
+            f"model.{opened.name}: its bounds {low:g} to {high:g} must be > 0, with {value:g} between"
+        )
+    return low, high

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A step of model updating: one sample of the specimen, what is learnt of it, and what the copies are given.
+
+The filter has an estimate, the copies have parameters of their own, which go after the estimate by at most
+``rate`` of their initial values a second, and only while the model explains the specimen: no single sample moves
+them, and no force jumps. A sample of which anything is impossible changes no parameter.
+
+The innovation (measured less expected force, over its expected spread) has a mean square of 1 where the model is
+right (T. Kailath: An innovations approach to least-squares estimation, part I. IEEE Transactions on Automatic
+Control 13(6), 1968, 646-655). It is tested over time as by Y. Bar-Shalom, X. R. Li, T. Kirubarajan: Estimation
+with Applications to Tracking and Navigation, 2001, section 5.4. A single one beyond ``GATE`` is a spike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from rths_nodes.core.arithmetic import finite
+from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.updating import least_squares, unscented
+from rths_nodes.mechanics.updating.copies import Copy
+from rths_nodes.mechanics.updating.square_root import Answer, Belief, capped, corrected
+
+GATE = 5.0
+"""Innovation, in spreads, beyond which a force is not learnt from; it counts as this much in the mean square."""
+UNEXPLAINED = 2.25
+"""Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
+WINDOW = 2.0
+"""s, over which that mean is taken, with weights that fade exponentially."""
+DRIFT = 0.005
+"""Rms change of a parameter in a second, of its initial value, that the unscented filter expects (random walk)."""
+FORGETTING = 20.0
+"""s, the time in which recursive least squares forgets."""
+MEMORY_NOISE = 0.001
+"""Rms error of the memory in a step, in its size: a move between two samples is taken as straight."""
+MEMORY_AT_FIRST = 0.1
+"""Standard deviation of the memory at the start, in its size."""
+GAP = 0.1
+"""Rms error of the memory for each sample that was lost, in its size: where the specimen went is not known."""
+
+LEARNT, FLAGGED, NOT_FINITE, TOO_FAST, DEAD, SPIKE, STRANGE = range(7)
+WORDS = {
+    LEARNT: "learnt from",
+    FLAGGED: "flagged",
+    NOT_FINITE: "not finite",
+    TOO_FAST: "faster than the axis can move",
+    DEAD: "the force stands still while the specimen moves",
+    SPIKE: f"force beyond {GATE:g} expected spreads",
+    STRANGE: "the model does not explain it",
+}
+"""Say what became of a sample."""
+
+
+class Settings(NamedTuple):
+    """Times and sizes of a step; ``prior`` ``(m,)`` is the uncertainty of the initial values, in these."""
+
+    period: float  # s between two samples
+    noise: float  # N rms of the measured force
+    prior: Array
+    fastest: float  # m/s, that the axis can move
+    rate: float = 0.05  # of the initial values in a second, that the copies may change
+
+
+class Sample(NamedTuple):
+    """Displacement (m), velocity (m/s) and force (N) of one moment, and whether it is flagged."""
+
+    displacement: float
+    velocity: float
+    force: float
+    flagged: bool = False
+
+
+class State(NamedTuple):
+    """All that a step remembers."""
+
+    belief: Belief
+    released: Array
+    """Parameters ``(m,)`` of the copies, over their initial values."""
+    mean_square: float
+    """Of the innovation."""
+    displacement: float
+    """m, of the last sample whose motion was possible."""
+    lost: int
+    """Samples since then."""
+    shown: float
+    """Force (N) that the cell has shown last."""
+    since: float
+    """Force (N) that was expected when it began to show that."""
+
+
+class Told(NamedTuple):
+    """Result of a step: what became of the sample, and force (N) and spread (N) that were expected."""
+
+    what: int
+    expected: float
+    spread: float
+
+
+class Estimator(Protocol):
+    """Way to estimate: constants and pure functions, whose only memory is the belief."""
+
+    def first(self) -> Belief:
+        """Belief at the start."""
+
+    def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
+        """Belief at the motion of ``sample``, from ``before`` (m), with samples ``lost`` between."""
+
+    def answered(self, belief: Belief, sample: Sample) -> Answer:
+        """Force that is expected there."""
+
+
+class Unscented:
+    """Law ``ukf``: the unscented filter, of parameters and memory of any copy."""
+
+    def __init__(self, copy: Copy, settings: Settings) -> None:
+        self._copy = copy
+        memory = [1.0] if copy.memory else []
+        self._most = np.append(settings.prior, memory)
+        walk = np.full(len(copy.names), DRIFT * math.sqrt(settings.period))
+        self._noise = np.append(walk, [MEMORY_NOISE for _ in memory])
+
+    def first(self) -> Belief:
+        """Belief at rest."""
+        n = len(self._copy.names)
+        mean = np.append(np.ones(n), np.zeros(len(self._most) - n))
+        return Belief(mean, np.diag(np.append(self._most[:n], MEMORY_AT_FIRST * self._most[n:])))
+
+    def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
+        """Belief after a straight move."""
+        noise = self._noise
+        if lost and self._copy.memory:
+            noise = np.append(noise[:-1], min(1.0, GAP * lost))
+        x = sample.displacement
+        return capped(
+            unscented.predicted(belief, lambda point: self._copy.moved(point, before, x), noise), self._most
+        )
+
+    def answered(self, belief: Belief, sample: Sample) -> Answer:
+        """Force by the sigma points."""
+        x, v = sample.displacement, sample.velocity
+        return unscented.answered(belief, lambda point: self._copy.force(point, x, v))
+
+
+class LeastSquares:
+    """Law ``rls``: recursive least squares, of a copy that is linear in its parameters."""
+
+    def __init__(self, copy: Copy, settings: Settings) -> None:
+        self._copy, self._most, self._period = copy, settings.prior, settings.period
+
+    def first(self) -> Belief:
+        """Belief in the initial values."""
+        return Belief(np.ones(len(self._most)), np.diag(self._most))
+
+    def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
+        """Belief after some has been forgotten."""
+        return capped(least_squares.predicted(belief, (1 + lost) * self._period, FORGETTING), self._most)
+
+    def answered(self, belief: Belief, sample: Sample) -> Answer:
+        """Force by the regressors."""
+        return least_squares.answered(belief, *self._copy.row(sample.displacement, sample.velocity))
+
+
+LAWS: dict[str, Callable[[Copy, Settings], Estimator]] = {"ukf": Unscented, "rls": LeastSquares}
+"""Ways to estimate, by the names of users."""
+
+
+def at_rest(estimator: Estimator, copy: Copy, displacement: float) -> State:
+    """State before the first sample, at ``displacement`` (m)."""
+    return State(estimator.first(), np.ones(len(copy.names)), 1.0, displacement, 0, math.nan, 0.0)
+
+
+def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample) -> tuple[State, Told]:
+    """Take one sample; the state behind it, and what became of it."""
+    force = sample.force
+    refused = _refused(k, s, sample)
+    if refused != LEARNT:
+        return s._replace(lost=s.lost + 1), Told(refused, math.nan, math.nan)
+    belief = estimator.predicted(s.belief, s.displacement, sample, s.lost)
+    s = s._replace(belief=belief, displacement=sample.displacement, lost=0)
+    answer = estimator.answered(belief, sample)
+    spread = answer.spread(k.noise)
+    if not finite(force):
+        return s, Told(NOT_FINITE, answer.expected, spread)
+    since = s.since if force == s.shown else answer.expected
+    dead = abs(answer.expected - since) > k.noise
+    s = s._replace(shown=force, since=since)
+    if dead:
+        return s, Told(DEAD, answer.expected, spread)
+    innovation = (force - answer.expected) / spread
+    usual = abs(innovation) <= GATE  # not of nan
+    counted = innovation**2 if usual else GATE**2
+    mean_square = s.mean_square + k.period / WINDOW * (counted - s.mean_square)
+    s = s._replace(mean_square=mean_square)
+    if not usual:
+        return s, Told(SPIKE, answer.expected, spread)
+    belief = _bounded(corrected(answer, belief.mean, force, k.noise), copy)
+    if mean_square > UNEXPLAINED:
+        return s._replace(belief=belief), Told(STRANGE, answer.expected, spread)
+    most = k.rate * k.period
+    released = s.released + np.clip(belief.mean[: len(copy.names)] - s.released, -most, most)
+    return s._replace(belief=belief, released=released), Told(LEARNT, answer.expected, spread)
+
+
+def _refused(k: Settings, s: State, sample: Sample) -> int:
+    """Say why the motion of a sample is not followed; LEARNT where it is."""
+    if sample.flagged:
+        return FLAGGED
+    if not (finite(sample.displacement) and finite(sample.velocity)):
+        return NOT_FINITE
+    reach = k.fastest * k.period * (1 + s.lost)
+    if abs(sample.displacement - s.displacement) > reach or abs(sample.velocity) > k.fastest:
+        return TOO_FAST
+    return LEARNT
+
+
+def _bounded(belief: Belief, copy: Copy) -> Belief:
+    """``belief`` with parameters within the bounds of the copy."""
+    n = len(copy.names)
+    mean = np.append(np.clip(belief.mean[:n], copy.lower, copy.upper), belief.mean[n:])
+    return Belief(mean, belief.root)
