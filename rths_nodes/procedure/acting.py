@@ -219,6 +219,7 @@ class Acting:
         try:
             yield
         except BaseException:
+            drive.expect(lambda: None)  # of an act that is refused before its motion the next one begins nothing
             if entered:
                 drive.stop("the act has failed")
                 machine.brake("the act has failed")

@@ -299,7 +299,8 @@ class RigSession(Mandated):
                 rung.port.release()
                 drive.await_rest()
             finally:
-                written.outcome, written.reason, written.samples = outcome.outcome, outcome.reason, outcome.samples
+                written.outcome, written.reason = outcome.outcome, outcome.reason
+                written.samples = outcome.samples or written.samples  # a runner that raised may have told them
                 written.remarks += rung.relaxed(tuple(self.scenario.axes), self.scenario.dt)
                 self._rung = None
                 rung.over(outcome, drive.broken)

@@ -154,3 +154,24 @@ def test_one_thing_is_signed_for_by_its_whole_name(walk):
     w.session.sign_for(names[0])
     assert len(w.record.deviations) == 3
     w.session.position()
+
+
+@pytest.mark.parametrize("act", ["check", "unload"])
+def test_behind_an_act_that_was_refused_before_its_motion_the_next_one_is_only_itself(
+    walk: Callable[..., Any], act: str
+) -> None:
+    """The begin of the refused one was left with the drive: offsets, or finish, entered its state of motion."""
+    missing = ("    small_move: {displacement: 1.0e-3, velocity: 20.0e-3, force: 30.0e3}\n", "")
+    w = walk(rig=missing if act == "check" else NO_WAY)
+    if act == "check":
+        w.refer()
+    else:
+        held(w)
+    before = w.session.state
+    with pytest.raises(ConfigError, match="missing"):
+        getattr(w.session, act)()
+    if act == "check":
+        w.session.take_offsets(0.05)
+    assert w.session.state is before
+    w.session.finish()
+    assert w.states[-2:] == [before, State.FINISHED]

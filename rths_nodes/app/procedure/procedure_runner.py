@@ -20,7 +20,7 @@ from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure import comparison
 from rths_nodes.app.procedure.ladder import Ladder, Step
-from rths_nodes.app.procedure.specimen_history import tell_specimen
+from rths_nodes.app.procedure.specimen_history import tell_broken_off, tell_specimen
 from rths_nodes.app.procedure.under_mandate import UnderMandate
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
@@ -292,7 +292,13 @@ class ProcedureRunner:
             entry.recording = folder.name
             tell_specimen(self.record, entry)
             self.write()
-            done = self._host(step, scenario, folder, port)
+            try:
+                done = self._host(step, scenario, folder, port)
+            except ConfigError:  # it never began
+                raise
+            except BaseException:
+                tell_broken_off(self.record, entry, folder)
+                raise
             kept.append(done)
             return RunOutcome(done.outcome, done.reason, done.samples)
 

@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from rths_nodes.app.procedure import comparison
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.procedure.records import RUNGS, ProcedureRecord, RungRecord
+from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.records import RecordingError
 
 
 def tell_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
@@ -24,3 +30,15 @@ def tell_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
     row = begun[-1] if begun else rows[-1]
     row |= named | {"level": entry.level} | largest
     return True
+
+
+def tell_broken_off(record: ProcedureRecord, entry: RungRecord, recording: Path) -> None:
+    """Complete a rung whose run broke off by what was recorded of it: it has loaded the specimen."""
+    try:
+        run = read_run(recording)
+    except (ConfigError, RecordingError) as error:
+        entry.remarks.append(f"its recording tells nothing: {error}")
+        return
+    entry.samples, entry.peaks = len(run.time) - 1, comparison.peaks(run)
+    entry.remarks.append("it broke off: its peaks are those of what was recorded until then")
+    tell_specimen(record, entry)

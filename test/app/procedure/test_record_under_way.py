@@ -16,17 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ends import largest_file
 from rig_runner import conducted, positioned
 
 import rths_nodes
 from rths_nodes.app.cli import main
 from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.recording import procedure
+from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
 
 
@@ -117,6 +119,34 @@ def test_a_rung_and_its_act_are_written_before_anything_moves(
     assert now.rungs[-1].outcome == "finished"
     assert [row["rung"] for row in now.specimen.history] == ["g"]
     assert now.specimen.history[-1]["displacement"]["story_1"] > 0.0
+
+
+@pytest.mark.parametrize("why", ["disk", "cable"])
+def test_a_rung_that_breaks_off_is_in_the_history_with_what_was_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Its row stayed without numbers, though the specimen had gone through it."""
+    of_steel(monkeypatch)
+    runner = conducted(tmp_path / "test")
+    positioned(runner)
+    armed(runner)
+
+    def cut(sample: int, samples: int) -> None:
+        if why == "cable" and sample > 150:
+            raise PortError("the cable is cut")
+
+    runner.watch.progress = cut
+    with largest_file(100_000 if why == "disk" else None), pytest.raises(RuntimeError, match=r"broke off|is cut"):
+        runner.do("run")
+    assert runner.state is State.TRIPPED
+    (rung,) = [each for each in procedure.read(tmp_path / "test").rungs if each.name == "g"]
+    run = read_run(tmp_path / "test" / rung.recording)
+    assert rung.outcome == "failed"
+    assert rung.samples == len(run.time) - 1
+    assert rung.remarks == ["it broke off: its peaks are those of what was recorded until then"]
+    (row,) = procedure.read(tmp_path / "test").specimen.history
+    assert row["displacement"]["story_1"] == pytest.approx(abs(run.displacement).max())
+    assert row["displacement"]["story_1"] > 0.0
 
 
 class FullDisk:
