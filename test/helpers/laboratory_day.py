@@ -3,7 +3,8 @@
 
 The rig is a simulator, everything else is what ``rths test`` and ``rths characterise`` use. Whatever moves, or may
 move, is played tick by tick: every act, 0.5 s behind it, and all around what goes wrong in a pause. A rig that
-rests in a pause is looked at once a second, as is a rung that is held in slow time. Seeds draw everything.
+rests in a pause is looked at once a second; of a rung that is held in slow time 40 ticks are played, and its clock
+goes on by a minute. Seeds draw everything.
 """
 
 from __future__ import annotations
