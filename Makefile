@@ -191,9 +191,12 @@ test:
 	$(LIBRARY)
 	set_up test
 	$(if $(strip $(PYTEST_ARGS)),exec $$python -m pytest $(PYTEST_ARGS))
-	# Without xdist, one after another. Tests with nodes mostly wait: for discovery, or for their clock.
+	# Without xdist, one after another. Some tests wait, so one more than there are processors; those with nodes
+	# mostly do: for discovery, or for their clock.
 	parallel=(); waiting=()
-	if $$python -c 'import xdist' 2>/dev/null; then parallel=(-n auto --dist worksteal); waiting=(-n 4); fi
+	if $$python -c 'import xdist' 2>/dev/null; then
+	  parallel=(-n "$$(($$(nproc) + 1))" --dist worksteal); waiting=(-n 4)
+	fi
 	$$python -m pytest -m 'not nodes and not soak $(LENGTH)' "$${parallel[@]}"
 	$$python -m pytest -m 'nodes and not soak $(LENGTH)' "$${waiting[@]}"
 
