@@ -37,6 +37,7 @@ def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path)
     """No node of the run hears it, for there is none; before, where nothing moves, it leaves no trace."""
     import rclpy
     from rclpy.context import Context
+    from rclpy.duration import Duration
     from rclpy.node import Node
     from std_msgs.msg import Empty
 
@@ -49,6 +50,7 @@ def test_the_topic_of_the_emergency_stop_stops_a_run_in_lockstep(tmp_path: Path)
         while not asks.get_subscription_count():
             time.sleep(0.01)
         asks.publish(Empty())
+        assert asks.wait_for_all_acked(Duration(seconds=20.0))  # there before the first act
         operator.climb("arm")
         running = threading.Thread(target=operator.act, args=("run",))
         running.start()
