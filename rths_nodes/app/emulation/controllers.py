@@ -19,6 +19,7 @@ from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.ports.udp_opening import load_of
 from rths_nodes.laboratory.receiver import ReceiverLimits, ReceiverLoad
 from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.mechanics.axial_load import lengths_of
 
 SWITCHING_S = 0.02
 """s that a controller may take to read another mode back."""
@@ -57,8 +58,9 @@ def receiver_loads(
         column, coupled, curvature = law.column, 0, 0.0
         if column is not None:
             coupled = names.index(moved[law.coupled_to - 1])
-            lengths = (column.column_length, column.actuator_length or math.inf)
-            curvature = sum(1.0 / length for length in lengths) * gains[coupled].command ** 2 / own.command
+            curvature = (
+                sum(1.0 / length for length in lengths_of(column)) * gains[coupled].command ** 2 / own.command
+            )
         found.append(
             ReceiverLoad(
                 *far.times(1.0 / abs(own.command), 1.0 / abs(own.newtons)),

@@ -21,27 +21,20 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rths_nodes.control.force_controllers.of_kernel import (
+    ForceControllerOfKernel,
+    ForceKernel,
+    check_coupling,
+    extension_of,
+)
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.control import ForceController
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import integer, number, params, section
-from rths_nodes.mechanics.axial_load import ColumnGeometry, check_drift, extension_at, lengths_of
+from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 FAST = 0.3
 """k_i T beyond which it is told: a specimen five times as stiff would make the loop unstable."""
-
-
-class ForceKernel(NamedTuple):
-    """Arithmetic of a force controller of one axis."""
-
-    constants: Function
-    """From parameters and dt (s)."""
-    rest: Function
-    begin: Function
-    """``begin(constants, state, place, target, drift, drift_before) -> state``."""
-    step: Function
-    """``step(constants, state, target, measured, drift) -> state, command``."""
 
 
 class Constants(NamedTuple):
@@ -68,11 +61,6 @@ def constants(params: FeedForwardPi.Params, dt: float) -> Constants:
     p = params
     lengths = () if p.column is None else lengths_of(p.column)
     return Constants(1.0 / p.stiffness, p.integral_gain * dt, p.proportional_gain, p.lead / dt, lengths)
-
-
-def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
-    """Without a column the shortening is the extension."""
-    return shortening
 
 
 def law(extension: Callable[..., float]) -> tuple[Function, Function]:
@@ -104,7 +92,7 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
     return begin, step
 
 
-class FeedForwardPi(ForceController):
+class FeedForwardPi(ForceControllerOfKernel):
     """Force controller of one axis, with ``dt`` (s); plain floats. Signs are those of an axis.
 
     :meth:`begin` takes over at a place without moving it, :meth:`step` goes on from there.
@@ -143,13 +131,7 @@ class FeedForwardPi(ForceController):
                     f"integral_gain = {self.integral_gain:g} 1/s: must be < {0.5 * math.pi / delay:.3g} 1/s with "
                     f"{1e3 * delay:.3g} ms of lead, transport and sampling, or the force loop is unstable"
                 )
-            moved = len(test.axes) - len(test.force_axes)
-            if self.column is not None:
-                if self.coupled_to > moved:
-                    raise ConfigError(
-                        f"coupled_to = {self.coupled_to}: must be <= {moved}, the number of displacement axes"
-                    )
-                check_drift(self.column, test.strokes[self.coupled_to - 1], "column")
+            check_coupling(self.column, self.coupled_to, test)
 
         def cautions(self, test: TestContext) -> list[str]:
             """Tells of a loop with a small margin."""
@@ -162,28 +144,11 @@ class FeedForwardPi(ForceController):
                 f"{0.5 * math.pi / (self.integral_gain * delay):.2g} times as stiff as declared"
             ]
 
-    def __init__(self, params: Params, dt: float) -> None:
-        constants, self._rest, self._begin, self._step = self.kernel_of(params)
-        self._constants = constants(params, dt)
-        self.coupled_to = None if params.column is None else params.coupled_to - 1
-        self.reset()
-
     @classmethod
     def kernel_of(cls, params: Params) -> ForceKernel:
         """The law with the geometry of the parameters."""
-        extension = uncoupled if params.column is None else extension_at
-        return ForceKernel(constants, lambda k: State(), *law(extension))
+        return ForceKernel(constants, lambda k: State(), *law(extension_of(params.column)))
 
     @property
     def correction(self) -> float:
         return float(self._state[1])
-
-    def reset(self) -> None:
-        self._state = self._rest(self._constants)
-
-    def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        self._state = self._begin(self._constants, self._state, place, target, drift, drift_before)
-
-    def step(self, target: float, measured: float, drift: float) -> float:
-        self._state, command = self._step(self._constants, self._state, target, measured, drift)
-        return float(command)

@@ -21,13 +21,17 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from rths_nodes.control.force_controllers.feed_forward_pi import ForceKernel, uncoupled
+from rths_nodes.control.force_controllers.of_kernel import (
+    ForceControllerOfKernel,
+    ForceKernel,
+    check_coupling,
+    extension_of,
+)
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.control import ForceController
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.parameters import integer, number, params, section
-from rths_nodes.mechanics.axial_load import ColumnGeometry, check_drift, extension_at, lengths_of
+from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 
 class Constants(NamedTuple):
@@ -95,7 +99,7 @@ def law(extension: Function) -> ForceKernel:
     return ForceKernel(constants, lambda k: State(), begin, step)
 
 
-class ServoValve(ForceController):
+class ServoValve(ForceControllerOfKernel):
     """The controller of one axis with its valve, with ``dt`` (s); plain floats. Signs are those of an axis.
 
     What it gives is where its piston is, which the actuator of a simulated rig follows. :meth:`hold` is its loop
@@ -144,38 +148,16 @@ class ServoValve(ForceController):
                         f"{name} = {getattr(self, name):g} 1/s: must be < {0.5 * math.pi / delay:.3g} 1/s with "
                         f"{1e3 * delay:.3g} ms of valve and sampling, or the loop is unstable"
                     )
-            moved = len(test.axes) - len(test.force_axes)
-            if self.column is not None:
-                if self.coupled_to > moved:
-                    raise ConfigError(
-                        f"coupled_to = {self.coupled_to}: must be <= {moved}, the number of displacement axes"
-                    )
-                check_drift(self.column, test.strokes[self.coupled_to - 1], "column")
-
-    def __init__(self, params: Params, dt: float) -> None:
-        constants, self._rest, self._begin, self._step = self.kernel_of(params)
-        self._constants = constants(params, dt)
-        self.coupled_to = None if params.column is None else params.coupled_to - 1
-        self.reset()
+            check_coupling(self.column, self.coupled_to, test)
 
     @classmethod
     def kernel_of(cls, params: Params) -> ForceKernel:
         """The law with the geometry of the parameters."""
-        return law(uncoupled if params.column is None else extension_at)
+        return law(extension_of(params.column))
 
     @property
     def correction(self) -> float:
         return float(self._state[3])
-
-    def reset(self) -> None:
-        self._state = self._rest(self._constants)
-
-    def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        self._state = self._begin(self._constants, self._state, place, target, drift, drift_before)
-
-    def step(self, target: float, measured: float, drift: float) -> float:
-        self._state, place = self._step(self._constants, self._state, target, measured, drift)
-        return float(place)
 
     def stand(self, place: float) -> None:
         """Stand still at ``place`` (m), held."""

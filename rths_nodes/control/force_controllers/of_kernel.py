@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Force controllers that are made of pure functions, in front of a column or of none."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.control import ForceController
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Function
+from rths_nodes.mechanics.axial_load import ColumnGeometry, check_drift, extension_at
+
+
+class ForceKernel(NamedTuple):
+    """Arithmetic of a force controller of one axis."""
+
+    constants: Function
+    """From parameters and dt (s)."""
+    rest: Function
+    begin: Function
+    """``begin(constants, state, place, target, drift, drift_before) -> state``."""
+    step: Function
+    """``step(constants, state, target, measured, drift) -> state, command``."""
+
+
+class ForceControllerOfKernel(ForceController):
+    """A force controller that calls the functions of its kernel with its state; plain floats.
+
+    Its parameters have a ``column``, or None, and the displacement axis it is ``coupled_to``, from 1.
+    """
+
+    def __init__(self, params: AnyParams, dt: float) -> None:
+        constants, self._rest, self._begin, self._step = self.kernel_of(params)
+        self._constants = constants(params, dt)
+        self.coupled_to = None if params.column is None else params.coupled_to - 1
+        self.reset()
+
+    def reset(self) -> None:
+        self._state = self._rest(self._constants)
+
+    def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
+        self._state = self._begin(self._constants, self._state, place, target, drift, drift_before)
+
+    def step(self, target: float, measured: float, drift: float) -> float:
+        self._state, command = self._step(self._constants, self._state, target, measured, drift)
+        return float(command)
+
+
+def extension_of(column: ColumnGeometry | None) -> Function:
+    """The extension of an actuator in front of a ``column``, or of none, by its lengths, shortening and drift."""
+    return uncoupled if column is None else extension_at
+
+
+def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
+    """Without a column the shortening is the extension."""
+    return shortening
+
+
+def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
+    """Raises ConfigError for a ``column`` whose head no axis moves, or one that lays it down."""
+    if column is None:
+        return
+    moved = len(test.axes) - len(test.force_axes)
+    if coupled_to > moved:
+        raise ConfigError(f"coupled_to = {coupled_to}: must be <= {moved}, the number of displacement axes")
+    check_drift(column, test.strokes[coupled_to - 1], "column")
