@@ -39,6 +39,12 @@ NO_ENERGIES: Array = np.full(4, np.nan)
 """Energies of a Target that tells none."""
 
 
+def by_force(modes: bytes) -> NDArray[np.bool_]:
+    """True for each axis ``(n_axes,)`` whose command is in N by the control ``modes``, a byte per axis."""
+    found: NDArray[np.bool_] = np.frombuffer(modes, np.uint8) == MODE_FORCE
+    return found
+
+
 @dataclass(slots=True, eq=False)
 class Target:
     """Target i: degrees of freedom at the end of integration step i, shapes ``(n_dof,)``.

@@ -22,7 +22,7 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import integer, number, params, section, text
-from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, MODE_FORCE, Array, Command, Measurement
+from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, MODE_FORCE, Array, Command, Measurement, by_force
 from rths_nodes.core.units import FORCES, LENGTHS, SI
 from rths_nodes.laboratory.characterised import Characterised, Expected
 from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter
@@ -331,7 +331,7 @@ class Calibration:
         """Gains of commands in the ``modes`` of the test's axes; empty: displacement."""
         if MODE_FORCE not in modes:
             return self.command
-        return np.where([mode == MODE_FORCE for mode in modes], self.newtons, self.command)
+        return np.where(by_force(modes), self.newtons, self.command)
 
     # -- the other end: a rig that is simulated -----------------------------------------------------------
 

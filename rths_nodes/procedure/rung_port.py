@@ -19,7 +19,7 @@ import numpy as np
 
 from rths_nodes.core.errors import PortError
 from rths_nodes.core.protocols import Port, Specimen
-from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
+from rths_nodes.core.samples import Array, Command, Measurement, by_force
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.supervision.handover import Handover, Tares
@@ -123,8 +123,7 @@ class RungPort(PortBefore):
             self._tared = waiting - zero
             return
         if command.control_mode:
-            newtons = np.frombuffer(command.control_mode, np.uint8) == MODE_FORCE
-            zero = np.where(newtons, tares.force, zero)
+            zero = np.where(by_force(command.control_mode), tares.force, zero)
         self._send(command, command.target + zero, command.command + zero)
         self._tared = command.command.copy()
 

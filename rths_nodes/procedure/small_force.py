@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement, by_force
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.axis_moves import AGAINST, AWAY, FORCE, RigKnowledge
@@ -127,8 +127,7 @@ class SmallForces:
         """Commands in m of what was ``sent``: an axis in N is where it is; ``shift`` m is that of its sensor."""
         if not self.modes:
             return sent
-        forced = np.frombuffer(self.modes, np.uint8) == MODE_FORCE
-        return np.where(forced, measured.displacement - shift, sent)
+        return np.where(by_force(self.modes), measured.displacement - shift, sent)
 
 
 def judge(

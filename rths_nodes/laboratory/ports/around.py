@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import MODE_FORCE, MODE_NOT_TOLD, Array, Command, Measurement
+from rths_nodes.core.samples import MODE_FORCE, MODE_NOT_TOLD, Array, Command, Measurement, by_force
 from rths_nodes.laboratory.calibration import Calibration, Channel, channels_of, si_names
 from rths_nodes.laboratory.corrections import ForceCorrections
 from rths_nodes.laboratory.force_control import ForceLoops
@@ -139,8 +139,7 @@ class ForceLoopPort(_Renumbered):
         led = self._loops.led(command, self._force)
         target = command.target
         if command.control_mode:
-            newtons = np.frombuffer(command.control_mode, np.uint8) == MODE_FORCE
-            target = np.where(newtons, led, target)
+            target = np.where(by_force(command.control_mode), led, target)
         self._port.write(replace(command, target=target, command=led, control_mode=b""))
 
     def read(self) -> Measurement:
@@ -160,8 +159,8 @@ class ForceLoopPort(_Renumbered):
     def _true(self, measured: Measurement) -> Measurement:
         """The applied command, as it was commanded: where the mode was force it was N."""
         if self._command is not None and MODE_FORCE in self._loops.modes:
-            newtons = np.frombuffer(self._loops.modes, np.uint8) == MODE_FORCE
-            measured.command = np.where(newtons, self._command.command, measured.command)
+            forced = by_force(self._loops.modes)
+            measured.command = np.where(forced, self._command.command, measured.command)
         return measured
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Command
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Command, by_force
 from rths_nodes.laboratory.calibration import Gains
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import RigState
@@ -33,16 +33,19 @@ class SentCommands:
 
     def rows(self, command: Command) -> bytes:
         """The rows of its datagram; the slope of an axis that changes its mode is none."""
-        before, sent = self.command, command.command.copy()
+        before, sent = self.command.tolist(), command.command.tolist()
         modes = bytes(command.control_mode) or self._by_displacement
-        slope = np.where(_forced(modes) == _forced(self._modes), (sent - before) / self._dt, 0.0)
-        self.command, self._modes = sent, modes
-        return datagrams.command_rows(sent.tolist(), slope.tolist(), command.auxiliary, modes)
+        slope = [(now - then) / self._dt for now, then in zip(sent, before, strict=True)]
+        if modes != self._modes:
+            same = (by_force(modes) == by_force(self._modes)).tolist()
+            slope = [each if stays else 0.0 for each, stays in zip(slope, same, strict=True)]
+        self.command, self._modes = command.command.copy(), modes
+        return datagrams.command_rows(sent, slope, command.auxiliary, modes)
 
     @property
     def unheard(self) -> Array:
         """The last Command where no state tells its mode: nan of an axis that was commanded in N."""
-        return np.where(_forced(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
+        return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
         """The last Command, or what the receiver has made of it by itself, in the unit that ``state`` tells."""
@@ -52,21 +55,17 @@ class SentCommands:
             return self.shown(state)
         if MODE_FORCE not in self._modes and MODE_FORCE not in state.modes:
             return self.command
-        return np.where(_forced(self._modes) == _forced(state.modes), self.command, self.shown(state))
+        return np.where(by_force(self._modes) == by_force(state.modes), self.command, self.shown(state))
 
     def shown(self, state: RigState) -> Array:
         """The active command of a ``state``, in the unit of the mode that it tells."""
-        newtons, by_force = np.array([each > 0 for each in state.in_newtons]), _forced(state.modes)
-        if not (newtons.any() or by_force.any()):
+        newtons, forced = np.array([each > 0 for each in state.in_newtons]), by_force(state.modes)
+        if not (newtons.any() or forced.any()):
             return state.command
-        there = np.where(by_force, state.force * self._forces, state.displacement * self._places)
-        return np.where(newtons == by_force, state.command, there)
+        there = np.where(forced, state.force * self._forces, state.displacement * self._places)
+        return np.where(newtons == forced, state.command, there)
 
     def places(self, state: RigState) -> Array:
         """The commands of a ``state`` in m; of an axis that force controls, where it is."""
         newtons = np.array([each > 0 for each in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
-
-
-def _forced(modes: bytes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return np.array([mode == MODE_FORCE for mode in modes])
