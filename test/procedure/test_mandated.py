@@ -415,37 +415,22 @@ def test_a_consent_to_the_mandate_lets_no_run_go(iterated):
 # -- any sequence ---------------------------------------------------------------------------------------------
 
 
+def leads_on():
+    """Strategy of steps on the way of a test: a new one each time, for one that comes again counts once."""
+    return st.tuples(
+        st.just("leads_on"),
+        st.fixed_dictionaries(
+            {
+                "acts": st.integers(1, 7),
+                "error": st.sampled_from((30.0, 51.0, 52.0)),
+                "part": st.sampled_from((1.0, 1.0, 0.94)),
+            }
+        ),
+    )
+
+
 STEPS = st.one_of(
-    st.tuples(
-        st.just("leads_on"),
-        st.fixed_dictionaries(
-            {
-                "acts": st.integers(1, 7),
-                "error": st.sampled_from((30.0, 51.0, 52.0)),
-                "part": st.sampled_from((1.0, 1.0, 0.94)),
-            }
-        ),
-    ),
-    st.tuples(
-        st.just("leads_on"),
-        st.fixed_dictionaries(
-            {
-                "acts": st.integers(1, 7),
-                "error": st.sampled_from((30.0, 51.0, 52.0)),
-                "part": st.sampled_from((1.0, 1.0, 0.94)),
-            }
-        ),
-    ),
-    st.tuples(
-        st.just("leads_on"),
-        st.fixed_dictionaries(
-            {
-                "acts": st.integers(1, 7),
-                "error": st.sampled_from((30.0, 51.0, 52.0)),
-                "part": st.sampled_from((1.0, 1.0, 0.94)),
-            }
-        ),
-    ),
+    *(leads_on() for _ in range(3)),
     st.tuples(st.just("arm_mandate"), st.fixed_dictionaries({})),
     st.tuples(
         st.just("plan"), st.fixed_dictionaries({"far": st.sampled_from((False, False, False, False, True))})
