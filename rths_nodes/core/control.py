@@ -63,7 +63,7 @@ class Ramp(Component):
         """Begin the step that ends at ``target``."""
 
     def follow_rows(self, target: Target, rows: Rows) -> None:
-        """As :meth:`follow`; ``rows`` are the numbers of ``target``."""
+        """Begin the step that ends at ``target``, whose numbers are ``rows``."""
         self.follow(target)
 
     @abstractmethod

@@ -58,10 +58,12 @@ class Peaks:
     force: float
 
 
-def risen(errors: Sequence[float]) -> bool:
-    """True where the last of the ``errors`` have risen, ``RISES`` times in a row."""
+def risen(errors: Sequence[float]) -> str:
+    """Say how the last of the ``errors`` (%) have risen, ``RISES`` times in a row; empty where they have not."""
     tail = errors[-RISES - 1 :]
-    return len(tail) > RISES and all(after > before for before, after in pairwise(tail))
+    if len(tail) <= RISES or not all(after > before for before, after in pairwise(tail)):
+        return ""
+    return f"the error has risen {RISES} times: {', '.join(f'{each:.3g}' for each in tail)} %"
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
@@ -81,6 +83,12 @@ def softened(answer: Mapping[str, float]) -> str:
         for axis, part in answer.items()
         if part < 1.0 - SOFTER
     )
+
+
+def without_limit(axis: str, elastic: Mapping[str, float]) -> str:
+    """Say that an ``axis`` has no ``elastic`` limit; empty where it has one."""
+    missing = f"axes.{axis}: the rig file has no elastic_limit, below which runs under a mandate stay"
+    return "" if axis in elastic else missing
 
 
 @dataclass(frozen=True)
@@ -117,14 +125,11 @@ class Terms:
 
         Raises ConfigError where an axis has no elastic limit, or was beyond it in the first run.
         """
-        problems = Problems()
-        bounds = {}
+        problems, bounds = Problems(), {}
         for axis, most in first.peaks.items():
             far = max(most.command, most.displacement)
-            if axis not in elastic:
-                problems.append(
-                    f"axes.{axis}: the rig file has no elastic_limit, below which runs under a mandate stay"
-                )
+            if words := without_limit(axis, elastic):
+                problems.append(words)
             elif not far < elastic[axis]:
                 problems.append(
                     f"axes.{axis}: went {1e3 * far:.4g} mm in the first run, must be < elastic_limit = "
@@ -302,9 +307,8 @@ class Mandate:
         elif by := enough(last.error, last.noise):
             self.converged = not self.ended
             self.end(f"converged: error {last.error:.3g} %, within {by}")
-        elif risen([each.error for each in self.told]):
-            tail = ", ".join(f"{each.error:.3g}" for each in self.told[-RISES - 1 :])
-            self.end(f"the error has risen {RISES} times: {tail} %")
+        elif words := risen([each.error for each in self.told]):
+            self.end(words)
         elif len(self.told) > self.terms.runs:
             self.end(f"error {last.error:.3g} % after {self.terms.runs} further runs")
 

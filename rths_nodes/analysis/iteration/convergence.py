@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.procedure.mandate import RISES, TOLERANCE, enough, risen, softened
+from rths_nodes.procedure.mandate import TOLERANCE, enough, risen, softened
 
 TRACKING, HISTORY = "tracking", "history"
 """Modes: the commands are corrected, or the targets and the commands."""
@@ -72,9 +72,8 @@ class Rule:
             return SOFTENED, words
         if by := enough(last.error, last.noise, self.tolerance):
             return CONVERGED, f"error {last.error:.3g} %, within {by}"
-        if risen([row.error for row in rows]):
-            tail = ", ".join(f"{row.error:.3g}" for row in rows[-RISES - 1 :])
-            return DIVERGED, f"the error has risen {RISES} times: {tail} %"
+        if words := risen([row.error for row in rows]):
+            return DIVERGED, words
         if last.number >= self.runs:
             return EXHAUSTED, f"error {last.error:.3g} % after {last.number} runs"
         return "", ""

@@ -166,8 +166,8 @@ def run(options: argparse.Namespace) -> int:
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
     of = scoreboard.design(loaded, chosen, scored)
-    if options.entry:  # what cannot be carried is refused before anything runs
-        entries.written(loaded, scored, chosen, folder, [])
+    # what cannot be carried is refused before anything runs
+    entry = entries.begun(loaded, scored, chosen, folder) if options.entry else None
     where = arguments.tell_engine(where, of.count * loaded.samples, [loaded])
     table = scoreboard.run(of, folder, where, terminal.progress)
     axes = options.rank, options.response or options.rank
@@ -175,9 +175,9 @@ def run(options: argparse.Namespace) -> int:
     board = page.Scoreboard(table, scores, scoreboard.published(loaded), axes, loaded.indices)
     settings = {law.name: _beside(folder, law.settings) for law in chosen if not law.reason}
     _write(board, folder, settings, searches, _facts(options, table.scenario, identified))
-    if options.entry:
+    if entry is not None:
         with terminal.writing(Path(options.entry)):
-            entries.write(entries.written(loaded, scored, chosen, folder, scores), Path(options.entry))
+            entries.write(entries.written(entry, scores), Path(options.entry))
     if options.json:
         terminal.print_json(_data(loaded.name, board, identified))
     else:

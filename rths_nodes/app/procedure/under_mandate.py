@@ -25,7 +25,7 @@ from rths_nodes.loop.scenario import inputs
 from rths_nodes.loop.scenario.rehearsal import elastic_limits
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.acts import ActRefused
-from rths_nodes.procedure.mandate import RUNG, FirstRun, Planned, Terms, Told
+from rths_nodes.procedure.mandate import RUNG, FirstRun, Planned, Terms, Told, without_limit
 from rths_nodes.procedure.records import REHEARSAL, ProcedureRecord, RungRecord
 from rths_nodes.procedure.session import RigSession
 from rths_nodes.recording.reading import read_run
@@ -206,10 +206,8 @@ def check(scenario: Scenario, given: str | None) -> None:
     if scenario.soft_start is not None:
         raise ConfigError("soft_start: must be left out for a mandate: what repeats begins with the test")
     known = elastic_limits(scenario)
-    if missing := [name for name in scenario.axes if name not in known]:
-        raise ConfigError(
-            f"axes.{missing[0]}: the rig file has no elastic_limit, below which runs under a mandate stay"
-        )
+    if missing := next(filter(None, (without_limit(axis, known) for axis in scenario.axes)), ""):
+        raise ConfigError(missing)
     if mode_of(scenario, given) == HISTORY:
         try:
             Corrections(scenario, Settings(HISTORY))

@@ -52,10 +52,8 @@ PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scor
 VALUES = ("median", "high", "worst")
 
 
-def written(
-    scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder: Path, scores: Sequence[Score]
-) -> dict[str, object]:
-    """The entry of what was scored; ``folder`` is that of the files which settings name.
+def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder: Path) -> dict[str, object]:
+    """The entry of what is to be scored, without scores; ``folder`` is that of the files which settings name.
 
     Raises ConfigError for a file that cannot be carried.
     """
@@ -65,7 +63,7 @@ def written(
         replace_files(_params_of(settings), settings, partial(_carry, carried, name, folder))
     data = scenario.data()
     replace_files(Scenario, data, partial(_carry, carried, "scenario", folder))
-    content: dict[str, object] = {
+    return {
         "version": VERSION,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "code": _code(scenario, [law.settings for law in laws if not law.reason]),
@@ -73,9 +71,13 @@ def written(
         "scored": {name: list(of) if isinstance(of, tuple) else of for name, of in vars(scored).items()},
         "laws": given,
         "files": carried,
-        "scores": [_plain(score) for score in scores if score.runs],
     }
-    return content | {"digest": digest(content)}
+
+
+def written(content: Mapping[str, object], scores: Sequence[Score]) -> dict[str, object]:
+    """The entry that was ``begun``, with its ``scores`` and its digest."""
+    whole = dict(content) | {"scores": [_plain(score) for score in scores if score.runs]}
+    return whole | {"digest": digest(whole)}
 
 
 def _params_of(settings: Data) -> type:

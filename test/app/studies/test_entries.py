@@ -183,7 +183,7 @@ def test_the_code_of_a_law_of_another_package_is_named(tmp_path: Path, monkeypat
     registry._table.cache_clear()
     try:
         scenario, scored = files.load("chen_ricles_2010"), scoreboard.Scored((), 1, 0, 1, ("J2",))
-        found = entries.written(scenario, scored, [Candidate("law", {"type": "law"})], tmp_path, [])
+        found = entries.begun(scenario, scored, [Candidate("law", {"type": "law"})], tmp_path)
     finally:
         registry._table.cache_clear()
     assert found["code"].keys() >= {"rths_nodes", "files", "python", "numpy", "scipy", "rths_nodes_of_a_lab"}
