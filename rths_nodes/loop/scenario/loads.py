@@ -70,10 +70,15 @@ class Load:
         if self.held_from is not None and self.held_from <= self.held_for:
             raise ConfigError(f"{path}.held_from = {self.held_from:g} s: must be > held_for = {self.held_for:g} s")
 
+    @property
+    def largest(self) -> float:
+        """The target with the largest magnitude, N."""
+        values = [self.value] if self.value is not None else [row[1] for row in self.table or ()]
+        return max(values, key=abs)
+
     def check(self, limits: Limits, path: str) -> None:
         """Raises ConfigError for a target beyond the limits of force, and for a rise that is too fast."""
-        values = [self.value] if self.value is not None else [row[1] for row in self.table or ()]
-        largest = max(map(abs, values))
+        largest = abs(self.largest)
         if largest >= limits.force:
             raise ConfigError(f"{path}: reaches {largest:g} N: must be < limits.force = {limits.force:g} N")
         rate = SHARE * (limits.force_rate or 0.0)
