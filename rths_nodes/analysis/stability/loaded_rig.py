@@ -45,7 +45,7 @@ class LoadedRig:
 
     def __init__(self, scenario: Scenario, rig: Rig) -> None:
         self._n, self.names = len(scenario.moved_axes), scenario.force_axes
-        self.loads = [load.largest for name in self.names if (load := scenario.axes[name].load) is not None]
+        self.loads = [load.largest for name in self.names if (load := scenario.axes[name].own_load) is not None]
         self.auxiliary_inputs, self.none = rig.auxiliary_inputs, np.zeros(len(rig.auxiliary_inputs))
         self.rig, self.places = rig, np.zeros(len(self.names))
         self.rig.reset()

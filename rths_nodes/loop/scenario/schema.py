@@ -221,13 +221,15 @@ class Scenario(AxesByMode):
 
     @property
     def energy_scale(self) -> Array | None:
-        """Energy of the structure over that of the specimen, of each axis; None where they are the same."""
-        return np.array([scale.length * scale.force for scale in self.similitude]) if self.scaled else None
+        """Energy of the structure over that of the specimen, of each moved axis; None where they are the same."""
+        scales = self.similitude[: len(self.moved_axes)]
+        return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 
     def _validate_similitude(self) -> None:
         """Numbers of a rig that do not pass the setup would keep the scale of the specimen."""
         for noun in ("rig", "semi_active"):
-            if getattr(self, noun) is not None and self.scaled:
+            passes = noun == "rig" and self.rig is not None and self.rig.to_scale
+            if getattr(self, noun) is not None and self.scaled and not passes:
                 raise ConfigError(
                     f"{noun}: its numbers would have to be of the structure and of the specimen at once: a "
                     "specimen to scale (similitude) needs axes of their own, without control of further inputs"
