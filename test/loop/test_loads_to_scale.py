@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 import rths_nodes
+from rths_nodes.analysis.energy import energies
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.stability.judgement import judge
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.yaml_text import dump
@@ -177,6 +179,29 @@ def test_what_a_vertical_load_needs_is_refused_in_words(change: str, words: str)
 def test_a_rig_whose_numbers_pass_no_setup_is_not_to_scale() -> None:
     scenario = files.load("phillips_spencer_2012")
     assert (scenario.rig.to_scale, files.load(NAME).rig.to_scale) == (False, True)
+
+
+# What loads push
+
+
+@pytest.mark.long
+def test_the_energy_error_has_no_work_of_the_load_in_it() -> None:
+    """What the specimen got, less what the structure gave, of a load that the setup takes out at the target.
+
+    The push P sin b does the same work along the measured path and the wanted one, so the error that is fed in is
+    that of the measured force F, which the monitor has.
+    """
+    late = [*BRIEF, *STRONG, "duration=4.0", "compensator={type: none}"]
+    late += [f"axes.{a}.sensors.{b}_noise_rms=0" for a in ("drift", "load") for b in ("displacement", "force")]
+    run = rths_nodes.run(NAME, late)
+    assert run.loads is not None
+    moved, push = run.displacement[:, 0], run.loads.force[:, 0]
+    restoring = run.force[:, 0] + push * moved / np.hypot(ACTUATOR, moved)
+    of_specimen = np.trapezoid(restoring, moved)
+    of_structure = energies(Evaluation(run))["experimental substructure"][-1]
+    fed_in = run.metrics["hsem_percent"] / 100.0 * Evaluation(run).running.input_energy[-1]
+    assert abs(fed_in) > 10.0
+    assert of_specimen - of_structure == pytest.approx(fed_in, rel=0.05)  # by steps, and by samples
 
 
 def test_a_scenario_with_a_rig_file_is_written_and_read_again(on_rig: OnRig) -> None:

@@ -101,14 +101,6 @@ def check_force_axes(scenario: Any) -> None:
     _check_who_closes(scenario, forced)
 
 
-def refuse_loads(scenario: AxesByMode, what: str) -> None:
-    """Raises ConfigError where ``scenario`` has force axes, of which ``what`` (words) knows nothing."""
-    if scenario.force_axes:
-        raise ConfigError(
-            f"axes.{scenario.force_axes[0]}.mode = 'force': {what} knows axes that follow displacements only"
-        )
-
-
 def _check_scales(scenario: Any, name: str) -> None:
     """One specimen has one scale: axes that move it with the force axis ``name`` have its similitude."""
     names, groups = tuple(scenario.axes), scenario.stop_groups
