@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, join
+from rths_nodes.core.samples import Array
+from rths_nodes.laboratory.calibration import Similitude
 from rths_nodes.laboratory.force_control import CONTROLLER
 from rths_nodes.loop.scenario.loads import SHARE
 from rths_nodes.mechanics.axial_load import vertical_share
@@ -20,7 +24,7 @@ IN_METRES = ("command_step", "command_error", "tracking_error")
 
 
 class AxesByMode:
-    """Axes of a scenario, grouped by what they follow; ``axes`` maps names to their parameters."""
+    """Axes of a scenario, grouped by what they follow, and their scales; ``axes`` maps names to parameters."""
 
     axes: Any
     rig: object
@@ -35,6 +39,22 @@ class AxesByMode:
     def moved_axes(self) -> tuple[str, ...]:
         """The axes that follow displacements: those of the setup, the compensator and the indices."""
         return tuple(name for name, axis in self.axes.items() if axis.mode != FORCE)
+
+    @property
+    def scaled(self) -> bool:
+        """True where the specimen of an axis is a model to scale."""
+        return any(scale.length != 1.0 or scale.force != 1.0 for scale in self.similitude)
+
+    @property
+    def similitude(self) -> list[Similitude]:
+        """Similitude of each axis."""
+        return [axis.rig_axis.similitude if axis.rig_axis else Similitude() for axis in self.axes.values()]
+
+    @property
+    def energy_scale(self) -> Array | None:
+        """Energy of the structure over that of the specimen, of each moved axis; None where they are the same."""
+        scales = self.similitude[: len(self.moved_axes)]
+        return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 
     @property
     def stop_groups(self) -> tuple[int, ...]:

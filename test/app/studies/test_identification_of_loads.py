@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rths_nodes.analysis.identification.experiments import Cycles, Noise, cycled, driven, loaded_at
+import rths_nodes
+from rths_nodes.analysis.identification.experiments import Cycles, Noise, cycled, loaded_at
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import characterisation, identification
 from rths_nodes.core.errors import ConfigError
@@ -55,9 +56,11 @@ def test_the_axis_that_drifts_is_driven_behind_its_load() -> None:
 def test_a_drift_is_identified_under_its_load_as_the_actuator_that_it_is(tmp_path: Path) -> None:
     """The response is that of the second-order actuator, whose specimen it does not feel; the load stays."""
     scenario = column()
-    noise = from_data(Noise, {"duration": 8.0, "upper_frequency": 20.0})
+    noise = from_data(Noise, {"duration": 5.0, "upper_frequency": 20.0})
     experiments = identification.run(scenario, noise, str(tmp_path), silently)  # type: ignore[arg-type]
-    found = identification.fit(scenario, experiments, (0.5, 15.0), None, ((2,),), identification.DECLARED, "here")
+    found = identification.fit(
+        scenario, experiments, (0.5, 15.0), None, np.array([[2]]), identification.DECLARED, "here"
+    )
     assert found.model.axes == ("drift",)
     frequency, response = found.responses.frequency, found.responses.response[:, 0, 0]
     again = identification.read([str(tmp_path / "drift")], scenario)
@@ -65,7 +68,7 @@ def test_a_drift_is_identified_under_its_load_as_the_actuator_that_it_is(tmp_pat
     delay = -np.angle(response) / (2.0 * math.pi * frequency)
     inside = (frequency > 2.0) & (frequency < 8.0)
     assert delay[inside].mean() == pytest.approx(0.0126, abs=0.8e-3)
-    run = hosts.run(driven(scenario, 0, noise)).read()
+    run = rths_nodes.read(tmp_path / "drift")
     assert run.loads is not None
     moves = run.time > loaded_at(scenario)
     np.testing.assert_allclose(run.loads.true_force[moves, 0], LOAD, rtol=5e-3)
