@@ -68,7 +68,7 @@ class ForceLoop:
 
     @property
     def stiffness(self) -> float:
-        """What the axis works against at slow motion, N/m."""
+        """Stiffness of specimen and actuator at slow motion, N/m."""
         return float(self.plant.sum())
 
     def open(self, omega: Frequencies) -> Complex:

@@ -120,7 +120,7 @@ def check(assignments: Sequence[str], scenario: Scenario) -> None:
 
 
 def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
-    """What makes of a force axis one that has its load, whatever the others do, by keys of its section.
+    """Keys of the section of a force axis that give it its load, whatever the others do, and their values.
 
     Raises ConfigError where its law does not say against which stiffness it works.
     """
