@@ -83,7 +83,7 @@ class Judgement:
 
     @property
     def force_loops(self) -> tuple[ForceLoop, ...]:
-        """Those of the axes that are controlled by force, apart from the loop of the others."""
+        """Loops of the axes that are controlled by force, apart from that of the others."""
         return self.loop.force_loops if isinstance(self.loop, SampledLoop) else ()
 
     @property
