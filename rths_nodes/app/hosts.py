@@ -99,9 +99,10 @@ class RunResult:
         return read_run(self.recording)
 
 
-def recorded_topics(namespace: str) -> list[tuple[str, names.Topic]]:
-    """Full names and rows of everything that is recorded."""
-    return [(f"/{namespace}/{topic.name}", topic) for topic in names.TOPICS.values() if topic.recorded]
+def recorded_topics(namespace: str, scenario: Scenario) -> list[tuple[str, names.Topic]]:
+    """Full names and rows of everything that is recorded of a test."""
+    rows = [topic for topic in names.TOPICS.values() if topic.recorded and topic.wanted(scenario)]
+    return [(f"/{namespace}/{topic.name}", topic) for topic in rows]
 
 
 def open_writer(directory: str, topics: list[tuple[str, names.Topic]], information: dict[str, str]) -> bag.Writer:
@@ -237,7 +238,7 @@ def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: W
     collector = Collector(scenario, loop.assembly.names) if keep else None
     recording = None
     if options.record:
-        writer = open_writer(options.record, recorded_topics(options.namespace), about)
+        writer = open_writer(options.record, recorded_topics(options.namespace, scenario), about)
         recording = RecordingSink(writer, scenario, loop.assembly.names, options.namespace, about)
     try:
         outcome = loop.run(

@@ -161,6 +161,17 @@ class ShearFrame(Partition):
                         )
             _check_gravity(self, path)
 
+        @property
+        def left(self) -> Array:
+            """Elastic stiffness ``(n,)`` N/m of the numerical part of each story."""
+            n = len(self.masses)
+            return zeros(n, self.stiffnesses) - zeros(n, self.experimental_stiffnesses)
+
+        def laws(self) -> dict[str, OfParams]:
+            """Those of the stories."""
+            left, given = self.left.tolist(), self.restoring_forces
+            return {name: completed(law, "stiffness", left[_story(name)]) for name, law in given.items()}
+
         def cautions(self, test: TestContext) -> list[str]:
             """Warns of stories that fall over once they yield far."""
             return list(_falls(self))
@@ -191,8 +202,7 @@ class ShearFrame(Partition):
             self.experimental_stiffness = self.experimental_stiffness - stories(tested)
             self.stiffness = self.stiffness - lost
             self.restoring_force = LinearRestoringForce(self.stiffness)
-        left = zeros(n, params.stiffnesses) - zeros(n, params.experimental_stiffnesses)
-        yielding = _laws(params.restoring_forces, left)
+        left, yielding = params.left, _laws(params)
         if yielding:
             linear = left.copy()
             linear[list(yielding)] = 0.0
@@ -227,11 +237,8 @@ def _falls(params: ShearFrame.Params) -> Iterator[str]:
     """In words: the stories whose numerical part has less stiffness after yielding than gravity takes off it."""
     if params.gravity_loads is None or params.story_heights is None:
         return
-    left = zeros(len(params.masses), params.stiffnesses) - zeros(
-        len(params.masses), params.experimental_stiffnesses
-    )
-    tested = zeros(len(left), params.experimental_gravity_loads)
-    for story, law in _laws(params.restoring_forces, left).items():
+    tested = zeros(len(params.masses), params.experimental_gravity_loads)
+    for story, law in _laws(params).items():
         bend = math.sqrt(2.0 * law.elastic_energy / law.initial_stiffness)
         if bend <= 0.0:
             continue
@@ -245,20 +252,24 @@ def _falls(params: ShearFrame.Params) -> Iterator[str]:
             )
 
 
-def _laws(params: dict[str, OfParams], left: Array) -> dict[int, RestoringForce]:
+def _story(name: str) -> int:
+    """Number from 0 of the story of this name."""
+    return int(name.removeprefix("story_")) - 1
+
+
+def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
     """The restoring forces that are not linear, by the numbers of their stories from 0.
 
-    ``left`` ``(n,)`` N/m is the elastic stiffness of the numerical part of each story. Raises ConfigError where a
-    restoring force has another one.
+    Raises ConfigError where one has another stiffness than the numerical part of its story.
     """
-    laws, problems = {}, Problems()
-    for name, given in params.items():
-        story = int(name.removeprefix("story_")) - 1
+    laws, problems, left = {}, Problems(), params.left
+    for name, given in params.laws().items():
+        story = _story(name)
         stiffness, place = float(left[story]), f"structure.restoring_forces.{name}"
         with problems.gathered():
             if stiffness <= 0.0:
                 raise ConfigError(f"{place}: nothing is left of the story's stiffness, all of it is experimental")
-            law = registry.build("restoring_force", completed(given, "stiffness", stiffness), 1)
+            law = registry.build("restoring_force", given, 1)
             if abs(law.initial_stiffness - stiffness) > ROUNDING * stiffness:
                 raise ConfigError(
                     f"{place}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be "
