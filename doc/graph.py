@@ -23,7 +23,6 @@ OF_TEST = f"{joints.RATE:g} per s of test"
 RATES = {
     "target": BY_NUMBER.format("step"),
     **dict.fromkeys(("command", "measurement", "true_state", "compensator_state"), BY_NUMBER.format("sample")),
-    "updating_state": "every 10 ms, of copies that learn",
     **dict.fromkeys(("sync_status", *names.JOINTS), OF_TEST),
     "test_state": "when it changes",
     "node_status": "when it changes",

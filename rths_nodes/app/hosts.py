@@ -164,6 +164,10 @@ def run(
         run_id=chosen.run_id or loaded.run_id(),
     )
     _check_handed(port, chosen)
+    if loaded.updating is not None:
+        from rths_nodes.analysis.stability.corners import refuse_unstable
+
+        refuse_unstable(loaded)
     embedded = _loop(loaded, chosen, port)  # what is wrong is refused here, before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))

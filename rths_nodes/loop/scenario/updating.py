@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section ``updating``: copies of the specimen in the structure, what is learnt of it, and for what.
 
-In ``shadow`` nothing of the test depends on it.
+In ``shadow`` nothing of the test depends on it; ``used`` by a simulated test, the copies follow.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
 
+from rths_nodes.core import registry
 from rths_nodes.core.declarations import AnyParams, OfParams
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import declared, number, params, sections, text, texts, type_of, vector
 from rths_nodes.core.samples import Array
-from rths_nodes.mechanics.updating.copies import KINDS, Copy, Open
+from rths_nodes.mechanics.updating.copies import KINDS, Copy, Follower, Open
 from rths_nodes.mechanics.updating.step import LAWS, PERIOD, Settings
 
 PLACE = "updating"
@@ -123,6 +125,32 @@ class Copies:
                         f"{PARAMETERS}.{key} is there and has initial"
                     )
 
+    def followers(self) -> dict[str, Follower]:
+        """Copies that follow, by name."""
+        names = self.learns.names
+        return {
+            name: Follower(type_of(law), {key: getattr(law, key) for key in declared(type(law))}, names)
+            for name, law in self.laws.items()
+        }
+
+    def check_used(self, scenario: AnyParams) -> None:
+        """Raises ConfigError where copies cannot follow, or must not."""
+        place, port = f"{PLACE}.mode = {USED!r}", scenario.port
+        if not (port.builds_axes or port.cannot_be_built):
+            raise ConfigError(
+                f"{place}: only before a simulated rig; on the port {type_of(port)} copies learn in shadow"
+            )
+        known = KINDS[self.learns.model].parameters
+        for name in self.learns.names:
+            if name not in known:
+                raise ConfigError(f"{place}: {name} is estimated only; those that follow: {', '.join(known)}")
+        integrator = scenario.integrator
+        if not integrator.cannot_be_built and not registry.class_of("integrator", integrator).follows:
+            raise ConfigError(
+                f"{place}: the integrator {type_of(integrator)} has restoring forces that stay as they are; take "
+                "central_difference, cr, explicit_newmark or kr_alpha"
+            )
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of what is recorded, with units: estimates, their deviations, what is released, and ``BESIDE``."""
@@ -133,8 +161,9 @@ class Copies:
 
     @property
     def corners(self) -> Array:
-        """Bounds of the open parameters over their initial values ``(2, m)``."""
-        return np.stack((self.learns.lower, self.learns.upper))
+        """Corners of the bounds, over the initial values ``(2^m, m)``."""
+        pairs = zip(self.learns.lower.tolist(), self.learns.upper.tolist(), strict=True)
+        return np.array(list(itertools.product(*pairs)))
 
 
 def _laws(section: Updating, known: Mapping[str, OfParams]) -> dict[str, OfParams]:
@@ -180,6 +209,4 @@ def check_updating(scenario: AnyParams) -> None:
         return
     copies = Copies(scenario)
     if scenario.updating.mode == USED:
-        raise ConfigError(
-            f"{PLACE}.mode = 'used': copies learn in shadow only ({', '.join(copies.laws)} stay as they are)"
-        )
+        copies.check_used(scenario)

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.samples import Measurement
+from rths_nodes.core.protocols import Integrator
+from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.updating import Copies
+from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.mechanics.updating.step import (
     DEAD,
     FLAGGED,
@@ -75,9 +76,20 @@ class Learning:
         self._pairs: deque[Pair] = deque(maxlen=3)
         self._due: tuple[int, Sample] | None = None
         self._state: State | None = None
+        self._followers = copies.followers() if copies.section.mode == USED else {}
+        self._followed: Array | None = None
         self._counts = dict.fromkeys(COUNTED, 0)
         self._learnt = self._strange_from = 0
         self._at_bound = [False for _ in self.copy.names]
+
+    def follow(self, integrator: Integrator) -> None:
+        """Let the copies of an integrator have what has been released since; in shadow they have nothing of it."""
+        if self._state is None or self._state.released is self._followed:
+            return
+        self._followed = self._state.released
+        shares = self._followed.tolist()
+        for name, copy in self._followers.items():
+            integrator.renew(name, copy.change(shares))
 
     @classmethod
     def of(cls, scenario: Scenario) -> Learning | None:

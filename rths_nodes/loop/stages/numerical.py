@@ -157,6 +157,8 @@ class NumericalStage:
         solver = self.integrator
         counted = self._energies is not None
         x, v = (solver.displacement.copy(), solver.velocity.copy()) if counted else (EMPTY, EMPTY)
+        if self.learning is not None:
+            self.learning.follow(solver)
         solver.step(self._force)
         if self._controller is not None:
             self._auxiliary = self._controller.step(self._measured, self._ground_acceleration[step])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -86,7 +86,6 @@ class Copy:
         self.lower, self.upper = (np.asarray(column) for column in (bounds / self.initial[:, None]).T)
         for corner in itertools.product(*bounds.tolist()):  # no tangent outside the model, wherever they go
             from_data(cls.Params, self.values | dict(zip(self.names, corner, strict=True)), place)
-        self._size = kind.memory
         self.memory = kind.memory(built) if kind.memory else 0.0
         """Size of the memory; 0 where there is none."""
         self._limits = list(
@@ -139,6 +138,33 @@ class Copy:
             values = self.values | rest | ({name: self.values[name]} if name else {})
             forces.append(float(self.kernel.force(self.kernel.constants(SimpleNamespace(**values)), (), x, v)))
         return np.array(forces[1:]) - forces[0], forces[0]
+
+
+class Follower:
+    """A copy in the structure, of a ``model`` with ``values`` (SI): those that are updated keep their ratio."""
+
+    def __init__(self, model: str, values: Mapping[str, object], names: Sequence[str]) -> None:
+        kind = KINDS[model]
+        self._kernel, self._size = registry.load(kind.family, model).KERNEL, kind.memory
+        self._values, self._names = dict(values), names
+        self._now = SimpleNamespace(**self._values)
+
+    def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
+        """Follow to ``shares`` of the initial values; gives what makes constants and memory of those until now.
+
+        The memory stays where it was in its size: what the spring that yields bears changes as its limit does.
+        """
+        before, after = self._now, SimpleNamespace(**self._values)
+        for name, share in zip(self._names, shares, strict=True):
+            setattr(after, name, share * getattr(after, name))
+        self._now, constants = after, self._kernel.constants(after)
+        factor = self._size(after) / self._size(before) if self._size else 1.0
+
+        def changed(_: object, memory: object) -> tuple[object, object]:
+            x, inner = cast(tuple[float, float], memory)
+            return constants, (x, factor * inner)
+
+        return changed
 
 
 def _bounds(opened: Open, value: float, place: str) -> tuple[float, float]:

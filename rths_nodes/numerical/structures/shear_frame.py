@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from rths_nodes.core.parameters import completed, component, components, params,
 from rths_nodes.core.protocols import RestoringForce
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.structures.laws import Law, Lawful, law_of
+from rths_nodes.numerical.structures.laws import Change, Law, Lawful, law_of
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition, zeros
 from rths_nodes.numerical.structures.restoring_forces.linear import Linear
@@ -88,7 +89,22 @@ class StoryForces(Lawful):
             force = (with_story if len(linear) > 1 else beside)(whole.force, one.force)
             constants = (story, whole.constants, one.constants)
             whole = Law(force, constants, (whole.rest, one.rest))
+        self._inwards = tuple(f"story_{story + 1}" for story in reversed(stories))
         self._follow(whole)
+
+    def renewed(self, name: str, constants: object, memory: object, change: Change) -> tuple[object, object]:
+        """That of one story, ``story_1`` the lowest."""
+
+        def within(depth: int, k: object, s: object) -> tuple[object, object]:
+            story, others, own = cast(Parts, k)
+            before, mine = cast(tuple[object, object], s)
+            if depth:
+                others, before = within(depth - 1, others, before)
+            else:
+                own, mine = change(own, mine)
+            return (story, others, own), (before, mine)
+
+        return within(self._inwards.index(name), constants, memory)
 
 
 class ShearFrame(Partition):
