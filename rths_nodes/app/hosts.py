@@ -73,6 +73,8 @@ class RunResult:
     metrics: Data
     compensator: Data
     timing: Data
+    integrator: Data = field(default_factory=dict)
+    """Numbers that the integrator keeps of the test, nested by name."""
     messages: Data | None = None
     """Losses of the recorder, by topic, and whether the recording is complete; None without a recorder."""
     recording: Path | None = None
@@ -269,6 +271,7 @@ def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: W
         metrics=outcome.metrics,
         compensator=unflatten(flatten(outcome.compensator, "compensator"), "compensator"),
         timing=outcome.timing,
+        integrator=outcome.integrator,
         run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
         notes=list(loop.notes) if isinstance(loop, KernelLoop) else [],
         engine=engine,
@@ -293,6 +296,7 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | N
         metrics=result.section("metrics"),
         compensator=result.section("compensator"),
         timing=gathered(result.numbers),
+        integrator=result.section("integrator"),
         messages=_messages(result.section("recording")),
         notes=result.notes,
         actuator_nodes=options.actuator_nodes,

@@ -15,7 +15,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 from absorber import AXIS, NOISE, OFF, OPEN, TRUE, frame, section
 
 import rths_nodes
+from rths_nodes.analysis.figures.copies import learnt
+from rths_nodes.analysis.figures.sheet import View
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.updating import follow
+from rths_nodes.analysis.report.head import remarks
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SLIPPED, Measurement
 from rths_nodes.loop.compiled.parts import parts_of
@@ -24,6 +28,7 @@ from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
 from rths_nodes.loop.stages.learning import Learning
+from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.mechanics.updating.step import FLAGGED, NOT_FINITE
 from rths_nodes.recording.run import Run
 
@@ -190,7 +195,6 @@ def test_copies_keep_their_ratio_to_the_specimen() -> None:
             {"parameters": {"post_yield_ratio": {"bounds": [0.01, 1.5]}}},
             "updating.parameters.post_yield_ratio = 1.5: must be",
         ),
-        ({"mode": "used"}, "updating.mode = 'used': copies learn in shadow only (story_1 stay as they are)"),
         ({"mode": "on"}, "updating.mode: unknown value 'on'; known: shadow, used"),
         ({"from": "story_1"}, "updating.from: unknown"),
     ],
@@ -205,3 +209,37 @@ def test_a_structure_without_restoring_forces_has_no_copies() -> None:
     with pytest.raises(ConfigError) as refused:
         replace(frame(), [(["structure", "restoring_force"], None), (["updating"], section())])
     assert "updating.of: unknown restoring force of the structure 'x'; known: none" in str(refused.value)
+
+
+def test_what_was_learnt_is_told_in_words() -> None:
+    run = shadowed()
+    (words,) = learning_notes(run.integrator, run.scenario)
+    assert words.startswith("copies of story_1, in shadow: stiffness 1.3e+07 -> ")
+    assert words.count("(identified; released ") == 2
+    assert learning_notes({}, run.scenario) == learning_notes(run.integrator, frame()) == []
+
+
+def test_a_specimen_that_the_model_does_not_explain_is_told_and_told_first() -> None:
+    """Rubber that slips: bounded, and nothing counts as identified."""
+    scenario = frame("duration=5", updating=section(), specimen={"type": "slipping_elastomeric"})
+    run = rths_nodes.run(scenario)
+    told = learning_notes(run.integrator, scenario)
+    assert told[0].startswith("the model of the copies does not explain the specimen: first at ")
+    assert told[1].count("(not identified") == 2
+    copies = Copies(scenario)
+    shares = run.updating[:, :2] / copies.learns.initial
+    assert (shares >= copies.learns.lower - 1e-12).all()
+    assert (shares <= copies.learns.upper + 1e-12).all()
+
+
+def test_the_report_draws_it() -> None:
+    plan = learnt(View.one(Evaluation(shadowed())))
+    assert plan is not None
+    assert [str(panel.y) for panel in plan.panels] == [
+        "stiffness",
+        "yield displacement",
+        "mean square of innovation",
+    ]
+    assert plan.title == "Copies of story_1: learnt"
+    assert learnt(View.one(Evaluation(rths_nodes.run(frame("duration=0.2"))))) is None
+    assert any("Copies of story_1, in shadow" in words for words in remarks(Evaluation(shadowed())))

@@ -20,6 +20,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.mechanics.updating.copies import Copy, Open
 from rths_nodes.mechanics.updating.step import (
+    IDENTIFIED,
     LAWS,
     PERIOD,
     UNEXPLAINED,
@@ -38,9 +39,6 @@ LARGE = 0.99
 """Part of the samples whose force is below the large one: spikes are not among them."""
 UNCERTAINTY = 0.3
 """Standard deviation of the initial values where none is stated, of these."""
-IDENTIFIED = 1.0 / 12.0
-"""Part of the first uncertainty up to which a parameter is identified: 30 % have become 2.5 %, and two standard
-deviations are 5 %."""
 FEWEST = 100
 """Samples that are needed."""
 

@@ -39,6 +39,9 @@ UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRI
 """Flags of samples that nothing is learnt from."""
 GATE = 5.0
 """Innovation, in spreads, beyond which a force is not learnt from; it counts as this much in the mean square."""
+IDENTIFIED = 1.0 / 12.0
+"""Part of the first uncertainty up to which a parameter is identified: 30 % have become 2.5 %, and two standard
+deviations are 5 %."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0

@@ -89,7 +89,7 @@ class StoryForces(Lawful):
             force = (with_story if len(linear) > 1 else beside)(whole.force, one.force)
             constants = (story, whole.constants, one.constants)
             whole = Law(force, constants, (whole.rest, one.rest))
-        self._inwards = tuple(f"story_{story + 1}" for story in reversed(stories))
+        self._inwards = tuple(f"story_{story + 1}" for story in reversed(list(stories)))
         self._follow(whole)
 
     def renewed(self, name: str, constants: object, memory: object, change: Change) -> tuple[object, object]:
