@@ -93,7 +93,7 @@ class Learning:
 
     @classmethod
     def of(cls, scenario: Scenario) -> Learning | None:
-        """That of a scenario; None where it updates nothing."""
+        """Return the copy of a scenario that learns; None where it updates nothing."""
         return None if scenario.updating is None else cls(scenario)
 
     def add(self, measured: Measurement) -> None:

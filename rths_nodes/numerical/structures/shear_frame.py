@@ -93,7 +93,7 @@ class StoryForces(Lawful):
         self._follow(whole)
 
     def renewed(self, name: str, constants: object, memory: object, change: Change) -> tuple[object, object]:
-        """That of one story, ``story_1`` the lowest."""
+        """Change the law of one story, ``story_1`` the lowest."""
 
         def within(depth: int, k: object, s: object) -> tuple[object, object]:
             story, others, own = cast(Parts, k)
@@ -184,7 +184,7 @@ class ShearFrame(Partition):
             return zeros(n, self.stiffnesses) - zeros(n, self.experimental_stiffnesses)
 
         def laws(self) -> dict[str, OfParams]:
-            """Those of the stories."""
+            """Restoring forces of the stories."""
             left, given = self.left.tolist(), self.restoring_forces
             return {name: completed(law, "stiffness", left[_story(name)]) for name, law in given.items()}
 
