@@ -42,12 +42,12 @@ def graph() -> str:
     """Return the graph as a mermaid flowchart: nodes of a launch, topics with their rates, who hears them.
 
     Topics with the same ends stand in one box. Streams are thick, latched topics dotted. What only nodes on
-    different machines say to each other is left out.
+    different machines say to each other, and what only some tests have, is left out.
     """
     boxes: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for row in (*TOPICS.values(), names.CLOCK, DIAGNOSTICS):
         arrow = "==>" if row.stream else "-.->" if row.latched else "-->"
-        if not row.apart:
+        if not (row.apart or row.section):
             ends = arrow, _among(row.publishers), _among(row.subscribers)
             boxes.setdefault(ends, []).append(f"{row.name}: {RATES[row.name]}")
     lines = [

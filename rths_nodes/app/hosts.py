@@ -73,6 +73,8 @@ class RunResult:
     metrics: Data
     compensator: Data
     timing: Data
+    integrator: Data = field(default_factory=dict)
+    """Numbers that the integrator keeps of the test, nested by name."""
     messages: Data | None = None
     """Losses of the recorder, by topic, and whether the recording is complete; None without a recorder."""
     recording: Path | None = None
@@ -99,9 +101,10 @@ class RunResult:
         return read_run(self.recording)
 
 
-def recorded_topics(namespace: str) -> list[tuple[str, names.Topic]]:
-    """Full names and rows of everything that is recorded."""
-    return [(f"/{namespace}/{topic.name}", topic) for topic in names.TOPICS.values() if topic.recorded]
+def recorded_topics(namespace: str, scenario: Scenario) -> list[tuple[str, names.Topic]]:
+    """Full names and rows of everything that is recorded of a test."""
+    rows = [topic for topic in names.TOPICS.values() if topic.recorded and topic.wanted(scenario)]
+    return [(f"/{namespace}/{topic.name}", topic) for topic in rows]
 
 
 def open_writer(directory: str, topics: list[tuple[str, names.Topic]], information: dict[str, str]) -> bag.Writer:
@@ -163,6 +166,10 @@ def run(
         run_id=chosen.run_id or loaded.run_id(),
     )
     _check_handed(port, chosen)
+    if loaded.updating is not None:
+        from rths_nodes.analysis.stability.corners import refuse_unstable
+
+        refuse_unstable(loaded)
     embedded = _loop(loaded, chosen, port)  # what is wrong is refused here, before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))
@@ -237,7 +244,7 @@ def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: W
     collector = Collector(scenario, loop.assembly.names) if keep else None
     recording = None
     if options.record:
-        writer = open_writer(options.record, recorded_topics(options.namespace), about)
+        writer = open_writer(options.record, recorded_topics(options.namespace, scenario), about)
         recording = RecordingSink(writer, scenario, loop.assembly.names, options.namespace, about)
     try:
         outcome = loop.run(
@@ -264,6 +271,7 @@ def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: W
         metrics=outcome.metrics,
         compensator=unflatten(flatten(outcome.compensator, "compensator"), "compensator"),
         timing=outcome.timing,
+        integrator=outcome.integrator,
         run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
         notes=list(loop.notes) if isinstance(loop, KernelLoop) else [],
         engine=engine,
@@ -288,6 +296,7 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | N
         metrics=result.section("metrics"),
         compensator=result.section("compensator"),
         timing=gathered(result.numbers),
+        integrator=result.section("integrator"),
         messages=_messages(result.section("recording")),
         notes=result.notes,
         actuator_nodes=options.actuator_nodes,

@@ -7,7 +7,7 @@ So whoever asks finds each of them, on a component of this package or of another
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from rths_nodes.core import checks
@@ -148,6 +148,10 @@ class OfStructureParams(OfParams):
     """Loads whose P-Delta it computes, N."""
     experimental_gravity_loads: tuple[float, ...] | None = None
     """Part of them that the rig applies, N; None where that is not said."""
+
+    def laws(self) -> Mapping[str, OfParams]:
+        """Return the restoring forces that it names, with their stiffness, by the names that copies go by."""
+        return {}
 
 
 class OfGroundMotionParams(OfParams):

@@ -188,3 +188,14 @@ def named_files(cls: type, data: dict[str, object]) -> list[Named]:
 def make_absolute(cls: type, data: object, folder: Path) -> None:
     """Makes the files that the ``data`` of ``cls`` name absolute: they stand relative to ``folder``."""
     replace_files(cls, data, lambda named: named.absolute(folder))
+
+
+def contained(data: object) -> object:
+    """``data`` with the hash of what a file contains in place of its absolute path, as cases may have it."""
+    if isinstance(data, dict):
+        return {key: contained(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [contained(value) for value in data]
+    if isinstance(data, str) and os.path.isabs(data) and os.path.isfile(data):
+        return hashlib.sha256(Path(data).read_bytes()).hexdigest()
+    return data

@@ -152,6 +152,8 @@ class Integrator(Protocol):
     """True for one of which there can be no second copy."""
     late_velocity: ClassVar[bool] = False
     """True where ``velocity``, as published, is that of a moment before ``displacement``."""
+    follows: ClassVar[bool] = False
+    """True for one whose restoring forces may be renewed from step to step (``renew``)."""
     displacement: Array
     velocity: Array
     acceleration: Array
@@ -197,6 +199,10 @@ class Integrator(Protocol):
     def rehearsed(self) -> Array:
         """In place of a test: how long each step takes without a rig, s; empty where nobody can tell."""
         return EMPTY
+
+    def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
+        """Change constants and memory of the restoring force ``name``: ``change`` gives them for those of now."""
+        raise TypeError("an integrator that follows nothing")
 
     def finish(self, experimental_force: Array) -> None:
         """The force at the last step of the test, which no further ``step`` takes: one outside may wait for it."""

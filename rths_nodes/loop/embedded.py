@@ -48,6 +48,8 @@ class Sink(Protocol):
 
     def state(self, sample: int, values: Sequence[float]) -> None: ...
 
+    def updating(self, sample: int, values: Sequence[float]) -> None: ...
+
 
 @dataclass
 class Outcome:
@@ -181,6 +183,9 @@ class Loop:
         if target is not None:
             self._hand_on(target, sinks)
         command = None if self._abandoned else self._command(measured)
+        if (learnt := self.substructure.learnt()) is not None:
+            for sink in sinks:
+                sink.updating(*learnt)
         if not (silent or self.rig.stopping):
             for sink in sinks:
                 sink.state(measured.sample, self.commands.state())

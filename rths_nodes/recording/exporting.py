@@ -5,6 +5,7 @@ samples    time, and by axis target, command, displacement, force, and the true 
            the compensator's inner numbers
 steps      step_time, and by degree of freedom displacement, velocity, acceleration; of the steps before the
            last exact acceleration, external and restoring force
+updating   updating_time, and what is known of copies of the specimen, where they learn
 """
 
 from __future__ import annotations
@@ -74,6 +75,22 @@ def steps_of(run: Run) -> list[History]:
     return [each for each in found if each.values.size and np.isfinite(each.values).any()]
 
 
+def updating_of(run: Run) -> list[History]:
+    """Knowledge of copies of the specimen, where the test had some."""
+    if not run.updating.size:
+        return []
+    return [
+        History("updating_time", run.updating_time, "s"),
+        History("updating", run.updating, "", run.updating_names),
+    ]
+
+
+def groups_of(run: Run) -> list[tuple[str, list[History]]]:
+    """Histories that have as many values each, by name."""
+    found = [("samples", samples_of(run)), ("steps", steps_of(run)), ("updating", updating_of(run))]
+    return [(name, histories) for name, histories in found if histories]
+
+
 def facts_of(run: Run) -> dict[str, str]:
     """Words about the test: what the recording says of it, and its scenario in YAML."""
     return dict(run.information) | {"scenario": yaml_text.dump(run.scenario.data())}
@@ -98,12 +115,13 @@ def write_mat(run: Run, path: Path) -> None:
     """All histories by their names; ``axes``, ``degrees_of_freedom``, ``units`` and ``test`` beside them."""
     from scipy.io import savemat
 
-    histories = [*samples_of(run), *steps_of(run)]
+    histories = [each for _, group in groups_of(run) for each in group]
     values = {each.name: each.values for each in histories}
     told = {
         "axes": np.array(run.axes, dtype=object),
         "degrees_of_freedom": np.array(run.dof_names, dtype=object),
         "compensator_names": np.array(run.compensator_names, dtype=object),
+        "updating_names": np.array(run.updating_names, dtype=object),
         "units": {each.name: each.unit for each in histories},
         "test": {name[:LONGEST_FIELD]: words for name, words in facts_of(run).items()},
     }
@@ -111,14 +129,14 @@ def write_mat(run: Run, path: Path) -> None:
 
 
 def write_hdf5(run: Run, path: Path) -> None:
-    """Datasets in the groups ``samples`` and ``steps``, with ``unit`` and ``columns``; words about the test.
+    """Datasets in groups ``samples``, ``steps``, ``updating``, with ``unit`` and ``columns``; words on the test.
 
     Raises ConfigError without h5py.
     """
     h5py = mat_files.hdf5("HDF5")
     with h5py.File(path, "w") as file:
         file.attrs.update(facts_of(run))
-        for group, histories in (("samples", samples_of(run)), ("steps", steps_of(run))):
+        for group, histories in groups_of(run):
             for each in histories:
                 item = file.create_dataset(f"{group}/{each.name}", data=each.values, compression="gzip")
                 item.attrs["unit"] = each.unit
@@ -128,7 +146,7 @@ def write_hdf5(run: Run, path: Path) -> None:
 def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
     """Write a test in ``form``, into files that are called ``stem`` and an ending. Raises OSError, ConfigError."""
     if form == "csv":
-        for name, histories in (("samples", samples_of(run)), ("steps", steps_of(run))):
+        for name, histories in groups_of(run):
             path = stem.with_name(f"{stem.name}_{name}.csv")
             write_csv(histories, path)
             yield path

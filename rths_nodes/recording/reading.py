@@ -29,6 +29,7 @@ from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
 from rths_nodes.recording.run import Run, assembled, widths
@@ -55,7 +56,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     try:
         for topic, data, _ in recording.messages():
             contents.add(topic, data)
-        rows, words = contents.rows(len(scenario.axes), bool(scenario.force_axes)), contents.words()
+        rows = contents.rows(len(scenario.axes), bool(scenario.force_axes))
+        words = contents.words() | contents.updating(scenario.dt)
     except (ValueError, bag.RecordingError) as error:
         raise ConfigError(f"{path}: {error}") from error
     notes = recording.notes + tuple(f"{path}: {words}" for words in contents.notes())
@@ -74,6 +76,7 @@ class _Contents:
         self._batches: dict[str, list[Columns]] = {name: [] for name in STREAMS}
         self._dof_names: tuple[str, ...] = ()
         self._state_names: tuple[str, ...] = ()
+        self._updating_names: tuple[str, ...] = ()
         self._numbers: dict[str, float] = {}
         self._damaged: Counter[str] = Counter()
         self._far: dict[str, tuple[int, int]] = {}
@@ -99,6 +102,8 @@ class _Contents:
                 status = decode("NodeStatus", data, self._definitions[topic])
                 if status["node"] == "compensator":
                     self._state_names = tuple(status["state_names"]) or self._state_names
+                if status["node"] == "integrator":
+                    self._updating_names = tuple(status["state_names"]) or self._updating_names
             case "summary":
                 summary = decode("Summary", data, self._definitions[topic])
                 self._numbers.update(zip(summary["names"], summary["values"], strict=True))
@@ -126,7 +131,7 @@ class _Contents:
         """
         for topic in self._waiting:
             self._unpack(topic)
-        counts = {stream: self._count(stream) for stream in STREAMS}
+        counts = {stream: self._count(stream) for stream in STREAMS if stream != TOPIC}
         samples, steps = counts["measurement"], counts["target"]
         n_dof, n_state = self._length("target", "displacement"), self._length("compensator_state", "values")
         return {
@@ -189,6 +194,17 @@ class _Contents:
             "integrator": unflatten(self._numbers, "integrator"),
         }
 
+    def updating(self, dt: float) -> Data:
+        """The fields of a Run with what is known of copies of the specimen, samples every ``dt`` (s)."""
+        batches = self._batches[TOPIC]
+        if not batches:
+            return {}
+        samples = np.concatenate([batch[STREAMS[TOPIC]] for batch in batches]).astype(np.int64)
+        values = np.vstack([batch["values"].reshape(len(batch["values"]), -1) for batch in batches])
+        samples, rows = np.unique(samples, return_index=True)
+        names = _named(self._updating_names, values.shape[1])
+        return {"updating_names": names, "updating_time": samples * dt, "updating": values[rows]}
+
     def _metrics(self) -> dict[str, object]:
         metrics = unflatten(self._numbers, "metrics")
         axes = metrics.get("axes", {})
@@ -211,6 +227,7 @@ STREAMS = {
     "command": "sample",
     "compensator_state": "sample",
     "target": "step",
+    TOPIC: "sample",
 }
 """Topics of the histories, and the field that numbers their messages."""
 

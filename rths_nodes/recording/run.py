@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.data import Data
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Target
+from rths_nodes.core.samples import EMPTY, FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Target
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.options import LOCKSTEP
 from rths_nodes.loop.scenario import memory
@@ -74,6 +74,10 @@ class Run:
     timing: Data = field(default_factory=dict)
     integrator: Data = field(default_factory=dict)
     """Numbers that the integrator keeps of the test, nested by name."""
+    updating_names: tuple[str, ...] = ()
+    updating_time: Array = field(default_factory=lambda: EMPTY)
+    updating: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    """Knowledge of copies of the specimen ``(n, len(updating_names))`` behind the samples at ``updating_time``."""
     notes: tuple[str, ...] = ()
     """Words on what is missing in the recording, or was left out of it as damaged."""
     loads: Loads | None = None
@@ -224,6 +228,7 @@ class Collector:
         memory.check_histories(scenario, sum(sums.values()) - sums["target"], sums["target"])
         self._wide = wide
         self._last_sample = self._last_step = -1
+        self._updating: list[tuple[float, ...]] = []
         self._whole: Mapping[str, Mapping[str, Array]] | None = None
 
     @cached_property
@@ -284,6 +289,9 @@ class Collector:
     def state(self, sample: int, values: Sequence[float]) -> None:
         self._tables["compensator_state"]["values"].put(sample, values)
 
+    def updating(self, sample: int, values: Sequence[float]) -> None:
+        self._updating.append((sample * self.scenario.dt, *values))
+
     def _by_message(self) -> dict[str, dict[str, Array]]:
         return {
             stream: {
@@ -301,9 +309,13 @@ class Collector:
         integrator: Mapping[str, object] | None = None,
     ) -> Run:
         """The Run of what has come in so far."""
+        learnt = np.array(self._updating).reshape(-1, 1 + len(self._names.updating))
         return assembled(
             self.scenario,
             self._by_message() if self._whole is None else self._whole,
+            updating_names=self._names.updating,
+            updating_time=learnt[:, 0],
+            updating=learnt[:, 1:],
             dof_names=self._names.observed,
             compensator_names=self._names.state,
             information=dict(information or {}),

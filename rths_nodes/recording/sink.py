@@ -13,6 +13,7 @@ from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.bag import Writer
 
@@ -40,6 +41,9 @@ class RecordingSink:
             "version": information["version"],
         }
         self._tell("node_status", "NodeStatus", status)
+        if names.updating:
+            own = {"node": "integrator", "parameters": "", "state_names": names.updating}
+            self._tell("node_status", "NodeStatus", status | own)
         self._tell_state(State.RUNNING, "")
 
     def _stamp(self, sample: int) -> int:
@@ -82,6 +86,10 @@ class RecordingSink:
     def state(self, sample: int, values: Sequence[float]) -> None:
         stamp = self._stamp(sample)
         self._write("compensator_state", self._codec.pack_state(sample, values, 0, stamp), stamp)
+
+    def updating(self, sample: int, values: Sequence[float]) -> None:
+        stamp = self._stamp(sample)
+        self._write(TOPIC, self._codec.pack_updating(sample, values, 0, stamp), stamp)
 
     def close(self, outcome: Outcome) -> None:
         """The end of the test: last state, final numbers, index."""

@@ -58,6 +58,12 @@ class Topic:
     """True for what only nodes on different machines say to each other."""
     best_effort: bool = False
     """True for what is published whether anybody gets it or not."""
+    section: str = ""
+    """Section of a scenario without which it is not there."""
+
+    def wanted(self, scenario: object) -> bool:
+        """Return whether a test of ``scenario`` has it."""
+        return not self.section or getattr(scenario, self.section) is not None
 
     @property
     def message(self) -> str:
@@ -111,6 +117,7 @@ TOPICS: dict[str, Topic] = {
         _stream("measurement", "Measurement", ACTUATOR, INTEGRATOR, COMPENSATOR, MONITOR, RECORDER),
         _stream("true_state", "Measurement", ACTUATOR, RECORDER),
         _stream("compensator_state", "CompensatorState", COMPENSATOR, RECORDER),
+        replace(_stream("updating_state", "CompensatorState", INTEGRATOR, RECORDER), section="updating"),
         Topic("sync_status", _own("SyncStatus"), (MONITOR,), (RECORDER, CONSOLE), depth=100),
         # Latched: who comes late still learns where the test stands.
         Topic(TEST_STATE, _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),

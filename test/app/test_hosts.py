@@ -14,9 +14,13 @@ import sys
 import termios
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+from absorber import frame, section
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -93,6 +97,23 @@ def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path, 
             assert different(reference, rths_nodes.read(report.recording)) == [], f"{host}, run {again}"
             assert report.metrics == reference.metrics or np.isnan(report.metrics["hsem_percent"])
             assert report.metrics["axes"] == reference.metrics["axes"]
+
+
+def test_copies_of_the_specimen_learn_the_same_on_all_hosts(tmp_path, different):
+    """What was known of them is recorded by the nodes with the bits of the embedded host, and without a gap."""
+    overrides = [BRIEF, "axes.story_1.sensors.force_delay=7", "ground_motion.scale=1.0"]
+    scenario, plain = frame(*overrides, updating=section()), frame(*overrides)
+    reference, without = rths_nodes.run(scenario), rths_nodes.run(plain)
+    assert len(reference.updating) == 61
+    for host in HOSTS:
+        report = hosts.run(scenario, [], host=host, record=tmp_path / host, keep=False)
+        assert report.exit_code == 0, report.reason
+        found = rths_nodes.read(report.recording)
+        assert different(reference, found) == [], host
+        assert {*different(without, found)} == {"updating", "updating_time"}, host
+        assert found.updating_names == reference.updating_names
+        assert found.integrator == reference.integrator
+        assert found.information["gaps"] == "0"
 
 
 def test_with_a_rig_file_the_bits_are_the_same_on_all_hosts(tmp_path, different):

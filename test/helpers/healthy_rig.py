@@ -35,6 +35,7 @@ STRONG = {
             "chen_ricles_2010",
             "horiuchi_1996_energy_absorber",
             "horiuchi_1996_four_story",
+            "learning_five_story",
             "phillips_spencer_2012",
         ),
         *("tadc_el_centro", "tall_frame", "three_independent_axes", "two_actuator_coupler", "yielding_five_story"),

@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
+LEARNS = "updating: copies of the specimen learn beside the loop"
 WITHOUT_KERNELS = {
     "column_under_axial_load": "port: ForceLoopPort is no bare simulator",
+    "learning_five_story": LEARNS,
+    "learning_five_story at_once": LEARNS,
+    "learning_five_story shadow": LEARNS,
     "tall_frame": "interface: only a part of the model is seen in a Target",
     "tall_frame craig_bampton": "interface: only a part of the model is seen in a Target",
     "tall_frame modal": "interface: only a part of the model is seen in a Target",

@@ -48,7 +48,11 @@ from rths_nodes.ros.transport.topics import Interposer
 
 NAME = "chen_ricles_2010"
 SHORT = "duration=1.5"
-TOLD = [each for each in names.TOPICS.values() if each.type.startswith("rths_nodes/") and not each.apart]
+TOLD = [
+    each
+    for each in names.TOPICS.values()
+    if each.type.startswith("rths_nodes/") and not (each.apart or each.section)
+]
 
 
 # What a foreign node may send

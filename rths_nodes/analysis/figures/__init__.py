@@ -10,6 +10,7 @@ from typing import NamedTuple
 import matplotlib
 
 from rths_nodes.analysis.figures import (
+    copies,
     corridor,
     energy,
     excitation,
@@ -33,6 +34,7 @@ FIGURES: tuple[Callable[[View], Plan | None], ...] = (
     histories.tracking_indicator,
     histories.delay,
     histories.compensator,
+    copies.learnt,
     energy.hysteresis,
     energy.energy,
     energy.synchronisation,

@@ -16,19 +16,15 @@ from numpy.typing import NDArray
 from rths_nodes.analysis.identification.from_recording import paired
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.samples import (
-    FLAG_BRIDGED,
-    FLAG_SATURATED,
-    FLAG_SLIPPED,
-    FLAG_SLOWED,
-    FLAG_TRIPPED,
-    Array,
-)
+from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.mechanics.updating.copies import Copy, Open
 from rths_nodes.mechanics.updating.step import (
+    IDENTIFIED,
     LAWS,
+    PERIOD,
     UNEXPLAINED,
+    UNUSABLE,
     WORDS,
     Sample,
     Settings,
@@ -37,22 +33,14 @@ from rths_nodes.mechanics.updating.step import (
 )
 from rths_nodes.recording.run import Run
 
-PERIOD = 0.01
-"""s between the samples that are learnt from, about: copies move from step to step of an integration, and
-differences of a noisy displacement over shorter times are noise."""
 NOISE = 0.02
 """Rms noise of the force where none is stated, of the large force."""
 LARGE = 0.99
 """Part of the samples whose force is below the large one: spikes are not among them."""
 UNCERTAINTY = 0.3
 """Standard deviation of the initial values where none is stated, of these."""
-IDENTIFIED = 1.0 / 12.0
-"""Part of the first uncertainty up to which a parameter is identified: 30 % have become 2.5 %, and two standard
-deviations are 5 %."""
 FEWEST = 100
 """Samples that are needed."""
-UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED
-"""Flags of samples that nothing is learnt from."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from rths_nodes.core.parameter_table import table
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.titles import axis_names
+from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.recording.run import Run
 
 STOPS = {"held": "held", "tripped": "stopped by a limit"}
@@ -160,7 +161,7 @@ def remarks(of: Evaluation) -> list[str]:
     return [
         # a name with dots stays as it is
         f"{words}." if "." in words.split(maxsplit=1)[0] else f"{words[0].upper()}{words[1:]}."
-        for words in run.scenario.compensator.remarks(last)
+        for words in (*run.scenario.compensator.remarks(last), *learning_notes(run.integrator, run.scenario))
     ]
 
 

@@ -30,6 +30,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rths_nodes.analysis.stability import sampled_limits
+from rths_nodes.analysis.stability.corners import unstable_corners
 from rths_nodes.analysis.stability.crossings import (
     Crossing,
     Loop,
@@ -76,10 +77,12 @@ class Judgement:
     assumptions: tuple[str, ...] = ()
     continuous_delay: float | None = None
     """Critical delay with integrator and ramp exact, s; None where it is not known, or there is none."""
+    corners: tuple[str, ...] = ()
+    """Corners of the bounds of copies that follow at which a motion grows, in words."""
 
     @property
     def stable(self) -> bool:
-        return self.growing == 0 and all(each.stable for each in self.force_loops)
+        return self.growing == 0 and not self.corners and all(each.stable for each in self.force_loops)
 
     @property
     def force_loops(self) -> tuple[ForceLoop, ...]:
@@ -105,6 +108,8 @@ class Judgement:
         if self.stable:
             nothing = f"no delay and no frequency{self._sought()} is critical"
             return "stable: " + ("; ".join(self._limits("may grow")) or nothing)
+        if not self.growing:
+            return f"UNSTABLE: where the copies that follow have {'; or '.join(self.corners)}"
         nothing = f"no shorter delay of the rig and no lower frequency{self._sought()} helps"
         return f"UNSTABLE: {self._worst()}; {', or '.join(self._limits('would have to fall')) or nothing}"
 
@@ -119,8 +124,10 @@ class Judgement:
         """Say up to which frequencies was looked; empty where all were looked at."""
         if not isinstance(self.loop, SampledLoop):
             return ""
-        way, times = ("up to", f"{self.farthest:g}") if self.stable else ("down to", f"1/{1.0 / self.farthest:g}")
-        return f" {way} {times} {'times' if self.stable else 'of'} the present one"
+        way, times = (
+            ("up to", f"{self.farthest:g}") if self.growing == 0 else ("down to", f"1/{1.0 / self.farthest:g}")
+        )
+        return f" {way} {times} {'times' if self.growing == 0 else 'of'} the present one"
 
     def _worst(self) -> str:
         """The motion that grows fastest, in words."""
@@ -178,6 +185,7 @@ class Judgement:
             "stable": self.stable,
             "verdict": self.verdict(),
             "growing_roots": self.growing,
+            "unstable_corners": list(self.corners),
             "delay_s": self.delay,
             "critical_delay_s": self.critical_delay,
             "critical_delay_motion_hz": further.frequency if further else None,
@@ -209,7 +217,8 @@ def judge(scenario: Scenario) -> Judgement:
     """Stability of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged."""
     loop = sampled_loop(scenario)
     found = judge_loop(loop, scenario.moved_axes)
-    return replace(found, assumptions=loop.assumptions, continuous_delay=continuous_delay(scenario))
+    corners, exact = tuple(unstable_corners(scenario)), continuous_delay(scenario)
+    return replace(found, assumptions=loop.assumptions, continuous_delay=exact, corners=corners)
 
 
 def is_stable(scenario: Scenario, known: dict[str, Impulses] | None = None) -> bool:

@@ -49,11 +49,14 @@ BEHIND = frozenset(
 """Sections of a scenario without a part in the way from the Targets to the forces."""
 
 
-def sampled_loop(scenario: Scenario, known: dict[str, Impulses] | None = None) -> SampledLoop:
+def sampled_loop(
+    scenario: Scenario, known: dict[str, Impulses] | None = None, stiffness: Array | None = None
+) -> SampledLoop:
     """The loop of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged.
 
     ``known`` keeps the ways from the Targets to the forces: scenarios that differ in their structure alone, as the
-    cases of a benchmark do, have the same, which is most of the work.
+    cases of a benchmark do, have the same, which is most of the work. ``stiffness`` ``(n_dof, n_dof)`` N/m takes
+    the place of that of the restoring force, of which the integrator does not know.
     """
     assembly = Assembly(scenario)
     structure = assembly.structure
@@ -61,7 +64,9 @@ def sampled_loop(scenario: Scenario, known: dict[str, Impulses] | None = None) -
         raise _without(scenario)
     way = Way(assembly)
     whole = _whole(assembly, structure, way)
-    integrator = _integrator(scenario, structure)
+    if stiffness is not None:
+        whole = replace(whole, stiffness=whole.stiffness - structure.stiffness + stiffness)
+    integrator = _integrator(scenario, structure, stiffness)
     integrator(1.0)  # refuses what is not known
     impulses = _impulses(assembly, way, {} if known is None else known)
     if impulses.at_once is not None:
@@ -119,12 +124,14 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
     )
 
 
-def _integrator(scenario: Scenario, structure: Structure) -> Callable[[float], Sequence[StepMatrices]]:
+def _integrator(
+    scenario: Scenario, structure: Structure, stiffness: Array | None
+) -> Callable[[float], Sequence[StepMatrices]]:
     """Steps of the integrator for the numerical substructure with its slope at rest, its frequencies scaled."""
     name = type(scenario.integrator).type_name
 
     def steps(ratio: float) -> Sequence[StepMatrices]:
-        scaled = _Scaled(structure, ratio)
+        scaled = _Scaled(structure, ratio, stiffness)
         nothing = np.zeros((2 * MOST_STEPS + 1, len(structure.influence)))
         integrator = registry.build("integrator", scenario.integrator, scaled, nothing, scenario.step)
         if integrator.period > MOST_STEPS:
@@ -146,14 +153,14 @@ def _integrator(scenario: Scenario, structure: Structure) -> Callable[[float], S
 class _Scaled:
     """A structure at small motion with all natural frequencies ``ratio`` times as high, by its own mass."""
 
-    def __init__(self, structure: Structure, ratio: float) -> None:
+    def __init__(self, structure: Structure, ratio: float, stiffness: Array | None) -> None:
         self.names, self.influence = structure.names, structure.influence
         self.elastic_energy = structure.elastic_energy
         self.mass, self.experimental_mass = structure.mass / ratio**2, structure.experimental_mass / ratio**2
         self.damping, self.stiffness = structure.damping / ratio, structure.stiffness
         self.experimental_damping = structure.experimental_damping
         self.experimental_stiffness = structure.experimental_stiffness
-        self.restoring_force = LinearRestoringForce(self.stiffness)
+        self.restoring_force = LinearRestoringForce(self.stiffness if stiffness is None else stiffness)
 
 
 def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:

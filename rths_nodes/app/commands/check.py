@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rths_nodes.analysis.round_trips import RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
 from rths_nodes.core.protocols import Structure
 from rths_nodes.laboratory.corrections import corrections_in_words
@@ -18,6 +19,8 @@ from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.updating import Copies
+from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.loop.supervision.margins import Margins
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.consents import OF_BOTH
@@ -88,9 +91,28 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals)
     yield from _loads(loaded)
     yield from _excess_travel(loaded)
     yield from _margins(loaded, rehearsed(loaded.hops.depth))
+    yield from _learning(loaded, rehearsed(loaded.hops.depth))
     for caution in judgement.cautions(loaded, assembly.port.simulated):
         yield f"caution: {caution}"
     yield from _commissioned(loaded, rig)
+
+
+def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
+    """Say what the motion tells copies of the specimen, on a simulator; refuses bounds that are not stable."""
+    if loaded.updating is None:
+        return
+    from rths_nodes.analysis.stability.corners import refuse_unstable
+
+    copies = Copies(loaded)
+    yield (
+        f"updating: {', '.join(copies.laws)} learn from {loaded.updating.axis} ({loaded.updating.mode}), a sample "
+        f"every {1e3 * copies.settings.period:.3g} ms"
+    )
+    refuse_unstable(loaded)
+    if rehearsed is not None:
+        where = f"on a simulator in {rehearsed.margins.samples * loaded.dt:.3g} s"
+        for words in learning_notes(rehearsed.integrator, loaded):
+            yield f"{where}: {words}"
 
 
 class NeverOpened(PortBefore):
@@ -260,6 +282,8 @@ class Rehearsed(NamedTuple):
     margins: Margins
     reason: str
     errors: dict[str, float]
+    integrator: Data
+    """Numbers that the integrator keeps of it."""
 
     def in_words(self, dt: float) -> str:
         """Say what became of it; ``dt`` s."""
@@ -322,4 +346,4 @@ def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
     outcome = loop.run([margins], interrupted=lambda: monotonic() > until)
     reason = outcome.reason if outcome.state is State.TRIPPED else ""
     errors = {axis: row["error_norm_percent"] for axis, row in outcome.metrics["axes"].items()}
-    return Rehearsed(margins, reason, errors)
+    return Rehearsed(margins, reason, errors, outcome.integrator)

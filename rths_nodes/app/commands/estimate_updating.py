@@ -134,7 +134,7 @@ def _told(found: Followed) -> list[str]:
 
 
 def _print(found: Followed) -> None:
-    from rths_nodes.analysis.identification.updating import IDENTIFIED
+    from rths_nodes.mechanics.updating.step import IDENTIFIED
 
     console = terminal.console()
     console.print(

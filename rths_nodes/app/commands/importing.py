@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     own = test.scenario
     about = information(own, own.run_id(), ELSEWHERE, LOCKSTEP)
     about |= {"source": f"{Path(options.file).name}, sha256 {hashes([options.file])[options.file]}"}
-    writer = open_writer(options.record, recorded_topics("rths"), about)
+    writer = open_writer(options.record, recorded_topics("rths", own), about)
     recording = RecordingSink(writer, own, test.names, "rths", about)
     monitor = MonitorStage(own, len(test.dof_names), math.nan)
     try:

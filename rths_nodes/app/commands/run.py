@@ -24,6 +24,7 @@ from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, OVER_KERNELS, REALTIME
 from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.loop.supervision.corridor import corridor_notes
 from rths_nodes.loop.supervision.delay import delay_notes
 from rths_nodes.loop.supervision.levels import level_notes
@@ -193,7 +194,8 @@ def _print(done: hosts.RunResult) -> None:
     late = delay_notes(done.metrics["axes"], done.scenario.monitor.longest_delay) if done.metrics else []
     said = done.scenario.compensator.remarks(flatten(done.compensator, "compensator"))
     outside = corridor_notes(done.metrics, done.scenario.dt)
-    told = (*pause_notes(done.timing), *level_notes(done.timing), *late, *outside, *said)
+    learnt = learning_notes(done.integrator, done.scenario)
+    told = (*pause_notes(done.timing), *level_notes(done.timing), *late, *outside, *said, *learnt)
     for note in (*done.notes, *told):
         console.print(f"note: {note}", markup=False)
     if done.recording:

@@ -27,8 +27,8 @@ class Codec:
     """Sample types of one rig <-> bytes. Stamps are nanoseconds since the epoch.
 
     ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` those of a command, ``n_state`` the
-    compensator's inner numbers. The last ``n_force`` axes may be controlled by force. All messages are those of
-    ``run``: what is of another cannot be unpacked.
+    compensator's inner numbers, ``n_updating`` what is known of copies of the specimen. The last ``n_force`` axes
+    may be controlled by force. All messages are those of ``run``: what is of another cannot be unpacked.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Codec:
         n_inputs: int = 0,
         run: RunMark | None = None,
         n_force: int = 0,
+        n_updating: int = 0,
     ) -> None:
         self.run = run = run or RunMark()
         dof = (
@@ -58,11 +59,14 @@ class Codec:
         self._command = Layout("Command", axes | {"auxiliary": n_inputs}, run)
         self._measurement = Layout("Measurement", axes | {"auxiliary": n_auxiliary}, run)
         self._state = Layout("CompensatorState", {"values": n_state}, run)
+        self._updating = Layout("CompensatorState", {"values": n_updating}, run)
 
     @property
     def largest(self) -> int:
         """Bytes of the largest of these messages."""
-        return max(each.size for each in (self._target, self._command, self._measurement, self._state))
+        return max(
+            each.size for each in (self._target, self._command, self._measurement, self._state, self._updating)
+        )
 
     def pack_target(self, target: Target, stamp: int) -> bytes:
         arrays = (
@@ -127,6 +131,9 @@ class Codec:
         told = b"" if modes == self._not_told else modes
         measured = Measurement(sample, displacement, force, command, auxiliary, flags, told, hydraulics, interlock)
         return measured, stamp
+
+    def pack_updating(self, sample: int, values: Sequence[float], flags: int, stamp: int) -> bytes:
+        return self._updating.pack(stamp, (sample, flags), (values,))
 
     def pack_state(self, sample: int, values: Sequence[float], flags: int, stamp: int) -> bytes:
         return self._state.pack(stamp, (sample, flags), (values,))

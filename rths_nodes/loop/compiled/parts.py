@@ -137,6 +137,8 @@ class _Gathered:
         self._port = port.parts
         if s.force_axes:
             raise Resists(f"axes: {', '.join(s.force_axes)}: controlled by force")
+        if s.updating is not None:
+            raise Resists("updating: copies of the specimen learn beside the loop")
         if s.monitor.corridor is not None:
             raise Resists("monitor.corridor: is followed sample by sample")
         steep = s.monitor.tracking_indicator_rate, s.monitor.tracking_indicator_rate_over_amplitude

@@ -25,6 +25,7 @@ from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.interface import observation_of, reduced_structure
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.updating import Copies
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.observation import GroundForce, Observation
@@ -53,11 +54,13 @@ class Names:
     """Measured auxiliary channels, with their units."""
     inputs: tuple[str, ...]
     """Auxiliary channels of a Command, with their units."""
+    updating: tuple[str, ...] = ()
+    """What is known of copies of the specimen that learn, with units."""
 
     def codec(self, scenario: Scenario, run: RunMark | None = None) -> Codec:
         """Packs and unpacks messages about these in one ``run``. Raises ConfigError where they do not fit in."""
         sizes = (len(self.observed), len(self.axes), len(self.state), len(self.auxiliary), len(self.inputs))
-        return Codec(*sizes, run, len(scenario.force_axes))
+        return Codec(*sizes, run, len(scenario.force_axes), len(self.updating))
 
     def test_constants(self, scenario: Scenario) -> dict[str, object]:
         """The fields of TestState that do not change during a test of ``scenario``."""
@@ -315,7 +318,8 @@ class Assembly:
         pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]
         state = tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)
         observed = (interface + scenario.observed)[: seen.n_observed]
-        return Names(interface, observed, model, axes, state, port.auxiliary_names, port.auxiliary_inputs)
+        told = () if scenario.updating is None else Copies(scenario).columns
+        return Names(interface, observed, model, axes, state, port.auxiliary_names, port.auxiliary_inputs, told)
 
     def codec(self, run: RunMark | None = None) -> Codec:
         """Packs and unpacks the messages of this rig in one ``run``.

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rths_nodes.core import inputs, registry
@@ -36,6 +35,7 @@ from rths_nodes.laboratory.calibration import check_corrections
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.force_axes import AxesByMode, check_force_axes
 from rths_nodes.loop.scenario.rig_file import RigHead
+from rths_nodes.loop.scenario.updating import Updating, check_updating
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
 from rths_nodes.loop.supervision.hops import HopsParams, check_hops
@@ -144,6 +144,7 @@ class Scenario(AxesByMode):
     semi_active: OfSemiActiveParams | None = component(
         "semi_active", "controller of the auxiliary inputs of the rig", None
     )
+    updating: Updating | None = section(Updating, "copies of the specimen that learn; none if left out", None)
     bridge: BridgeParams = section(BridgeParams, "what is bridged where a rig cannot wait")
     levels: WholeLevels = section(WholeLevels, "levels of the whole rig, of which each may warn, hold or stop")
     heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life that the rig needs to go on")
@@ -178,6 +179,7 @@ class Scenario(AxesByMode):
         self._validate_pause()
         check_hops(self.hops.depth, self.port.transport_samples, self.force_axes)
         check_force_axes(self)
+        check_updating(self)
         check_names(self.interface or self._beside_observed(), self.observed)
         check_scatter(self.scatter, "scatter")
         for place, part in walk(self):
@@ -351,6 +353,8 @@ class Scenario(AxesByMode):
         shared |= {"port": data["port"], "run": run_id}
         if self.hops.depth:
             shared |= {"hops": data["hops"]}
+        if self.updating is not None:
+            shared |= {"updating": data["updating"]}
         if self.interface or self.observed:
             shared |= {"interface": data["interface"], "observed": data["observed"]}
         shared["axes"] = [[name, axis["limits"]] for name, axis in data["axes"].items()]
@@ -365,20 +369,9 @@ class Scenario(AxesByMode):
         """
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
-        everything = [_contained(data), run_id]
+        everything = [inputs.contained(data), run_id]
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:16]
 
     def run_id(self) -> str:
         """Return a name that tells the next run from others: name of the test, local time, process."""
         return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
-
-
-def _contained(data: object) -> object:
-    """``data`` with the hash of what a file contains in place of its absolute path, as cases may have it."""
-    if isinstance(data, dict):
-        return {key: _contained(value) for key, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [_contained(value) for value in data]
-    if isinstance(data, str) and os.path.isabs(data) and os.path.isfile(data):
-        return hashlib.sha256(Path(data).read_bytes()).hexdigest()
-    return data

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from rths_nodes.core.data import Data
@@ -12,6 +14,7 @@ from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Array, Measurement, Tar
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.force_lead import ForceLead
+from rths_nodes.loop.stages.learning import Learning
 from rths_nodes.numerical.observation import Energies
 
 
@@ -47,6 +50,8 @@ class NumericalStage:
         whole = not scenario.force_axes or self.setup.takes_loads
         self._moved = None if whole else len(scenario.moved_axes)
         """So many forces, the first ones, are the setup's; None for all."""
+        self.learning = Learning.of(scenario)
+        """The copy of the specimen that learns; None without one."""
         self._before = scenario.soft_start_steps
         if scenario.soft_start:
             self._soft_start = self._prescribed(scenario)
@@ -83,7 +88,15 @@ class NumericalStage:
 
     def numbers(self) -> Data:
         """Return what the integrator has for the recording beside its Targets, nested by name."""
-        return self.integrator.numbers()
+        own = self.integrator.numbers()
+        return own if self.learning is None else own | self.learning.numbers()
+
+    def learnt(self) -> tuple[int, Sequence[float]] | None:
+        """Learn what is due; the number of a sample, and what is known behind it. None for nothing new.
+
+        A host calls it once it has handed on the Target, so that nobody waits for it.
+        """
+        return None if self.learning is None else self.learning.learn()
 
     def close(self) -> None:
         """After the test, or in place of one."""
@@ -108,6 +121,8 @@ class NumericalStage:
             return None
         if self._lead is not None:
             self._lead.add(measured)
+        if self.learning is not None:
+            self.learning.add(measured)
         if measured.sample != self._index * self.substeps:
             return None
         if self._index < self._before:
@@ -142,6 +157,8 @@ class NumericalStage:
         solver = self.integrator
         counted = self._energies is not None
         x, v = (solver.displacement.copy(), solver.velocity.copy()) if counted else (EMPTY, EMPTY)
+        if self.learning is not None:
+            self.learning.follow(solver)
         solver.step(self._force)
         if self._controller is not None:
             self._auxiliary = self._controller.step(self._measured, self._ground_acceleration[step])

@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, join, unknown
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
@@ -59,27 +59,33 @@ class Copy:
     its size. The model is asked with parameters within their bounds only.
     """
 
-    def __init__(self, model: str, values: Mapping[str, object], opened: Sequence[Open] = ()) -> None:
-        """Raises ConfigError for an unknown model or parameter, and for values or bounds out of bounds."""
+    def __init__(
+        self, model: str, values: Mapping[str, object], opened: Sequence[Open] = (), place: str = "model"
+    ) -> None:
+        """Raises ConfigError for an unknown model or parameter, and for values or bounds out of bounds.
+
+        ``place`` is that of the parameters in its words.
+        """
         if model not in KINDS:
             raise unknown("", "model", model, KINDS)
         kind = KINDS[model]
+        self._place = place
         cls = registry.load(kind.family, model)
-        built = from_data(cls.Params, dict(values), "model")
+        built = from_data(cls.Params, dict(values), place)
         self.model, self.kernel = model, cls.KERNEL
         self.values = {name: getattr(built, name) for name in declared(cls.Params)}
         if missing := [name for name, value in self.values.items() if value is None]:
-            raise ConfigError(f"model.{missing[0]}: missing for {model}")
+            raise ConfigError(f"{place}.{missing[0]}: missing for {model}")
         opened = opened or [Open(name) for name in kind.parameters]
         self.names = tuple(each.name for each in opened)
         self._check_names()
         units = [declared(cls.Params)[name].unit for name in self.names]
         self.units = tuple("" if unit == "1" else unit for unit in units)
         self.initial = np.array([self.values[name] for name in self.names])
-        bounds = np.array([_bounds(each, self.values[each.name]) for each in opened])
+        bounds = np.array([_bounds(each, self.values[each.name], place) for each in opened])
         self.lower, self.upper = (np.asarray(column) for column in (bounds / self.initial[:, None]).T)
         for corner in itertools.product(*bounds.tolist()):  # no tangent outside the model, wherever they go
-            from_data(cls.Params, self.values | dict(zip(self.names, corner, strict=True)), "model")
+            from_data(cls.Params, self.values | dict(zip(self.names, corner, strict=True)), place)
         self.memory = kind.memory(built) if kind.memory else 0.0
         """Size of the memory; 0 where there is none."""
         self._limits = list(
@@ -89,12 +95,13 @@ class Copy:
     def _check_names(self) -> None:
         for name in self.names:
             if name not in self.values:
-                raise unknown("model", "parameter", name, self.values)
+                raise unknown(self._place, "parameter", name, self.values)
             if not isinstance(self.values[name], float) or not self.values[name] > 0.0:
                 given = self.values[name]
-                raise ConfigError(f"model.{name} = {given}: must be > 0 to be updated; its changes count by it")
+                place = join(self._place, name)
+                raise ConfigError(f"{place} = {given}: must be > 0 to be updated; its changes count by it")
         if len(set(self.names)) < len(self.names):
-            raise ConfigError(f"model: {', '.join(self.names)}: each parameter once")
+            raise ConfigError(f"{self._place}: {', '.join(self.names)}: each parameter once")
 
     @property
     def linear(self) -> bool:
@@ -133,10 +140,37 @@ class Copy:
         return np.array(forces[1:]) - forces[0], forces[0]
 
 
-def _bounds(opened: Open, value: float) -> tuple[float, float]:
+class Follower:
+    """A copy in the structure, of a ``model`` with ``values`` (SI): those that are updated keep their ratio."""
+
+    def __init__(self, model: str, values: Mapping[str, object], names: Sequence[str]) -> None:
+        kind = KINDS[model]
+        self._kernel, self._size = registry.load(kind.family, model).KERNEL, kind.memory
+        self._values, self._names = dict(values), names
+        self._now = SimpleNamespace(**self._values)
+
+    def change(self, shares: Point) -> Callable[[object, object], tuple[object, object]]:
+        """Follow to ``shares`` of the initial values; gives what makes constants and memory of those until now.
+
+        The memory stays where it was in its size: what the spring that yields bears changes as its limit does.
+        """
+        before, after = self._now, SimpleNamespace(**self._values)
+        for name, share in zip(self._names, shares, strict=True):
+            setattr(after, name, share * getattr(after, name))
+        self._now, constants = after, self._kernel.constants(after)
+        factor = self._size(after) / self._size(before) if self._size else 1.0
+
+        def changed(_: object, memory: object) -> tuple[object, object]:
+            x, inner = cast(tuple[float, float], memory)
+            return constants, (x, factor * inner)
+
+        return changed
+
+
+def _bounds(opened: Open, value: float, place: str) -> tuple[float, float]:
     low, high = opened.bounds or (0.5 * value, 2.0 * value)
     if not 0.0 < low <= value <= high:
         raise ConfigError(
-            f"model.{opened.name}: its bounds {low:g} to {high:g} must be > 0, with {value:g} between"
+            f"{place}.{opened.name}: its bounds {low:g} to {high:g} must be > 0, with {value:g} between"
         )
     return low, high

@@ -20,13 +20,28 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from rths_nodes.core.arithmetic import finite
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import (
+    FLAG_BRIDGED,
+    FLAG_SATURATED,
+    FLAG_SLIPPED,
+    FLAG_SLOWED,
+    FLAG_TRIPPED,
+    Array,
+)
 from rths_nodes.mechanics.updating import least_squares, unscented
 from rths_nodes.mechanics.updating.copies import Copy
 from rths_nodes.mechanics.updating.square_root import Answer, Belief, capped, corrected
 
+PERIOD = 0.01
+"""s between the samples that are learnt from, about: copies move from step to step of an integration, and
+differences of a noisy displacement over shorter times are noise."""
+UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED
+"""Flags of samples that nothing is learnt from."""
 GATE = 5.0
 """Innovation, in spreads, beyond which a force is not learnt from; it counts as this much in the mean square."""
+IDENTIFIED = 1.0 / 12.0
+"""Part of the first uncertainty up to which a parameter is identified: 30 % have become 2.5 %, and two standard
+deviations are 5 %."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0

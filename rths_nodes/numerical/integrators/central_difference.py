@@ -20,6 +20,7 @@ class CentralDifference(Dynamics):
     Raises ConfigError when dt is not below the stability limit, 2/w_max for springs.
     """
 
+    follows = True
     memory = (*Dynamics.memory, "previous")
 
     @params

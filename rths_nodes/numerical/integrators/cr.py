@@ -25,6 +25,7 @@ class ChenRicles(Dynamics):
 
     SOURCES = ("chen_ricles_2008",)
 
+    follows = True
     late_velocity = True
 
     @params

@@ -25,7 +25,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.massless import massless, numbered
 from rths_nodes.mechanics.sparse import Inverse, Matrix, is_sparse
 from rths_nodes.numerical.integrators.stepped import Moved, Step, Stepped
-from rths_nodes.numerical.structures.laws import Force, Law, law_of
+from rths_nodes.numerical.structures.laws import Change, Force, Law, Lawful, law_of
 from rths_nodes.numerical.vectors import LARGE, ONE, Loads, Multiplier, Operand, Vector, Vectors, vectors_of
 
 FEW = 8
@@ -206,6 +206,19 @@ class Dynamics(Stepped):
     def _at_rest(self, constants: Any) -> Array:
         """The first acceleration ``(n_dof,)`` m/s^2."""
         return np.atleast_1d(constants.start.a)
+
+    def renew(self, name: str, change: Change) -> None:
+        """Change constants and memory of the restoring force ``name``, from the next move on."""
+        force = self.structure.restoring_force
+        assert isinstance(force, Lawful)
+        *others, memory = self.state
+        found, memory = force.renewed(name, self._equation().force, memory, change)
+        self.state = (*others, memory)
+        self._put(found)
+
+    def _put(self, force: object) -> None:
+        """Take these constants of the restoring force."""
+        self.constants = self.constants._replace(force=force)
 
     def recalled(self, memory: Array) -> Sequence[object]:
         """The state of a linear structure that remembers ``memory``, under the first external force."""

@@ -68,6 +68,7 @@ class ExplicitNewmark(Dynamics):
 
     SOURCES = ("newmark_1959",)
 
+    follows = True
     memory = ("displacement", "predicted_velocity", "experimental_force")
 
     @params
@@ -97,6 +98,9 @@ class ExplicitNewmark(Dynamics):
         nothing, a, applied = k.start.x, k.start.a, vectors.vector(external_force[0])
         state = standing(vectors, law, k, nothing, -0.5 * dt * a, nothing, (), applied)
         return Corrected(0.5 * dt, k._replace(start=()), state._replace(a=a))
+
+    def _put(self, force: object) -> None:
+        self.constants = self.constants._replace(inner=self._equation()._replace(force=force))
 
     def _equation(self) -> Constants:
         inner: Constants = self.constants.inner

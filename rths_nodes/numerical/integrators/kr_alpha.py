@@ -38,6 +38,7 @@ class KolayRicles(Dynamics):
 
     SOURCES = ("kolay_ricles_2014",)
 
+    follows = True
     late_velocity = True
     memory = (*Dynamics.memory, "acceleration_before", "change")
 

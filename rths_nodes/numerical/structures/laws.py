@@ -26,6 +26,9 @@ from rths_nodes.numerical.vectors import Vector
 Force = Callable[..., tuple[object, Any]]
 """``force(constants, state, x) -> state, r``, with an r that is a number, or an array, as x is."""
 
+Change = Callable[[object, object], tuple[object, object]]
+"""Gives constants and memory of a restoring force, which go on, in the place of those until now."""
+
 
 class Law(NamedTuple):
     """A restoring force: its kernel function, constants, and the state at rest."""
@@ -47,6 +50,10 @@ class Lawful:
     def reset(self) -> None:
         """Back to the virgin state."""
         self.state = self.law.rest
+
+    def renewed(self, name: str, constants: object, memory: object, change: Change) -> tuple[object, object]:
+        """Constants and memory behind a ``change`` of those of the restoring force ``name``, here of the one."""
+        return change(constants, memory)
 
     def force(self, displacement: Array) -> Array:
         """Move to ``displacement`` ``(n_dof,)`` m; force ``(n_dof,)`` N there."""

@@ -13,6 +13,9 @@ from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.parameters import completed, component, number, params
 from rths_nodes.numerical.structures.restoring_forces.linear import Linear
 
+NAME = "x"
+"""Name of the degree of freedom."""
+
 
 class Sdof:
     """Single degree of freedom: mass, damping c = 2 zeta m w and a restoring force, linear if not given.
@@ -30,15 +33,26 @@ class Sdof:
             "restoring_force", "restoring force of the numerical substructure; linear if left out", None
         )
 
-    names: tuple[str, ...] = ("x",)
+        @property
+        def stiffness(self) -> float:
+            """N/m, of mass and frequency."""
+            omega = 2.0 * math.pi * self.frequency
+            return self.mass * omega**2
+
+        def laws(self) -> dict[str, OfParams]:
+            """The one, by the name of the degree of freedom."""
+            force = self.restoring_force
+            return {} if force is None else {NAME: completed(force, "stiffness", self.stiffness)}
+
+    names: tuple[str, ...] = (NAME,)
 
     def __init__(self, params: Params) -> None:
         omega = 2.0 * math.pi * params.frequency
-        stiffness, force = params.mass * omega**2, params.restoring_force
-        if force is None:
-            self.restoring_force: Any = Linear(Linear.Params(stiffness=stiffness), 1)
+        omega = 2.0 * math.pi * params.frequency
+        if params.restoring_force is None:
+            self.restoring_force: Any = Linear(Linear.Params(stiffness=params.stiffness), 1)
         else:
-            self.restoring_force = registry.build("restoring_force", completed(force, "stiffness", stiffness), 1)
+            self.restoring_force = registry.build("restoring_force", params.laws()[NAME], 1)
         self.mass = np.array([[params.mass]])
         self.damping = np.array([[2.0 * params.damping_ratio * params.mass * omega]])
         self.stiffness = np.array([[self.restoring_force.initial_stiffness]])

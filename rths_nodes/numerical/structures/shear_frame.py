@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from rths_nodes.core.parameters import completed, component, components, params,
 from rths_nodes.core.protocols import RestoringForce
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.structures.laws import Law, Lawful, law_of
+from rths_nodes.numerical.structures.laws import Change, Law, Lawful, law_of
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition, zeros
 from rths_nodes.numerical.structures.restoring_forces.linear import Linear
@@ -88,7 +89,22 @@ class StoryForces(Lawful):
             force = (with_story if len(linear) > 1 else beside)(whole.force, one.force)
             constants = (story, whole.constants, one.constants)
             whole = Law(force, constants, (whole.rest, one.rest))
+        self._inwards = tuple(f"story_{story + 1}" for story in reversed(list(stories)))
         self._follow(whole)
+
+    def renewed(self, name: str, constants: object, memory: object, change: Change) -> tuple[object, object]:
+        """Change the law of one story, ``story_1`` the lowest."""
+
+        def within(depth: int, k: object, s: object) -> tuple[object, object]:
+            story, others, own = cast(Parts, k)
+            before, mine = cast(tuple[object, object], s)
+            if depth:
+                others, before = within(depth - 1, others, before)
+            else:
+                own, mine = change(own, mine)
+            return (story, others, own), (before, mine)
+
+        return within(self._inwards.index(name), constants, memory)
 
 
 class ShearFrame(Partition):
@@ -161,6 +177,17 @@ class ShearFrame(Partition):
                         )
             _check_gravity(self, path)
 
+        @property
+        def left(self) -> Array:
+            """Elastic stiffness ``(n,)`` N/m of the numerical part of each story."""
+            n = len(self.masses)
+            return zeros(n, self.stiffnesses) - zeros(n, self.experimental_stiffnesses)
+
+        def laws(self) -> dict[str, OfParams]:
+            """Restoring forces of the stories."""
+            left, given = self.left.tolist(), self.restoring_forces
+            return {name: completed(law, "stiffness", left[_story(name)]) for name, law in given.items()}
+
         def cautions(self, test: TestContext) -> list[str]:
             """Warns of stories that fall over once they yield far."""
             return list(_falls(self))
@@ -191,8 +218,7 @@ class ShearFrame(Partition):
             self.experimental_stiffness = self.experimental_stiffness - stories(tested)
             self.stiffness = self.stiffness - lost
             self.restoring_force = LinearRestoringForce(self.stiffness)
-        left = zeros(n, params.stiffnesses) - zeros(n, params.experimental_stiffnesses)
-        yielding = _laws(params.restoring_forces, left)
+        left, yielding = params.left, _laws(params)
         if yielding:
             linear = left.copy()
             linear[list(yielding)] = 0.0
@@ -227,11 +253,8 @@ def _falls(params: ShearFrame.Params) -> Iterator[str]:
     """In words: the stories whose numerical part has less stiffness after yielding than gravity takes off it."""
     if params.gravity_loads is None or params.story_heights is None:
         return
-    left = zeros(len(params.masses), params.stiffnesses) - zeros(
-        len(params.masses), params.experimental_stiffnesses
-    )
-    tested = zeros(len(left), params.experimental_gravity_loads)
-    for story, law in _laws(params.restoring_forces, left).items():
+    tested = zeros(len(params.masses), params.experimental_gravity_loads)
+    for story, law in _laws(params).items():
         bend = math.sqrt(2.0 * law.elastic_energy / law.initial_stiffness)
         if bend <= 0.0:
             continue
@@ -245,20 +268,24 @@ def _falls(params: ShearFrame.Params) -> Iterator[str]:
             )
 
 
-def _laws(params: dict[str, OfParams], left: Array) -> dict[int, RestoringForce]:
+def _story(name: str) -> int:
+    """Number from 0 of the story of this name."""
+    return int(name.removeprefix("story_")) - 1
+
+
+def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
     """The restoring forces that are not linear, by the numbers of their stories from 0.
 
-    ``left`` ``(n,)`` N/m is the elastic stiffness of the numerical part of each story. Raises ConfigError where a
-    restoring force has another one.
+    Raises ConfigError where one has another stiffness than the numerical part of its story.
     """
-    laws, problems = {}, Problems()
-    for name, given in params.items():
-        story = int(name.removeprefix("story_")) - 1
+    laws, problems, left = {}, Problems(), params.left
+    for name, given in params.laws().items():
+        story = _story(name)
         stiffness, place = float(left[story]), f"structure.restoring_forces.{name}"
         with problems.gathered():
             if stiffness <= 0.0:
                 raise ConfigError(f"{place}: nothing is left of the story's stiffness, all of it is experimental")
-            law = registry.build("restoring_force", completed(given, "stiffness", stiffness), 1)
+            law = registry.build("restoring_force", given, 1)
             if abs(law.initial_stiffness - stiffness) > ROUNDING * stiffness:
                 raise ConfigError(
                     f"{place}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be "

@@ -163,7 +163,11 @@ class RthsNode(LifecycleNode):
         self.measurements.reset()
         self.interposer = self._host.interpose(Configured(place, settings, codec, self.phase, self.measurements))
         self.build(self.assembly)
-        wanted = endpoints(place, settings.peers, settings.tells_clock, settings.here)
+
+        def has(row: names.Topic) -> bool:
+            return row.wanted(self.scenario)
+
+        wanted = endpoints(place, settings.peers, settings.tells_clock, settings.here, has)
         load = settings.load_of_lines(codec.largest)
         self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(

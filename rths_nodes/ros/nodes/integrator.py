@@ -11,6 +11,7 @@ from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Target
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import StepWarmUp
@@ -42,6 +43,7 @@ class IntegratorNode(RthsNode):
         self._stamp = self._began = 0
         self._hop = Durations(scenario.steps)
         self.clocks = {"work": self._hop}
+        self.state_names = assembly.names.updating
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
         self._rests_until = 0
         inside = not self.stage.integrator.external
@@ -92,6 +94,8 @@ class IntegratorNode(RthsNode):
                 self._rests_until = self._began + self._resting
                 stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
                 self._publish(target, stamp, self._began)
+            if (learnt := stage.learnt()) is not None:
+                self._tell_learnt(*learnt)
             self.answered_at = began = now()
         if not busy:
             self._finish()
@@ -126,6 +130,9 @@ class IntegratorNode(RthsNode):
         if began is not None:
             self._hop.add(self._now() - began)
         self.topics.send("target", data)
+
+    def _tell_learnt(self, sample: int, values: Sequence[float]) -> None:
+        self.topics.send(TOPIC, self.topics.codec.pack_updating(sample, values, 0, self._stamp))
 
     def _finish(self) -> None:
         ended = self.phase.ended and (self.measurements.broken or self.last_sample >= self.phase.test.sample)

@@ -19,6 +19,7 @@ from rths_nodes.loop.outcomes import ExitCode, of_state
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text
+from rths_nodes.loop.scenario.updating import TOPIC, Copies
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
@@ -57,7 +58,7 @@ class RecorderNode(RthsNode):
         value = self.settings.value
         if not value("record"):
             raise ConfigError("record: missing; the directory of the recording")
-        rows = [topic for topic in names.heard_by(self.role) if topic.recorded]
+        rows = [topic for topic in names.heard_by(self.role) if topic.recorded and topic.wanted(scenario)]
         self._full = {topic.name: self.resolve_topic_name(topic.name) for topic in rows}
         self.information = information(
             scenario,
@@ -69,7 +70,14 @@ class RecorderNode(RthsNode):
         )
         self._streams = [topic.name for topic in rows if topic.stream]
         self._rare = [topic.name for topic in rows if not topic.stream]
-        self._next = {name: _first(name) for name in self._streams}
+        self._apart = dict.fromkeys(self._streams, 1)
+        """Difference between the numbers of two messages of each stream."""
+        self._firsts = {"command": 1}
+        """Numbers of first messages that are not 0: the first Command is that of sample 1."""
+        if scenario.updating is not None:
+            copies = Copies(scenario)
+            self._apart[TOPIC], self._firsts[TOPIC] = copies.every, copies.first
+        self._next = {name: self._first(name) for name in self._streams}
         self._holes = dict.fromkeys(self._streams, 0)
         self._lost = dict.fromkeys(self._streams, 0)
         self._sent: dict[str, int] = {}
@@ -142,7 +150,7 @@ class RecorderNode(RthsNode):
     def _drain(self, name: str, limit: int) -> bool:
         assert self.writer is not None
         take, write, full = self.topics.inboxes[name].take, self.writer.write, self._full[name]
-        expected, start = self._next[name], limit
+        expected, start, apart = self._next[name], limit, self._apart[name]
         while limit > 0 and (data := take()) is not None:
             if len(data) < HEAD.size:
                 self.topics.drop_malformed()
@@ -151,8 +159,8 @@ class RecorderNode(RthsNode):
             write(full, data, sec * SECOND + nanosec)
             if number != expected:
                 self._holes[name] += 1
-                self._lost[name] += max(0, number - expected)
-            expected = number + 1
+                self._lost[name] += max(0, number - expected) // apart
+            expected = number + apart
             limit -= 1
         self._next[name] = expected
         if limit < start:
@@ -200,9 +208,13 @@ class RecorderNode(RthsNode):
     def _tail_missing(self, name: str) -> bool:
         """True when more of a stream is known to be sent than has come."""
         if name in self._sent:
-            return self._next[name] < _first(name) + self._sent[name]
+            return self._next[name] < self._first(name) + self._sent[name] * self._apart[name]
         # a foreign actuator node may not count
         return name == "measurement" and self.phase.ended and self._next[name] <= self.phase.test.sample > 0
+
+    def _first(self, stream: str) -> int:
+        """Number of the first message of a stream."""
+        return self._firsts.get(stream, 0)
 
     def _waited_enough(self) -> bool:
         now, shutdown = self._now(), self.shutdown
@@ -227,7 +239,10 @@ class RecorderNode(RthsNode):
     @property
     def lost(self) -> dict[str, int]:
         """Number of missing messages of each stream; of one without a Summary, only those before the last."""
-        tails = {name: _first(name) + sent - self._next[name] for name, sent in self._sent.items()}
+        tails = {
+            name: sent - (self._next[name] - self._first(name)) // self._apart[name]
+            for name, sent in self._sent.items()
+        }
         return {name: lost + max(0, tails.get(name, 0)) for name, lost in self._lost.items()}
 
     def close(self) -> None:
@@ -281,11 +296,6 @@ class RecorderNode(RthsNode):
         with suppress(ConfigError):
             return dump(from_text(dump(data), "node_status").data())
         return self.information["scenario"]
-
-
-def _first(stream: str) -> int:
-    """The number of a stream's first message: the first Command is that of sample 1."""
-    return 1 if stream == "command" else 0
 
 
 def recording_gaps(recording: Mapping[str, Mapping[str, float]]) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rths_nodes.ros import names
@@ -56,14 +56,21 @@ class Endpoint:
     awaited: bool = True
 
 
-def endpoints(place: Place, peers: Sequence[str], clock: bool = False, here: Sequence[str] = ()) -> list[Endpoint]:
+def endpoints(
+    place: Place,
+    peers: Sequence[str],
+    clock: bool = False,
+    here: Sequence[str] = (),
+    wanted: Callable[[names.Topic], bool] = lambda row: not row.section,
+) -> list[Endpoint]:
     """Return the endpoints of the node at ``place``, one of the ``peers`` of a test; it may tell the ``clock``.
 
-    ``here`` are the peers of its machine, where others have the rest; none where it has all.
+    ``wanted`` tells the topics that a test has. ``here`` are the peers of its machine, where others have the rest;
+    none where it has all.
     """
     found = []
     for publishes, rows in ((True, names.published_by(place.role)), (False, names.heard_by(place.role))):
-        for row in rows:
+        for row in filter(wanted, rows):
             partners = names.partners(row, place.role, tuple(peers), publishes)
             if row.apart:  # for those whom another machine has
                 partners = tuple(peer for peer in partners if here and peer not in here)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section ``updating``: copies of the specimen in the structure, what is learnt of it, and for what.
+
+In ``shadow`` nothing of the test depends on it; ``used`` by a simulated test, the copies follow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.declarations import AnyParams, OfParams
+from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.parameters import declared, number, params, sections, text, texts, type_of, vector
+from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.updating.copies import KINDS, Copy, Follower, Open
+from rths_nodes.mechanics.updating.step import LAWS, PERIOD, Settings
+
+PLACE = "updating"
+PARAMETERS = f"{PLACE}.parameters"
+BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
+"""Recorded beside the parameters; ``told`` is a number of ``WORDS`` of ``mechanics/updating/step.py``."""
+TOPIC = "updating_state"
+"""Topic of what is recorded."""
+SHADOW, USED = MODES = ("shadow", "used")
+
+
+@params
+class Updated:
+    """One parameter that is updated."""
+
+    bounds: tuple[float, ...] = vector("between which it stays, lowest first, in its unit", more_than=0.0)
+    initial: float | None = number(
+        "that of the specimen at first, in its unit; left out: that of the copies, which then is the same in all; "
+        "each copy keeps its ratio to it",
+        default=None,
+        more_than=0.0,
+    )
+    uncertainty: float = number(
+        "standard deviation of the initial value, as part of it", default=0.3, more_than=0.0, at_most=1.0
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses bounds that are none."""
+        if len(self.bounds) != 2 or not self.bounds[0] < self.bounds[1]:
+            raise ConfigError(
+                f"{path}.bounds = {show(list(self.bounds))}: must be two numbers, the lower one first"
+            )
+
+
+@params
+class Updating:
+    """Model updating: parameters of copies of the specimen, estimated during the test."""
+
+    of: tuple[str, ...] = texts(
+        "restoring forces of the structure that are copies of the specimen, by name: stories of a shear_frame, x "
+        "of an sdof"
+    )
+    axis: str = text("whose specimen they are copies of")
+    law: str = text("unscented filter, or recursive least squares", "ukf", LAWS)
+    parameters: dict[str, Updated] = sections(Updated, "parameters that are updated, by name")
+    noise: float = number(
+        "rms error of the measured force, with what the model leaves out of it", "N", more_than=0.0
+    )
+    mode: str = text("shadow: estimated and recorded, no more; used: the copies follow", SHADOW, MODES)
+
+
+class Copies:
+    """The copies of a scenario: ``learns`` is that of the specimen, ``laws`` the parameters of the others by name.
+
+    Raises ConfigError for what cannot be updated.
+    """
+
+    def __init__(self, scenario: AnyParams) -> None:
+        section: Updating = scenario.updating
+        self.section = section
+        self.laws = _laws(section, {} if scenario.structure is None else scenario.structure.laws())
+        _check_axis(section, scenario)
+        first = next(iter(self.laws.values()))
+        model = type_of(first)
+        names = declared(type(first))
+        values = {name: getattr(first, name) for name in names}
+        opened = []
+        for name, updated in section.parameters.items():
+            if name not in names:
+                raise unknown(PARAMETERS, "parameter", name, names)
+            opened.append(Open(name, (updated.bounds[0], updated.bounds[1])))
+            if updated.initial is not None:
+                values[name] = updated.initial
+        self._check_alike(names)
+        self.learns = Copy(model, values, opened, PARAMETERS)
+        if section.law == "rls" and not self.learns.linear:
+            raise ConfigError(
+                f"{PLACE}.law = 'rls': the force of {model} is not linear in {', '.join(self.learns.names)}: "
+                "take ukf"
+            )
+        self.axis = list(scenario.axes).index(section.axis)
+        step = scenario.samples_per_step
+        self.every = step * max(1, round(PERIOD / (step * scenario.dt)))
+        """Samples between two that are learnt from: whole steps."""
+        late = scenario.axes[section.axis].sensors.force_delay
+        self.first = self.every * (1 - -late // self.every)
+        """Sample at which the first of them is: with a velocity, and a force of the same moment."""
+        prior = np.array([each.uncertainty for each in section.parameters.values()])
+        velocity = scenario.axes[section.axis].limits.velocity
+        self.settings = Settings(self.every * scenario.dt, section.noise, prior, velocity)
+
+    def _check_alike(self, names: Mapping[str, object]) -> None:
+        """Refuses copies that are not the specimen's in what is not updated, or has no ``initial`` value."""
+        free = {name for name, each in self.section.parameters.items() if each.initial is not None}
+        (one, first), *others = self.laws.items()
+        for name, other in others:
+            if type_of(other) != type_of(first):
+                raise ConfigError(
+                    f"{PLACE}.of: {name} is {type_of(other)}, {one} {type_of(first)}: copies are of one model"
+                )
+            for key in names:
+                if key not in free and getattr(first, key) != getattr(other, key):
+                    raise ConfigError(
+                        f"{PLACE}.of: {key} of {one} is {show(getattr(first, key))}, of {name} "
+                        f"{show(getattr(other, key))}: copies of one specimen are alike, unless "
+                        f"{PARAMETERS}.{key} is there and has initial"
+                    )
+
+    def followers(self) -> dict[str, Follower]:
+        """Copies that follow, by name."""
+        names = self.learns.names
+        return {
+            name: Follower(type_of(law), {key: getattr(law, key) for key in declared(type(law))}, names)
+            for name, law in self.laws.items()
+        }
+
+    def check_used(self, scenario: AnyParams) -> None:
+        """Raises ConfigError where copies cannot follow, or must not."""
+        place, port = f"{PLACE}.mode = {USED!r}", scenario.port
+        if not (port.builds_axes or port.cannot_be_built):
+            raise ConfigError(
+                f"{place}: only before a simulated rig; on the port {type_of(port)} copies learn in shadow"
+            )
+        known = KINDS[self.learns.model].parameters
+        for name in self.learns.names:
+            if name not in known:
+                raise ConfigError(f"{place}: {name} is estimated only; those that follow: {', '.join(known)}")
+        integrator = scenario.integrator
+        if not integrator.cannot_be_built and not registry.class_of("integrator", integrator).follows:
+            raise ConfigError(
+                f"{place}: the integrator {type_of(integrator)} has restoring forces that stay as they are; take "
+                "central_difference, cr, explicit_newmark or kr_alpha"
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of what is recorded, with units: estimates, their deviations, what is released, and ``BESIDE``."""
+        kinds, copy = ("{}", "deviation of {}", "released {}"), self.learns
+        shown = [f"[{unit}]" if unit else "" for unit in copy.units]
+        pairs = list(zip(copy.names, shown, strict=True))
+        return (*(f"{kind.format(name)} {unit}".rstrip() for kind in kinds for name, unit in pairs), *BESIDE)
+
+    @property
+    def corners(self) -> Array:
+        """Corners of the bounds, over the initial values ``(2^m, m)``."""
+        pairs = zip(self.learns.lower.tolist(), self.learns.upper.tolist(), strict=True)
+        return np.array(list(itertools.product(*pairs)))
+
+
+def _laws(section: Updating, known: Mapping[str, OfParams]) -> dict[str, OfParams]:
+    """Parameters of the copies by name."""
+    if not section.of:
+        raise ConfigError(
+            f"{PLACE}.of: must name at least one restoring force; known: {', '.join(known) or 'none'}"
+        )
+    if len(set(section.of)) < len(section.of):
+        raise ConfigError(f"{PLACE}.of: {', '.join(section.of)}: each copy once")
+    found = {}
+    for name in section.of:
+        if name not in known:
+            raise unknown(f"{PLACE}.of", "restoring force of the structure", name, known)
+        law = known[name]
+        if type_of(law) not in KINDS:
+            raise ConfigError(
+                f"{PLACE}.of: {name} is {type_of(law)}, of which no copies are updated; known: {', '.join(KINDS)}"
+            )
+        found[name] = law
+    return found
+
+
+def _check_axis(section: Updating, scenario: AnyParams) -> None:
+    """Refuses a specimen whose force and displacement are not those of one axis in the scale of the structure."""
+    place = f"{PLACE}.axis = {section.axis!r}"
+    if section.axis not in scenario.axes:
+        raise unknown(f"{PLACE}.axis", "axis", section.axis, scenario.axes)
+    if section.axis in scenario.force_axes:
+        raise ConfigError(f"{place}: its mode is force; copies learn from an axis that follows displacements")
+    if scenario.rig is not None:
+        raise ConfigError(
+            f"{place}: the axes of a rig move one specimen together; copies learn from one of its own"
+        )
+    if scenario.scaled:
+        raise ConfigError(f"{place}: copies have the scale of the structure, the specimen another (similitude)")
+
+
+def check_updating(scenario: AnyParams) -> None:
+    """Raises ConfigError for what the section cannot mean in this scenario; of a recorded one it is not known."""
+    structure = scenario.structure
+    if scenario.updating is None or (structure is not None and structure.cannot_be_built):
+        return
+    copies = Copies(scenario)
+    if scenario.updating.mode == USED:
+        copies.check_used(scenario)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A frame with an absorber under test, whose law it has itself with other numbers, and copies that learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rths_nodes.loop.scenario.files import load
+from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.schema import Scenario
+
+AXIS = "story_1"
+SPECIMEN = {"type": "elastoplastic_absorber", "stiffness": 10e6, "yield_force": 80e3, "post_yield_ratio": 0.1}
+TRUE = {"stiffness": 10e6, "yield_displacement": 0.008, "post_yield_ratio": 0.1}
+OFF = {"stiffness": 13e6, "yield_displacement": 0.0056, "post_yield_ratio": 0.1}
+NOISE = 4e3
+OPEN = ("stiffness", "yield_displacement")
+
+
+def section(**changes: Any) -> dict[str, Any]:
+    """The section ``updating``, with ``changes``."""
+    parameters = {name: {"bounds": [0.4 * OFF[name], 2.5 * OFF[name]]} for name in OPEN}
+    return {"of": ["x"], "axis": AXIS, "noise": NOISE, "parameters": parameters} | changes
+
+
+def frame(
+    *overrides: str, updating: dict[str, Any] | None = None, specimen: dict[str, Any] = SPECIMEN
+) -> Scenario:
+    """The frame with the absorber, and what it shall update; None for nothing."""
+    loaded = load("chen_ricles_2010", [f"axes.{AXIS}.sensors.force_noise_rms={0.5 * NOISE:g}", *overrides])
+    parts: list[tuple[list[str], Any]] = [
+        (["axes", AXIS, "specimen"], specimen),
+        (["structure", "restoring_force"], {"type": "bouc_wen"} | OFF),
+    ]
+    if updating is not None:
+        parts.append((["updating"], updating))
+    return replace(loaded, parts)
