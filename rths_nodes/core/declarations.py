@@ -180,6 +180,8 @@ class OfForceControllerParams(OfParams):
 
     stiffness: float | None = None
     """Stiffness against which it pushes, N/m; None where it has none."""
+    column: object = None
+    """Column whose head another axis moves, so that it reads the target of that; None where it reads no other."""
 
 
 _COMPONENTS = {"compensator": OfCompensator}

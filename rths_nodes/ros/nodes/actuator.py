@@ -70,7 +70,7 @@ class ActuatorNode(RthsNode):
         self._times = RigClock(scenario.dt, scenario.samples, self.pacer, clock)
         patience = round(scenario.port.longest_wait * SECOND)
         if axes:  # the gate is there once they are used: it is made of the rig, which is made of its port
-            links = TopicLinks(topics, self._times.stamp, lambda: self._gate.stop_asked(), patience, clock)
+            links = TopicLinks(topics, self._times.stamp_of_tick, lambda: self._gate.stop_asked(), patience, clock)
         port = port_of_axes(scenario, axes, links) if axes else assembly.port
         self.awaited_streams = (*STREAMS, *(f"{axis}/measurement" for axis in axes))
         self.outside.close()
@@ -247,6 +247,7 @@ class ActuatorNode(RthsNode):
         measured = rig.complete()
         if measured is None:
             times.pause()
+            self._after.paused()
             return True
         if measured.sample:
             times.worked()
