@@ -168,6 +168,11 @@ class ActuatorNode(RthsNode):
         return int(self.rig.sample)
 
     @property
+    def last_tick(self) -> int:
+        """Number of the last tick, by which nodes of axes count; in a pause there are ticks of no sample."""
+        return int(self.rig.ticks)
+
+    @property
     def awaits_answer(self) -> bool:  # type: ignore[override]
         return self.running and (self._measuring or self._gate.command is None)
 
