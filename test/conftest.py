@@ -20,6 +20,10 @@ from pathlib import Path
 from time import monotonic, sleep  # as they are where a test has replaced those of the module
 from typing import Any
 
+# Before numpy, whose linear algebra would take all processors: processes of tests that run beside each other would
+# wait for each other's threads in each product of matrices.
+import rths_nodes  # noqa: F401  # isort: skip
+
 import numpy as np
 import pytest
 from hypothesis import settings

@@ -115,11 +115,12 @@ def test_only_what_cannot_be_read_is_told(
     """A subscription that is given up while the executor looks at it has lost nothing."""
     turns, told = iter([raised]), []
 
-    def spin() -> None:
+    def spin(timeout_sec: float) -> None:
         for each in turns:
             raise each
+        onlooker._leaving.set()
 
-    monkeypatch.setattr(onlooker._executor, "spin", spin)
+    monkeypatch.setattr(onlooker._executor, "spin_once", spin)
     monkeypatch.setattr(onlooker._node, "get_logger", lambda: SimpleNamespace(warning=told.append))
     onlooker._spin()
     assert told == warned

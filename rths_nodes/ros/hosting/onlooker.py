@@ -39,6 +39,8 @@ MOST_COLUMNS = 60_000
 AT_ONCE = 400
 """Messages with columns that are handed out at once: who comes late gets those before in turns."""
 MOST_EVENTS = 200
+TURN_S = 0.05
+"""What comes within this time is heard together: to wait for each message costs more than to hear it."""
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 """States in which nothing more comes, of a run and of the procedure around it."""
@@ -63,6 +65,8 @@ class Onlooker(ThreadedNode):
         """Columns that are kept, and messages with such that are so no longer."""
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
+        self._heard = 0
+        """Messages that were heard."""
         self._hear()
 
     def _hear(self) -> None:
@@ -99,9 +103,17 @@ class Onlooker(ThreadedNode):
         def heard(message: object) -> None:
             with self._lock:
                 self._seen = time.monotonic()
+                self._heard += 1
                 hear(message)
 
         return heard
+
+    def _take_turn(self) -> None:
+        before = -1
+        while before != self._heard:
+            before = self._heard
+            self._executor.spin_once(timeout_sec=0.0)
+        self._leaving.wait(TURN_S)
 
     # -- what it knows ------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from rths_nodes.msg import Live
 from rths_nodes.msg import LiveCurves as CurvesMessage
 from rths_nodes.ros.nodes.context import NodeContext
 
-INTERVAL_NS = 50_000_000
-"""Shortest time between two messages."""
+INTERVAL_NS = 100_000_000
+"""Shortest time between two messages: who looks on wakes a processor with each."""
 
 
 class LiveCurves:
@@ -27,7 +27,7 @@ class LiveCurves:
         self._scenario, self._named, self._due = scenario, False, 0
 
     def tell_if_due(self) -> None:
-        """Publish what is complete, at most 20 times a second."""
+        """Publish what is complete, at most ten times a second."""
         now = self._clock.monotonic_ns()
         if now >= self._due:
             self._due = now + INTERVAL_NS

@@ -39,6 +39,7 @@ class ThreadedNode:
         self._executor.add_node(self._node)
         self._owned = ExitStack()
         """Parts that rclpy does not destroy with the node."""
+        self._leaving = threading.Event()
         self._spinning = threading.Thread(target=self._spin, name=f"{name} node", daemon=True)
 
     def start(self) -> None:
@@ -49,6 +50,7 @@ class ThreadedNode:
         """Leave, once what is being served is done; may be called again."""
         if not self._context.ok():
             return
+        self._leaving.set()
         self._executor.shutdown()
         if self._spinning.is_alive():
             self._spinning.join()
@@ -56,12 +58,15 @@ class ThreadedNode:
         self._node.destroy_node()
         rclpy.shutdown(context=self._context)
 
+    def _take_turn(self) -> None:
+        """Serve what comes when it comes, until the executor is shut down."""
+        self._executor.spin()
+
     def _spin(self) -> None:
         """Serve until the executor is shut down; a message that cannot be read, or served, is nobody's end."""
-        while self._context.ok():
+        while self._context.ok() and not self._leaving.is_set():
             try:
-                self._executor.spin()
-                return
+                self._take_turn()
             except ExternalShutdownException:
                 return
             except InvalidHandle:  # a subscription was given up while the executor looked at it
