@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,11 @@ def test_the_page_on_citing_has_every_publication() -> None:
         for name in registry.built_in(family):
             for source in getattr(registry.load(family, name), "SOURCES", ()):
                 assert f"`{name}`" in rows[source]
+
+
+def test_a_test_file_can_be_loaded_by_its_name_alone() -> None:
+    """As launch_testing does wherever ROS 2 has it: with every file, before pytest does in its own way."""
+    files = list((ROOT / "test").rglob("test_*.py"))
+    names = Counter(file.name for file in files)
+    assert [name for name, count in names.items() if count > 1] == []
+    assert [str(file) for file in files if re.search(r"^\s*from \.", file.read_text("utf-8"), re.MULTILINE)] == []

@@ -15,7 +15,9 @@ FEWEST = 2
 def experimental_force(of: Evaluation) -> Array:
     """Force of the experimental substructure at the interface, steps 0, 1, ...: ``(m, n_interface)`` N."""
     run, setup = of.run, of.assembly.setup
-    rows = run.force[:: of.scenario.samples_per_step][: len(run.restoring_force)]
+    loads = run.loads if setup.takes_loads else None
+    measured = run.force if loads is None else np.hstack((run.force, loads.force))
+    rows = measured[:: of.scenario.samples_per_step][: len(run.restoring_force)]
     usable = np.isfinite(rows).all(axis=1)
     length = len(rows) if usable.all() else int(np.argmin(usable))
     n = of.assembly.observation.n_interface

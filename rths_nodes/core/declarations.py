@@ -175,13 +175,22 @@ class OfSemiActiveParams(OfParams):
     """Largest voltage that it gives, V."""
 
 
+class OfRigParams(OfParams):
+    """Attributes of the ``Params`` of a rig of coupled axes."""
+
+    to_scale: bool = False
+    """All its numbers pass the setup, so that its specimen may be a model to scale."""
+
+
 class OfForceControllerParams(OfParams):
     """Attributes of the ``Params`` of a force controller."""
 
     stiffness: float | None = None
     """Stiffness against which it pushes, N/m; None where it has none."""
     column: object = None
-    """Column whose head another axis moves, so that it reads the target of that; None where it reads no other."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None for none."""
+    coupled_to: int = 1
+    """Number of that axis, from 1."""
 
 
 _COMPONENTS = {"compensator": OfCompensator}
@@ -193,6 +202,7 @@ _PARAMS: dict[str, type[OfParams]] = {
     "compensator": OfCompensatorParams,
     "semi_active": OfSemiActiveParams,
     "force_controller": OfForceControllerParams,
+    "rig": OfRigParams,
 }
 
 

@@ -84,6 +84,11 @@ def horizontal_share(drift: float, actuator_length: float) -> float:
     return drift / hypot(actuator_length, drift)
 
 
+def vertical_share(drift: float, actuator_length: float) -> float:
+    """The cosine of the inclination of an actuator of ``actuator_length`` (m) at ``drift`` (m)."""
+    return actuator_length / hypot(actuator_length, drift)
+
+
 def check_drift(geometry: ColumnGeometry, stroke: float, path: str) -> None:
     """Raises ConfigError, with the ``path`` of the geometry, for a ``stroke`` (m) that lays the column down."""
     for name in ("column_length", "actuator_length"):

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop
-from rths_nodes.analysis.stability.crossings import HZ, PER_DECADE, growing_motions, settle
+from rths_nodes.analysis.stability.crossings import PER_DECADE, growing_motions, settle
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.analysis.stability.sampled_limits import ratios
 from rths_nodes.analysis.stability.sampled_loop import CHANGED, MARGINAL, Lines, SampledLoop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
+from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import taps
 from rths_nodes.core.samples import Array

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.analysis.stability.crossings import HZ, growing_motions, settle
+from rths_nodes.analysis.stability.crossings import growing_motions, settle
 from rths_nodes.analysis.stability.judgement import judge, judge_loop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
+from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Integrator

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
-from rths_nodes.analysis.stability.crossings import HZ, growing_motions
+from rths_nodes.analysis.stability.crossings import growing_motions
 from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.judgement import Judgement, is_stable, judge, judge_loop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
+from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
@@ -600,7 +601,6 @@ def test_a_compensator_may_couple_the_axes() -> None:
 LONG = ("rths_benchmark_2020", "tadc_el_centro", "tadc_sweep")
 """The loop of ``tadc_sine`` again, and one that takes as long as ten others: only ``make soak`` runs them."""
 REFUSED = {
-    "column_under_axial_load": "does not say what the specimen is without its actuators",
     "marths_2023": "have no mass: the stability of such a test cannot be judged",  # the rotations of its frame
     "tall_frame": "too many to judge the stability before the test; give reduction",
 }

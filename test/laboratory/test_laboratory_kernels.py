@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from driven_kernels import DT, agree, component, functions_of, motion, of_actuator, of_rig, of_specimen, wrong_in
 
 from rths_nodes.core import registry
 from rths_nodes.core.kernels import Kernel, no_state
@@ -18,8 +19,6 @@ from rths_nodes.laboratory.sensing import SensorPair
 from rths_nodes.laboratory.sensors import Sensors, converted
 from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.mechanics.coupler import Coupler, Geometry
-
-from ..test_kernels import DT, agree, component, functions_of, motion, of_actuator, of_rig, of_specimen, wrong_in
 
 SPECIMENS = {
     "a power": {"type": "kelvin_voigt", "exponent": 0.4, "reference_velocity": 0.1},

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from driven_kernels import SAMPLES, functions_of, numbers, same, wrong_in
 
 from rths_nodes.loop.supervision import corridor, energy_monitor, index_limits
 from rths_nodes.loop.supervision.energy_monitor import FEW, EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking
 from rths_nodes.loop.supervision.kernels import axis
-
-from ..test_kernels import SAMPLES, functions_of, numbers, same, wrong_in
 
 BANDS = np.array([-0.02, 0.02, -1e5, 1e5, math.nan, 1.0])
 

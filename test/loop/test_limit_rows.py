@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from driven_kernels import EXTREMES, functions_of, same, wrong_in
 
 from rths_nodes.core.kernels import copied
 from rths_nodes.core.limits import QUANTITIES, Level, Levels, Limits
@@ -18,8 +19,6 @@ from rths_nodes.loop.supervision import limit_rows
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-
-from ..test_kernels import EXTREMES, functions_of, same, wrong_in
 
 BAD = (math.nan, math.inf, -math.inf)
 FACTORS = (0.3, 0.9, 0.999, 1.001, 1.2, 4.0)

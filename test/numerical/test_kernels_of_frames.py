@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from driven_kernels import BY_MATRICES, LAW, SAMPLES, functions_of, numbers, of_integrator, same, wrong_in
+from minimal_components import data_of
 
 from rths_nodes.core import registry
 from rths_nodes.core.kernels import Kernel, copied
 from rths_nodes.core.validation import from_data
 from rths_nodes.numerical.observation import energies
 from rths_nodes.numerical.vectors import SEVERAL
-
-from ..test_contracts import data_of
-from ..test_kernels import BY_MATRICES, LAW, SAMPLES, functions_of, numbers, of_integrator, same, wrong_in
 
 Make = Callable[..., Any]
 FRAME = {"masses": [1e3, 9e2, 8e2], "stiffnesses": [1e6, 9e5, 8e5]}

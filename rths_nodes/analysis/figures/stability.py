@@ -14,8 +14,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from rths_nodes.analysis.figures.sheet import at_zero
 from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, save, styled
-from rths_nodes.analysis.stability.crossings import HZ, Crossing, follow
+from rths_nodes.analysis.stability.crossings import Crossing, follow
 from rths_nodes.analysis.stability.judgement import Judgement
+from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.samples import Array
 

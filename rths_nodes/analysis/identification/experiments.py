@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that move one axis of a rig at a time: with noise, which identifies the loading system (Phillips & Spencer
-2012, section 3.1), and in cycles, which characterise specimen and actuator."""
+2012, section 3.1), and in cycles, which characterise specimen and actuator.
+
+Axes that are controlled by force get their loads first, and keep them while the others move."""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.validation import to_data
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.force_axes import refuse_loads
+from rths_nodes.loop.scenario.loads import SHARE
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -61,6 +63,8 @@ class Cycles:
 
 TAPER = 1.0
 """Rise and fall of the noise, s; a tenth of the duration where that is shorter."""
+SETTLED = 1.0
+"""Time for which loads have been on when the motion begins, s."""
 RAMP, SETTLING = 2, 1
 """Cycles of a smooth rise, and of a fall; cycles between the rise and those that count."""
 
@@ -86,7 +90,7 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
     """The test in which ``axis`` moves in ``cycles``. Raises ConfigError for one beyond a limit of the axis."""
     _resolved(scenario, "frequency", cycles.frequency)
-    name = list(scenario.axes)[axis]
+    name = scenario.moved_axes[axis]
     limits, speed = scenario.axes[name].limits, 2.0 * math.pi * cycles.frequency * cycles.amplitude
     for limit, bound, reached, unit in (
         ("stroke", limits.stroke, cycles.amplitude, "m"),
@@ -125,10 +129,11 @@ def _moving(
     """The test in which ``axis`` moves and the others are commanded to stand still.
 
     Rig, sensors, port and limits are those of ``scenario``; structure, compensator and ground motion are left out.
-    A specimen to scale is driven in its own scale.
+    A specimen to scale is driven in its own scale, and has its loads in that.
     """
-    refuse_loads(scenario, "a test of one axis by itself")
-    name = list(scenario.axes)[axis]
+    name, begin = scenario.moved_axes[axis], loaded_at(scenario)
+    if begin:
+        motion, duration = {"type": "delayed", "delay": begin, "motion": motion}, begin + duration
     changes: dict[str, object] = {
         "name": f"{scenario.name}.{word}_{name}",
         "substeps": 1,
@@ -139,7 +144,7 @@ def _moving(
         "structure": None,
         "integrator": {"type": "prescribed", "displacement": motion},
         "ramp": {"type": "linear"},
-        "setup": {"type": "matrix", "matrix": _alone(len(scenario.axes), axis)},
+        "setup": {"type": "matrix", "matrix": _alone(len(scenario.moved_axes), axis)},
         "compensator": {"type": "none"},
         "semi_active": semi_active,
         "monitor": {},
@@ -148,9 +153,24 @@ def _moving(
         "cases": {},
     }
     pairs: list[tuple[list[str], object]] = [([key], value) for key, value in changes.items()]
+    for each in scenario.force_axes:
+        load = scenario.axes[each].own_load
+        pairs += [(["axes", each, "load"], to_data(load)), (["axes", each, "load", "held_from"], None)]
     if scenario.scaled:
         pairs += [(["axes", each, "rig_axis", "similitude"], {}) for each in scenario.axes]
     return replace(scenario, pairs)
+
+
+def loaded_at(scenario: Scenario) -> float:
+    """When all loads of ``scenario`` are on and have settled, s, a whole sample; 0 where there are none."""
+    found = 0.0
+    for name in scenario.force_axes:
+        load, limits = scenario.axes[name].own_load, scenario.axes[name].limits
+        assert load is not None
+        assert limits.force_rate is not None
+        rise = load.ramp_time if load.table is None else load.table[-1][0]
+        found = max(found, load.held_for + (rise or 0.0) + abs(load.largest) / (SHARE * limits.force_rate))
+    return math.ceil((found + SETTLED) * scenario.servo_rate) / scenario.servo_rate if found else 0.0
 
 
 def _alone(count: int, axis: int) -> list[list[float]]:

@@ -59,11 +59,12 @@ def usable(run: Run) -> int:
 
 
 def axis_models(run: Run) -> dict[str, AxisModel]:
-    """The model of each axis, from the samples that are :func:`usable`.
+    """The model of each axis that moves, from the samples that are :func:`usable`.
 
-    Raises ConfigError for a rig whose axes are coupled, for too short a recording, and where nothing moves.
+    Raises ConfigError for a rig whose axes are coupled, for too short a recording, and where nothing moves. One
+    axis beside loads is not coupled to another one that moves.
     """
-    if run.scenario.rig is not None:
+    if run.scenario.rig is not None and (run.loads is None or len(run.axes) > 1):
         raise ConfigError("rig: its axes are coupled; such a rig is not identified from a recording")
     samples = usable(run)
     if samples < LEAST:

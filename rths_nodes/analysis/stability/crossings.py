@@ -16,14 +16,13 @@ from scipy.optimize import linear_sum_assignment
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.analysis.stability.turns import HZ, ROUNDS, turn
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 
 Loop = ContinuousLoop | SampledLoop
 
-HZ = 2.0 * math.pi
 PER_DECADE = 400
 """Frequencies at which crossings are looked for."""
 COUNTED_PER_DECADE = 100
@@ -32,19 +31,8 @@ LOWEST = 1e-3
 """Share of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
 """Factor on the tested forces below which they are none: the poles of an undamped structure lie there."""
-CHANGE = 0.5
-"""Largest change of the logarithm of the determinant between neighbours on the border: turn (rad) and magnitude.
-
-Two roots close to one interval turn the determinant by 2 pi in it, which the values at its ends do not show. In
-the intervals on both sides of it the magnitude then changes e^2.2 = 9-fold, geometric mean, more with more roots:
-the bound is less than a quarter of that.
-"""
-MOST = 50_000
-"""Frequencies at which the determinant is evaluated before the count is given up."""
 BESIDE = 1e-6
 """Relative distance from a pole at which a loop is looked at."""
-ROUNDS = 60
-"""Halvings of an interval: to the last digit."""
 ROUGH = 1e-6
 """Relative move of a root from which on Newton's iteration squares it, unless rounding does not let it."""
 NEAR = 0.2
@@ -115,39 +103,12 @@ def growing_motions(loop: Loop, known: Iterable[float] = (), **state: float) -> 
         top = loop.highest / ratio
         rig = loop.rig_grid(state.get("delay", 0.0)) / ratio
         grid = np.union1d(sweep(loop, known, top, COUNTED_PER_DECADE), rig)
-        return round(-_turn(function, low + 1j * np.concatenate([[0.0], grid[grid <= top]])) / math.pi)
+        return round(-turn(function, low + 1j * np.concatenate([[0.0], grid[grid <= top]])) / math.pi)
     top = loop.highest
     axis = low + 1j * np.concatenate([[0.0], sweep(loop, known, top)])
     over = np.geomspace(low, top, PER_DECADE) + 1j * top
     down = top + 1j * np.concatenate([np.geomspace(top, LOWEST * loop.scale, 4 * PER_DECADE), [0.0]])
-    return round(-sum(_turn(function, path) for path in (axis, over, down)) / math.pi)
-
-
-def _turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float:
-    """The angle by which ``function`` turns around zero along ``path``, rad.
-
-    Intervals in which its logarithm changes by more than ``CHANGE``, and those beside them, are halved until there
-    is none. Raises ConfigError where that has no end: a root on the path, or values of rounding only.
-    """
-    values = function(path)
-    for _ in range(ROUNDS):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.log(values[1:] / values[:-1])
-        fast = ~(np.abs(steps) < CHANGE)  # what is no number is fast, too
-        if not fast.any():
-            return float(steps.imag.sum())
-        where = path[:-1][fast]
-        fast[1:], fast[:-1] = fast[1:] | fast[:-1], fast[:-1] | fast[1:]
-        halved = np.flatnonzero(fast)
-        if len(path) + len(halved) > MOST:
-            break
-        between = 0.5 * (path[halved] + path[halved + 1])
-        path = np.insert(path, halved + 1, between)
-        values = np.insert(values, halved + 1, function(between))
-    raise ConfigError(
-        f"stability: cannot be judged: {len(path)} frequencies do not resolve how many motions grow near "
-        f"{float(np.median(where.imag)) / HZ:.4g} Hz; one of them neither grows nor decays, or rounding hides it"
-    )
+    return round(-sum(turn(function, path) for path in (axis, over, down)) / math.pi)
 
 
 def sweep(loop: Loop, known: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rths_nodes.analysis.stability.loaded_rig import LoadedRig
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Target
@@ -65,6 +66,8 @@ class Impulses:
     forces: Array
     displacements: Array
     first: int
+    at_once: Array | None
+    """Forces that the setup adds by the displacement of the same Target, ``(n_axes, n_dof)`` N/m; None: none."""
     asked_for_delay: Callable[[], float]
     """The rig's answer for ``delay``, which a verdict alone does not need."""
 
@@ -133,7 +136,8 @@ class Way:
 
     def __init__(self, assembly: Assembly) -> None:
         self.scenario = scenario = assembly.scenario
-        self.n_axes, self.per_step = len(scenario.axes), scenario.samples_per_step
+        self.axes = {name: scenario.axes[name] for name in scenario.moved_axes}
+        self.n_axes, self.per_step = len(self.axes), scenario.samples_per_step
         if assembly.compensator.external:
             raise ConfigError(
                 f"compensator.type = {type(scenario.compensator).type_name!r}: is computed in another process, "
@@ -141,13 +145,16 @@ class Way:
             )
         self._ramp, self._setup, self._compensator = assembly.ramp, assembly.setup, assembly.compensator
         self._late_velocity = assembly.late_velocity
-        self._rig = _rig(scenario)
+        rig = _rig(scenario)
+        self.loaded = LoadedRig(scenario, rig) if scenario.force_axes else None
+        """The rig with its loads; None where no axis is controlled by force."""
+        self._rig = rig if self.loaded is None else self.loaded
         self.transport = scenario.transport_samples
         self.auxiliary = self._inputs(assembly)
         """Auxiliary inputs of the rig, which stay as they are at rest."""
         spans = sum(sum(part.spans().values()) for _, part in walk(scenario.compensator, "compensator"))
-        self._late = [axis.sensors.force_delay for axis in scenario.axes.values()]
-        self._filters = [low_pass(axis, scenario.dt) for axis in scenario.axes.values()]
+        self._late = [axis.sensors.force_delay for axis in self.axes.values()]
+        self._filters = [low_pass(axis, scenario.dt) for axis in self.axes.values()]
         lead = None if scenario.force_lead is None else force_lead_of(scenario, assembly.integrator)
         self._weights = np.ones(1) if lead is None else lead.weights
         delays = [0.0 if one is None else one.delay for one in self._filters]
@@ -183,10 +190,46 @@ class Way:
         longest = max(len(response) for response in found)
         padded = [np.pad(one, ((0, longest - len(one)), (0, 0), (0, 0))) for one in found]
         forces, displacements = np.stack(padded, axis=-1).transpose(1, 0, 2, 3)
+        at_once = self._at_once(n_dof)
         if not seen.whole:
             of_model = np.kron(np.eye(KINDS), np.array([seen.interface(unit) for unit in np.eye(seen.n_model)]).T)
             forces, displacements = forces @ of_model, displacements @ of_model
-        return Impulses(forces, displacements, 1 - self.per_step, self._delay)
+            at_once = None if at_once is None else at_once @ of_model[:n_dof, : seen.n_model]
+        return Impulses(forces, displacements, 1 - self.per_step, at_once, self._delay)
+
+    def _at_once(self, n_dof: int) -> Array | None:
+        """Forces on the axes that the setup adds by the pose under the loads, as inclined actuators push."""
+        if self.loaded is None or not self._setup.takes_loads:
+            return None
+        forces, nothing = self.loaded.rest_force, np.zeros(n_dof)
+        rest = self._setup.forces(forces, nothing).copy()
+        poses = [self._setup.forces(forces, SMALL * unit) - rest for unit in np.eye(n_dof)]
+        units = [self._setup.forces(unit, nothing).copy() for unit in np.eye(len(forces))]
+        if any(each.any() for each in units[self.n_axes :]):
+            raise ConfigError(
+                "setup: takes the forces of axes that are controlled by force at rest, too, so their loops and "
+                "the others are one, whose stability cannot be judged before the test"
+            )
+        return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
+
+    def at_slow_motion(self) -> tuple[Array, Array]:
+        """Damping (N s/m) and stiffness (N/m) of what the axes move, ``(n_axes, n_axes)``, of their answers.
+
+        With F(s) = (K + C s) X(s) they follow from the sums of both answers and their first moments in time.
+        """
+        moments = []
+        for unit in np.eye(self.n_axes):
+
+            def push(sample: int, _: Array, unit: Array = unit) -> Array:
+                return SMALL * unit * (sample == 0)
+
+            answer = self._record(push, _Felt([0] * self.n_axes, [None] * self.n_axes, np.ones(1))) / SMALL
+            times = self.scenario.dt * np.arange(len(answer))
+            moments.append(np.stack((answer.sum(axis=0), -np.tensordot(times, answer, 1))))
+        (force, moved), (force_moment, moved_moment) = np.stack(moments, axis=-1)
+        stiffness = force @ np.linalg.inv(moved)
+        damping = (force_moment - stiffness @ moved_moment) @ np.linalg.inv(moved)
+        return np.asarray(damping), np.asarray(stiffness)
 
     def _check(self, small: Array, large: Array) -> None:
         for one, other in zip(small.transpose(1, 0, 2), large.transpose(1, 0, 2), strict=True):
@@ -233,11 +276,14 @@ class Way:
             longest = max(longest, float(response @ np.arange(len(response)) / response.sum()))
         return longest * self.scenario.dt
 
-    def _record(self, commands: Callable[[int, Array], Array]) -> Array:
-        """Return what the rig answers to the commands, from rest until it has faded: ``(samples, 2, n_axes)``."""
+    def _record(self, commands: Callable[[int, Array], Array], felt: _Felt | None = None) -> Array:
+        """Return what the rig answers to the commands, from rest until it has faded: ``(samples, 2, n_axes)``.
+
+        Its forces are as the integrator gets them, or as ``felt`` gives them.
+        """
         self._rig.reset()
         line = deque(np.zeros(self.n_axes) for _ in range(self.transport))
-        felt = _Felt(self._late, self._filters, self._weights)
+        felt = felt or _Felt(self._late, self._filters, self._weights)
         blocks: list[Array] = []
         measured, faded, finite = np.zeros(self.n_axes), _Faded(self._patience), True
         for first in range(0, LONGEST, BLOCK):

@@ -31,7 +31,6 @@ from dataclasses import dataclass, replace
 
 from rths_nodes.analysis.stability import sampled_limits
 from rths_nodes.analysis.stability.crossings import (
-    HZ,
     Crossing,
     Loop,
     delays,
@@ -40,10 +39,12 @@ from rths_nodes.analysis.stability.crossings import (
     ratios,
     sweep,
 )
+from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.motions import Mode, growing_ones, modes_of
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
+from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
@@ -78,7 +79,12 @@ class Judgement:
 
     @property
     def stable(self) -> bool:
-        return self.growing == 0
+        return self.growing == 0 and all(each.stable for each in self.force_loops)
+
+    @property
+    def force_loops(self) -> tuple[ForceLoop, ...]:
+        """Loops of the axes that are controlled by force, apart from that of the others."""
+        return self.loop.force_loops if isinstance(self.loop, SampledLoop) else ()
 
     @property
     def critical_delay(self) -> float | None:
@@ -93,6 +99,9 @@ class Judgement:
 
     def verdict(self) -> str:
         """One sentence."""
+        astray = [each.words() for each in self.force_loops if not each.stable]
+        if astray and self.growing == 0:
+            return f"UNSTABLE: {'; '.join(astray)}"
         if self.stable:
             nothing = f"no delay and no frequency{self._sought()} is critical"
             return "stable: " + ("; ".join(self._limits("may grow")) or nothing)
@@ -104,7 +113,7 @@ class Judgement:
         """Factor on the natural frequencies as far as which a limit was looked for; below 1 where motions grow."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
-        return sampled_limits.FARTHEST if self.stable else 1.0 / sampled_limits.FARTHEST
+        return sampled_limits.FARTHEST if self.growing == 0 else 1.0 / sampled_limits.FARTHEST
 
     def _sought(self) -> str:
         """Say up to which frequencies was looked; empty where all were looked at."""
@@ -159,6 +168,7 @@ class Judgement:
             words.append(f"critical factor on the tested forces {self.gain.value:.3g}")
         if self.least_gain:
             words.append(f"conditionally stable: grows when the tested forces fall to {self.least_gain.value:.3g}")
+        words += [each.words() for each in self.force_loops]
         return words
 
     def data(self) -> Data:
@@ -179,6 +189,7 @@ class Judgement:
             "gain_margin": self.gain.value if self.gain else None,
             "least_gain": self.least_gain.value if self.least_gain else None,
             "modes": [self._row(mode) for mode in self.modes],
+            "force_loops": [each.data() for each in self.force_loops],
             "assumptions": list(self.assumptions),
         }
 
@@ -197,7 +208,7 @@ class Judgement:
 def judge(scenario: Scenario) -> Judgement:
     """Stability of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged."""
     loop = sampled_loop(scenario)
-    found = judge_loop(loop, tuple(scenario.axes))
+    found = judge_loop(loop, scenario.moved_axes)
     return replace(found, assumptions=loop.assumptions, continuous_delay=continuous_delay(scenario))
 
 
@@ -207,6 +218,8 @@ def is_stable(scenario: Scenario, known: dict[str, Impulses] | None = None) -> b
     ``known`` as of :func:`sampled_loop`, for several scenarios in a row.
     """
     loop = sampled_loop(scenario, known)
+    if not all(each.stable for each in loop.force_loops):
+        return False
     return growing_motions(loop, _places(modes_of(loop))) == 0
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rths_nodes.analysis.stability.crossings import HZ, LOWEST, Crossing, Loop, folded, follow, settle
+from rths_nodes.analysis.stability.crossings import LOWEST, Crossing, Loop, folded, follow, settle
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
+from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core.samples import Array
 
 STAGES = 32

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
+from rths_nodes.analysis.stability.force_loops import force_loops
 from rths_nodes.analysis.stability.impulses import Impulses, Way
 from rths_nodes.analysis.stability.sampled_loop import SampledLoop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
@@ -58,18 +60,23 @@ def sampled_loop(scenario: Scenario, known: dict[str, Impulses] | None = None) -
     if structure is None:
         raise _without(scenario)
     way = Way(assembly)
-    whole = _whole(assembly, structure, way.auxiliary)
+    whole = _whole(assembly, structure, way)
     integrator = _integrator(scenario, structure)
     integrator(1.0)  # refuses what is not known
+    impulses = _impulses(assembly, way, {} if known is None else known)
+    if impulses.at_once is not None:
+        pushed = transformation(assembly, structure)[1] @ impulses.at_once
+        whole = replace(whole, stiffness=whole.stiffness + pushed)
     return SampledLoop(
         whole,
         *transformation(assembly, structure),
         integrator,
-        _impulses(assembly, way, {} if known is None else known),
+        impulses,
         scenario.step,
         scenario.samples_per_step,
         tuple(_assumptions(assembly, structure, whole)),
-        scenario.rig is None,
+        scenario.rig is None and impulses.at_once is None,
+        () if way.loaded is None else force_loops(scenario, way.loaded),
     )
 
 
@@ -99,7 +106,9 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
         raise _without(scenario)
     if scenario.rig is not None:
         raise ConfigError("rig: a coupled rig has no response per axis in continuous time")
-    whole = _whole(assembly, structure, np.zeros(0))
+    if assembly.setup.takes_loads:
+        raise ConfigError("setup: adds what loads push at once, which has no response per axis in continuous time")
+    whole = _whole(assembly, structure)
     return ContinuousLoop(
         *(whole.mass, whole.damping, whole.stiffness, whole.axes_of, whole.forces_of, whole.specimens),
         _response(assembly.compensator, "compensator", "compensator", scenario.compensator),
@@ -147,8 +156,11 @@ class _Scaled:
         self.restoring_force = LinearRestoringForce(self.stiffness)
 
 
-def _whole(assembly: Assembly, structure: Structure, auxiliary: Array) -> WholeStructure:
-    """Both substructures. Raises ConfigError for a specimen that is not linear, and for numbers beyond reason."""
+def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
+    """Both substructures; a coupled rig is that of ``way``.
+
+    Raises ConfigError for a specimen that is not linear, and for numbers beyond reason.
+    """
     scenario = assembly.scenario
     if is_sparse(structure.mass):
         raise ConfigError(
@@ -160,7 +172,8 @@ def _whole(assembly: Assembly, structure: Structure, auxiliary: Array) -> WholeS
             f"structure: its degrees of freedom {numbered(massless(structure.mass))} have no mass: the stability "
             "of such a test cannot be judged before it"
         )
-    if scenario.rig is not None and not hasattr(scenario.rig, "model"):
+    loaded = None if way is None else way.loaded
+    if scenario.rig is not None and loaded is None and not hasattr(scenario.rig, "model"):
         raise ConfigError(
             f"rig.type = {type(scenario.rig).type_name!r}: does not say what the specimen is without its "
             "actuators, so the stability cannot be judged before the test"
@@ -169,14 +182,21 @@ def _whole(assembly: Assembly, structure: Structure, auxiliary: Array) -> WholeS
     mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
     if scenario.rig is None:
         specimens = _specimens(scenario)
+    elif way is not None and loaded is not None:
+        specimens, tested = (), way.at_slow_motion()
+        damping, stiffness = (
+            own + forces_of @ each @ axes_of for own, each in zip((damping, stiffness), tested, strict=True)
+        )
+        axes_of, forces_of = axes_of[:0], forces_of[:, :0]
     else:
+        assert way is not None
         tested = scenario.rig.model()
         mass, damping, stiffness = (
             own + forces_of @ of_axes @ axes_of
             for own, of_axes in zip((mass, damping, stiffness), tested[:3], strict=True)
         )
         location = scenario.rig.location()
-        specimens = () if scenario.rig.damper is None else (_damper(scenario, auxiliary),)
+        specimens = () if scenario.rig.damper is None else (_damper(scenario, way.auxiliary),)
         axes_of, forces_of = location[None, :] @ axes_of, forces_of @ location[:, None]
         axes_of, forces_of = axes_of[: len(specimens)], forces_of[:, : len(specimens)]
     whole = WholeStructure(
@@ -221,7 +241,7 @@ def _small(specimen: Specimen, path: str, params: object) -> SmallSpecimen:
 
 def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
     found = []
-    for name in scenario.axes:
+    for name in scenario.moved_axes:
         params = scenario.model_of(name, "specimen")
         found.append(_small(registry.build("specimen", params), f"axes.{name}.specimen", params))
     return tuple(found)
@@ -251,7 +271,7 @@ def _actuators(scenario: Scenario) -> tuple[Response, ...]:
     """
     found = []
     lead = None if scenario.force_lead is None else force_lead_of(scenario, Assembly(scenario).integrator)
-    for name in scenario.axes:
+    for name in scenario.moved_axes:
         specimen = registry.build("specimen", scenario.model_of(name, "specimen"))
         params = scenario.model_of(name, "actuator")
         actuator = registry.build("actuator", params, scenario.dt, specimen)
@@ -279,6 +299,8 @@ def _assumptions(assembly: Assembly, structure: Structure, whole: WholeStructure
     """Say in words what the analysis takes for granted here."""
     scenario, compensator = assembly.scenario, assembly.compensator
     yield "small motion: specimens, numerical substructure and setup with their slopes at rest"
+    if scenario.force_axes:
+        yield f"{', '.join(scenario.force_axes)}: at the largest load; its force does not change with the others"
     yield "integrator, ramp, compensator, transport and rig as they are stepped, sensors without error"
     if compensator.state_names:
         name = type(scenario.compensator).type_name

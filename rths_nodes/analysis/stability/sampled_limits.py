@@ -15,8 +15,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from rths_nodes.analysis.stability import crossings
-from rths_nodes.analysis.stability.crossings import HZ, LEAST_GAIN, Crossing, growing_motions, settle, sweep
+from rths_nodes.analysis.stability.crossings import LEAST_GAIN, Crossing, growing_motions, settle, sweep
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
+from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array

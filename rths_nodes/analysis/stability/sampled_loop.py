@@ -43,6 +43,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.fft import next_fast_len
 
+from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.analysis.stability.impulses import KINDS, Impulses
 from rths_nodes.analysis.stability.whole_structure import WholeStructure
 from rths_nodes.core.errors import ConfigError
@@ -168,6 +169,8 @@ class SampledLoop:
     per_step: int
     assumptions: tuple[str, ...] = ()
     separate: bool = True
+    force_loops: tuple[ForceLoop, ...] = ()
+    """Loops of axes that are controlled by force, which are apart from this one."""
     _periods: Callable[[float], Period] = field(init=False, repr=False)
     _lines: Callable[[float], Lines] = field(init=False, repr=False)
     _grids: Callable[[float], Array] = field(init=False, repr=False)
@@ -267,6 +270,8 @@ class SampledLoop:
         late = delay / self.dt
         # a Target made at step k is due at step k + 1; it is felt from the sample on before which there is nothing
         lowest = math.floor((first + late - 1.0) / n) + 2
+        pushed = self.impulses.at_once  # what the setup adds is late by nothing
+        lowest = lowest if pushed is None else min(lowest, 1)
         highest = math.ceil((first + len(forces) + late) / n) + 1
         places = (np.arange(lowest, highest + 1) - 1) * n - late - first
         whole = np.floor(places + ROUNDING)
@@ -275,6 +280,8 @@ class SampledLoop:
         index = np.clip(whole.astype(int) + 1, 0, len(padded) - 1)
         after = np.clip(whole.astype(int) + 2, 0, len(padded) - 1)
         read = (1.0 - part) * padded[index] + part * padded[after]
+        if pushed is not None:
+            read[1 - lowest, :, : pushed.shape[1]] += pushed
         powers = np.arange((lowest - q + 1) // q, -(-(highest + q - 1) // q) + 1)
         steps = powers[:, None, None] * q + np.arange(q)[:, None] - np.arange(q)
         inside = (steps >= lowest) & (steps <= highest)

@@ -148,10 +148,10 @@ def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cy
 
 def _planned(options: argparse.Namespace, scenario: Scenario) -> list[characterisation.Planned]:
     """The tests that are asked for. Raises ConfigError where one cannot be run."""
-    axes = list(dict.fromkeys(options.axis)) or list(scenario.axes)
+    axes = list(dict.fromkeys(options.axis)) or list(scenario.moved_axes)
     for axis in axes:
-        if axis not in scenario.axes:
-            raise unknown("--axis", "axis", axis, scenario.axes)
+        if axis not in scenario.moved_axes:
+            raise unknown("--axis", "axis", axis, scenario.moved_axes)
     more = {"cycles": options.cycles, "voltage": options.voltage}
     given = {key: value for key, value in more.items() if value is not None}
     each = [

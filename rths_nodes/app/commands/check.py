@@ -193,11 +193,10 @@ def _loads(loaded: Scenario) -> Iterator[str]:
     """Describe load and control of the axes that are controlled by force."""
     for name in loaded.force_axes:
         axis: Any = loaded.axes[name]
-        load, control = axis.load, axis.force_control
-        rows = load.table or ((load.ramp_time, load.value),)
+        load, control = axis.own_load, axis.force_control
         yield (
             f"axes.{name}: held for {load.held_for:g} s, then controlled by force up to "
-            f"{max(abs(row[1]) for row in rows) * 1e-3:g} kN; "
+            f"{abs(load.largest) * 1e-3:g} kN{', vertical' * load.vertical}; "
             f"{type(control.law).type_name} of the {control.closed_by}; held where it is when "
             f"{1e3 * control.largest_correction:g} mm do not bring the force"
         )

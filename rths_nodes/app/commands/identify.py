@@ -126,7 +126,7 @@ def _run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--fit-up-to {options.fit_up_to:g}: is for --for {IDENTIFIED_INVERSE}")
     out, figure = Path(options.out), terminal.figure_path(options.report)
     terminal.check_writable(out)
-    orders = _orders(options.orders, len(scenario.axes))
+    orders = _orders(options.orders, len(scenario.moved_axes))
     lower, upper = options.band or (defaults.lower_frequency, defaults.upper_frequency)
     rms = defaults.rms if options.rms is None else options.rms
     duration = defaults.duration if options.duration is None else options.duration

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent, at_small, cyclic
-from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, cycled
+from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, cycled, loaded_at
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import Progress
 from rths_nodes.core.errors import ConfigError
@@ -51,7 +51,7 @@ class Planned:
 
 def plan(scenario: Scenario, axes: Sequence[str], each: Sequence[Cycles]) -> list[Planned]:
     """The tests ``each`` of the ``axes``, small and slow ones first. Raises ConfigError where one cannot run."""
-    known = list(scenario.axes)
+    known = list(scenario.moved_axes)
     cautious = sorted(each, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
         Planned(axis, cycles, cycled(scenario, known.index(axis), cycles)) for axis in axes for cycles in cautious
@@ -84,6 +84,7 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
         if on is not None:
             _check_rig(recording, history.scenario, on)
         motion = to_data(history.scenario.integrator).get("displacement") or {}
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # behind loads
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(f"{recording}: is no cyclic test, as rths characterise --record writes it")
         cycles = from_data(
@@ -121,8 +122,8 @@ def _channels(axis: RigAxis | None) -> tuple[object, ...]:
 
 def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
     column, dt = run.axes.index(axis), run.scenario.dt
-    end = cycles.begin + cycles.cycles / cycles.frequency
-    inside = (run.time >= cycles.begin) & (run.time < end)
+    begin = loaded_at(run.scenario) + cycles.begin
+    inside = (run.time >= begin) & (run.time < begin + cycles.cycles / cycles.frequency)
     low = low_pass(run.scenario.axes[axis], dt)  # of the force: what is compared with it goes through the same
     command, displacement = (
         filtered(values[:, column], low)[inside] for values in (run.command, run.displacement)

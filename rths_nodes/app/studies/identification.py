@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.identification.experiments import Noise, driven
+from rths_nodes.analysis.identification.experiments import Noise, driven, loaded_at
 from rths_nodes.analysis.identification.frequency_responses import (
     Experiment,
     FrequencyResponse,
@@ -62,7 +62,7 @@ class Identified(NamedTuple):
 
 def tests(scenario: Scenario, noise: Noise) -> list[Scenario]:
     """The test of each axis, which is driven with ``noise``, as scenarios."""
-    return [driven(scenario, index, noise) for index in range(len(scenario.axes))]
+    return [driven(scenario, index, noise) for index in range(len(scenario.moved_axes))]
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress) -> list[Experiment]:
@@ -71,14 +71,20 @@ def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress
     Raises Stopped for a test that does not finish, ConfigError for one that cannot run.
     """
     found = histories(scenario, noise, record, progress, "a smaller --rms or --band")
-    return [Experiment(each.command, each.displacement) for each in found]
+    return [_experiment(each) for each in found]
+
+
+def _experiment(run: Run) -> Experiment:
+    """The histories of ``run`` from where its motion begins: behind its loads, where there are some."""
+    first = round(loaded_at(run.scenario) * run.scenario.servo_rate)
+    return Experiment(run.command[first:], run.displacement[first:])
 
 
 def histories(
     scenario: Scenario, noise: Noise, record: str | None, progress: Progress, smaller: str
 ) -> Iterator[Run]:
     """Yield the histories of the test of each axis, for :func:`run`; :func:`finished` runs and shows each test."""
-    for name, test in zip(scenario.axes, tests(scenario, noise), strict=True):
+    for name, test in zip(scenario.moved_axes, tests(scenario, noise), strict=True):
         yield finished(test, test.name, Path(record) / name if record else None, progress, smaller)
 
 
@@ -104,22 +110,22 @@ def _read(recording: str, scenario: Scenario) -> Experiment:
     found = read_run(recording)
     if found.notes:  # a model of a rig is not made of half a recording
         raise ConfigError(*found.notes)
-    if found.axes != tuple(scenario.axes):
-        names, known = ", ".join(found.axes), ", ".join(scenario.axes)
+    if found.axes != scenario.moved_axes:
+        names, known = ", ".join(found.axes), ", ".join(scenario.moved_axes)
         raise ConfigError(f"{recording}: is of the axes {names}; the scenario has {known}")
     rate = found.scenario.servo_rate
     if rate != scenario.servo_rate:
         raise ConfigError(f"{recording}: was taken at {rate:g} Hz; the scenario has {scenario.servo_rate:g} Hz")
-    return Experiment(found.command, found.displacement)
+    return _experiment(found)
 
 
 def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
     """The driven axis of an experiment is the one that moves most."""
     axes = [int(np.argmax(np.var(each.command, axis=0))) for each in experiments]
-    if sorted(axes) != list(range(len(scenario.axes))):
-        names = [list(scenario.axes)[axis] for axis in axes]
+    if sorted(axes) != list(range(len(scenario.moved_axes))):
+        names = [scenario.moved_axes[axis] for axis in axes]
         raise ConfigError(f"--from: recordings in which {', '.join(names)} is driven; must be one for each axis")
-    return [experiments[axes.index(axis)] for axis in range(len(scenario.axes))]
+    return [experiments[axes.index(axis)] for axis in range(len(scenario.moved_axes))]
 
 
 def fit(
@@ -146,7 +152,7 @@ def fit(
     words = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
     inverse.check(found.coefficients, f"the model of {scenario.name}")
     lead = (taken - scenario.transport_samples) * scenario.dt
-    model = LoadingModel(tuple(scenario.axes), found.coefficients, None, scenario.servo_rate, words, lead)
+    model = LoadingModel(scenario.moved_axes, found.coefficients, None, scenario.servo_rate, words, lead)
     return Identified(measured, found, late, model)
 
 

@@ -114,7 +114,7 @@ def fit(
     inverse.check_static(found.coefficients, f"the model of {scenario.name}")
     transport = scenario.transport_samples * scenario.dt  # in the coefficients: nobody adds it again
     model = LoadingModel(
-        tuple(scenario.axes),
+        scenario.moved_axes,
         found.coefficients,
         None,
         scenario.servo_rate,

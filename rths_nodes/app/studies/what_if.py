@@ -5,6 +5,9 @@ With nothing changed, integrator, ramp, setup and compensator make of the record
 Commands, to the bit: up to the first sample that was bridged or lost, where more than messages played a part.
 That is the proof that a recording holds all that a test depended on. With other settings the whole test is
 predicted, on the rig as the recording tells it.
+
+Axes that are controlled by force are not predicted: they have their loads as in the recorded test, each on a
+spring of its own. What they do to the others, as P-Delta, is in the forces from which those are identified.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from rths_nodes.analysis.identification.from_recording import AxisModel, axis_mo
 from rths_nodes.app import hosts
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.laboratory.force_control import NODES
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.force_axes import refuse_loads
+from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.overrides import override, replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.command import CommandStage
@@ -79,6 +83,10 @@ def reproduced(run: Run) -> Reproduction:
             if (again != run.command[sample + 1]).any():
                 first = sample + 1 if first is None else first
                 largest = max(largest, float(np.abs(again - run.command[sample + 1]).max()))
+            if run.loads is not None and first is None:
+                loads = run.loads.command[sample + 1]  # nan where the axis was held
+                if (np.isfinite(loads) & (command.command[len(run.axes) :] != loads)).any():
+                    first = sample + 1
     finally:
         numerical.close()
         commands.close()
@@ -103,16 +111,39 @@ def check(assignments: Sequence[str], scenario: Scenario) -> None:
     problems = Problems()
     for words in assignments:
         keys = words.partition("=")[0].strip().split(".")
-        if keys[0] in ("port", "rig") or (keys[0] == "axes" and len(keys) > 2 and keys[2] in IDENTIFIED):
+        if keys[0] == "axes" and len(keys) > 1 and keys[1] in scenario.force_axes:
+            problems.append(f"--set {words}: the load is what the recording tells it was, and cannot be changed")
+        elif keys[0] in ("port", "rig") or (keys[0] == "axes" and len(keys) > 2 and keys[2] in IDENTIFIED):
             problems.append(f"--set {words}: the rig is what the recording tells it is, and cannot be changed")
     problems.refuse()
     override(scenario, assignments)
+
+
+def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
+    """Keys of the section of a force axis that give it its load, whatever the others do, and their values.
+
+    Raises ConfigError where its law does not say against which stiffness it works.
+    """
+    assert axis.force_control is not None
+    stiffness = axis.force_control.law.stiffness
+    if stiffness is None:
+        raise ConfigError(f"force_control.law.type = {axis.force_control.law.type_name!r}: has no stiffness")
+    return [
+        (["actuator"], {"type": "pure_delay", "delay": 0.0}),
+        (["specimen"], {"type": "kelvin_voigt", "stiffness": stiffness, "damping": 0.0}),
+        (["load", "vertical"], False),  # 0.1 % of a load at 0.1 m below 2 m, which a recording cannot tell either
+        (["force_control", "closed_by"], NODES),
+        (["force_control", "law"], {"type": "feed_forward_pi", "stiffness": stiffness}),
+    ]
 
 
 def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenario:
     """``scenario`` with a simulator of the identified rig behind the transport that its port declares."""
     port = {"type": "simulator", "transport_samples": int(scenario.port.transport_samples)}
     pairs: list[tuple[list[str], object]] = [(["port"], port)]
+    pairs += [(["rig"], None)] if scenario.force_axes else []
+    for axis in scenario.force_axes:
+        pairs += [(["axes", axis, *keys], value) for keys, value in _load_alone(scenario.axes[axis])]
     for axis, model in models.items():
         pairs.append((["axes", axis, "actuator"], dict(model.actuator)))
         pairs.append((["axes", axis, "specimen"], dict(model.specimen)))
@@ -126,7 +157,6 @@ def predict(run: Run, assignments: Sequence[str], engine: str = AUTO) -> Predict
     changes that make no test.
     """
     check(assignments, run.scenario)
-    refuse_loads(run.scenario, "a rig that is identified axis by axis")
     models = axis_models(run)
     base = simulated_rig(run.scenario, models)
     wanted = {AGAIN: base, CHANGED: override(base, assignments)}

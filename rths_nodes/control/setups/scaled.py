@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import Numbers, scaled
+from rths_nodes.core.arithmetic import Numbers, first, scaled
 from rths_nodes.core.control import Setup, SetupOfKernel, functions_of
 from rths_nodes.core.kernels import Function
 from rths_nodes.core.samples import Array
@@ -26,7 +26,7 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 
     def forces(k: Constants, axis_forces: Numbers, displacement: Numbers) -> Numbers:
         own, _, force = k
-        return inner_forces(own, scaled(axis_forces, force), displacement)
+        return inner_forces(own, scaled(axis_forces, first(axis_forces, force)), displacement)
 
     return axes, forces
 
@@ -34,11 +34,12 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 class ScaledSetup(SetupOfKernel):
     """``setup`` in the lengths and forces of the structure; axes, measurements and limits in the specimen's.
 
-    ``length`` and ``force`` (n_axes,): one of the specimen stands for so many in the structure.
+    ``length`` ``(n_axes,)``, ``force`` of these and of those controlled by force behind them: one of the specimen
+    stands for so many in the structure. Lengths of ``setup`` are the structure's.
     """
 
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:
-        self._setup, self._length = setup, np.array(length)
+        self._setup, self._length, self.takes_loads = setup, np.array(length), setup.takes_loads
         self._axes, self._forces = to_scale(*functions_of(setup))
         self._constants = None, tuple(1.0 / each for each in length), tuple(force)
 

@@ -17,7 +17,7 @@ direction. Actuators do not feel the forces; the column has no mass along its ax
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -101,6 +101,8 @@ class AxiallyLoadedColumn(Rig):
     @params
     class Params(ColumnGeometry):
         """Parameters of the column, its actuators and the load frame."""
+
+        to_scale: ClassVar[bool] = True
 
         axial_stiffness: float = number("of the column along its axis, k_column", "N/m", more_than=0.0)
         frame_stiffness: float | None = number(

@@ -228,7 +228,8 @@ class Assembly:
         if not scenario.scaled:
             return built
         scales = scenario.similitude
-        return ScaledSetup(built, [each.length for each in scales], [each.force for each in scales])
+        moved = scales[: len(scenario.moved_axes)]
+        return ScaledSetup(built, [each.length for each in moved], [each.force for each in scales])
 
     @cached_property
     def compensator(self) -> Compensator:

@@ -41,6 +41,13 @@ class Axis:
     )
     rig_axis: RigAxis | None = section(RigAxis, "the axis of the rig that this is, from a rig file", None)
 
+    @property
+    def own_load(self) -> Load | None:
+        """The load in the scale of the specimen, as all other numbers of the axis are."""
+        if self.load is None or self.rig_axis is None:
+            return self.load
+        return self.load.over(self.rig_axis.similitude.force)
+
     def validate(self, path: str) -> None:
         """Refuses limits that a channel of the rig cannot show."""
         if self.rig_axis is not None:

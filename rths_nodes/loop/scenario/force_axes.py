@@ -5,9 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, join
+from rths_nodes.core.samples import Array
+from rths_nodes.laboratory.calibration import Similitude
 from rths_nodes.laboratory.force_control import CONTROLLER
+from rths_nodes.loop.scenario.loads import SHARE
+from rths_nodes.mechanics.axial_load import vertical_share
 
 DISPLACEMENT, FORCE = AXIS_MODES = ("displacement", "force")
 
@@ -18,7 +24,7 @@ IN_METRES = ("command_step", "command_error", "tracking_error")
 
 
 class AxesByMode:
-    """Axes of a scenario, grouped by what they follow; ``axes`` maps names to their parameters."""
+    """Axes of a scenario, grouped by what they follow, and their scales; ``axes`` maps names to parameters."""
 
     axes: Any
     rig: object
@@ -33,6 +39,22 @@ class AxesByMode:
     def moved_axes(self) -> tuple[str, ...]:
         """The axes that follow displacements: those of the setup, the compensator and the indices."""
         return tuple(name for name, axis in self.axes.items() if axis.mode != FORCE)
+
+    @property
+    def scaled(self) -> bool:
+        """True where the specimen of an axis is a model to scale."""
+        return any(scale.length != 1.0 or scale.force != 1.0 for scale in self.similitude)
+
+    @property
+    def similitude(self) -> list[Similitude]:
+        """Similitude of each axis."""
+        return [axis.rig_axis.similitude if axis.rig_axis else Similitude() for axis in self.axes.values()]
+
+    @property
+    def energy_scale(self) -> Array | None:
+        """Energy of the structure over that of the specimen, of each moved axis; None where they are the same."""
+        scales = self.similitude[: len(self.moved_axes)]
+        return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 
     @property
     def stop_groups(self) -> tuple[int, ...]:
@@ -75,7 +97,7 @@ def check_mode(axis: Any, path: str) -> None:
                 f"{join(path, 'limits')}.levels.{key}: must be left out: commands of an axis whose mode is force "
                 "are in N"
             )
-    axis.load.check(limits, join(path, "load"))
+    axis.own_load.check(limits, join(path, "load"))
 
 
 def check_force_axes(scenario: Any) -> None:
@@ -92,19 +114,47 @@ def check_force_axes(scenario: Any) -> None:
             f"axes: {', '.join(forced)}: those whose mode is force must stand behind {moved}, which follow "
             "displacements"
         )
-    if scenario.scaled:
-        raise ConfigError(
-            f"axes.{forced[0]}.mode = 'force': with a specimen to scale (similitude) the load would have to be of "
-            "two scales; give forces and setup in those of the specimen"
-        )
+    for name in forced:
+        _check_scales(scenario, name)
+        if scenario.axes[name].load.vertical:
+            _check_vertical(scenario, name)
     _check_who_closes(scenario, forced)
 
 
-def refuse_loads(scenario: AxesByMode, what: str) -> None:
-    """Raises ConfigError where ``scenario`` has force axes, of which ``what`` (words) knows nothing."""
-    if scenario.force_axes:
+def _check_scales(scenario: Any, name: str) -> None:
+    """One specimen has one scale: axes that move it with the force axis ``name`` have its similitude."""
+    names, groups = tuple(scenario.axes), scenario.stop_groups
+    scales, place = scenario.similitude, names.index(name)
+    law = scenario.axes[name].force_control.law
+    for other, scale in enumerate(scales):
+        coupled = law.column is not None and law.coupled_to == other + 1
+        if (coupled or groups[other] == groups[place]) and scale != scales[place]:
+            raise ConfigError(
+                f"axes.{name}: and {names[other]}, which moves the same specimen, are of different scales "
+                f"(similitude): {scales[place].length:g} in length and {scales[place].force:g} in force, and "
+                f"{scale.length:g} and {scale.force:g}: must be the same"
+            )
+
+
+def _check_vertical(scenario: Any, name: str) -> None:
+    """A vertical load needs an actuator that inclines, and leaves of its limits what the inclination takes."""
+    axis = scenario.axes[name]
+    law, limits, place = axis.force_control.law, axis.limits, f"axes.{name}.load.vertical"
+    length = None if law.column is None else law.column.actuator_length
+    if length is None or law.coupled_to > len(scenario.moved_axes):
         raise ConfigError(
-            f"axes.{scenario.force_axes[0]}.mode = 'force': {what} knows axes that follow displacements only"
+            f"{place}: needs column.actuator_length in the law of the axis, and coupled_to, of an actuator that "
+            "inclines; one that stays upright pushes vertically"
+        )
+    moved, load = scenario.axes[scenario.moved_axes[law.coupled_to - 1]].limits, abs(axis.own_load.largest)
+    most = load / vertical_share(moved.stroke, length)
+    if most >= limits.force:
+        raise ConfigError(f"{place}: reaches {most:g} N: must be < limits.force = {limits.force:g} N")
+    fastest, rest = load * moved.stroke * moved.velocity / length**2, (1.0 - SHARE) * limits.force_rate
+    if fastest > rest:
+        raise ConfigError(
+            f"{place}: changes the force by {fastest:g} N/s beside the load: must be <= {rest:g} N/s, which the "
+            "load leaves of limits.force_rate"
         )
 
 

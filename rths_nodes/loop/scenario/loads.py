@@ -6,6 +6,9 @@ From the change of mode on, tau counted from there and F_0 the force that was me
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
     table    straight between its rows, the first one from tau = 0 on, the last one for ever
 
+A vertical load V of an actuator that inclines by b is V / cos b along it, cos b = L / sqrt(L^2 + u^2) at the
+drift u of its head: the axis has that, and V is what the above gives.
+
 Neither goes faster than a share of the force rate limit: where it would, as from F_0 to the first row of a table,
 the target follows it at that rate.
 """
@@ -17,7 +20,7 @@ from itertools import pairwise
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.parameters import matrix, number, params
+from rths_nodes.core.parameters import evolved, flag, matrix, number, params
 
 SHARE = 0.9
 """Share of the force rate limit that a target uses at most; the rest is for rounding, and to catch up."""
@@ -31,7 +34,11 @@ class Load:
     """The force target of an axis; positive as measured forces of the axis are."""
 
     value: float | None = number(
-        "force that the axis shall have; left out: as table says", "N", None, at_least=-1e9, at_most=1e9
+        "force that the axis shall have, in the scale of the structure; left out: as table says",
+        "N",
+        None,
+        at_least=-1e9,
+        at_most=1e9,
     )
     ramp_time: float | None = number("time of the rise to value", "s", None, more_than=0.0, at_most=3600.0)
     table: tuple[tuple[float, ...], ...] | None = matrix(
@@ -55,6 +62,21 @@ class Load:
         at_most=86_400.0,
     )
 
+    vertical: bool = flag(
+        "the force is the vertical one, of an actuator that inclines with the head that it loads: along its axis "
+        "it is more, by the cosine of its inclination, from the lengths of column and coupled_to of the law; left "
+        "out: it is that along the axis",
+        False,
+    )
+
+    def over(self, scale: float) -> Load:
+        """The load on a specimen of which one newton stands for ``scale`` in the structure."""
+        if scale == 1.0:
+            return self
+        value = None if self.value is None else self.value / scale
+        table = None if self.table is None else tuple((time, force / scale) for time, force in self.table)
+        return evolved(self, value=value, table=table)
+
     def validate(self, path: str) -> None:
         """Refuses none and two targets, and times that do not grow."""
         if (self.value is None) == (self.table is None):
@@ -70,10 +92,15 @@ class Load:
         if self.held_from is not None and self.held_from <= self.held_for:
             raise ConfigError(f"{path}.held_from = {self.held_from:g} s: must be > held_for = {self.held_for:g} s")
 
+    @property
+    def largest(self) -> float:
+        """The target with the largest magnitude, N."""
+        values = [self.value] if self.value is not None else [row[1] for row in self.table or ()]
+        return max(values, key=abs)
+
     def check(self, limits: Limits, path: str) -> None:
         """Raises ConfigError for a target beyond the limits of force, and for a rise that is too fast."""
-        values = [self.value] if self.value is not None else [row[1] for row in self.table or ()]
-        largest = max(map(abs, values))
+        largest = abs(self.largest)
         if largest >= limits.force:
             raise ConfigError(f"{path}: reaches {largest:g} N: must be < limits.force = {limits.force:g} N")
         rate = SHARE * (limits.force_rate or 0.0)

@@ -14,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rths_nodes.core import inputs, registry
 from rths_nodes.core.checks import ChecksScenario, TestContext
 from rths_nodes.core.data import Data
@@ -33,9 +31,8 @@ from rths_nodes.core.errors import ConfigError, Problems, join, show
 from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import to_data, walk, walk_declared
-from rths_nodes.laboratory.calibration import Similitude, check_corrections
+from rths_nodes.laboratory.calibration import check_corrections
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.force_axes import AxesByMode, check_force_axes
 from rths_nodes.loop.scenario.rig_file import RigHead
@@ -209,25 +206,11 @@ class Scenario(AxesByMode):
             if not hasattr(self.port, key) and not self.port.cannot_be_built:
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
 
-    @property
-    def scaled(self) -> bool:
-        """True where the specimen of an axis is a model to scale."""
-        return any(scale.length != 1.0 or scale.force != 1.0 for scale in self.similitude)
-
-    @property
-    def similitude(self) -> list[Similitude]:
-        """Similitude of each axis."""
-        return [axis.rig_axis.similitude if axis.rig_axis else Similitude() for axis in self.axes.values()]
-
-    @property
-    def energy_scale(self) -> Array | None:
-        """Energy of the structure over that of the specimen, of each axis; None where they are the same."""
-        return np.array([scale.length * scale.force for scale in self.similitude]) if self.scaled else None
-
     def _validate_similitude(self) -> None:
         """Numbers of a rig that do not pass the setup would keep the scale of the specimen."""
         for noun in ("rig", "semi_active"):
-            if getattr(self, noun) is not None and self.scaled:
+            passes = noun == "rig" and self.rig is not None and self.rig.to_scale
+            if getattr(self, noun) is not None and self.scaled and not passes:
                 raise ConfigError(
                     f"{noun}: its numbers would have to be of the structure and of the specimen at once: a "
                     "specimen to scale (similitude) needs axes of their own, without control of further inputs"

@@ -210,7 +210,7 @@ class CommandStage:
             flags |= FLAG_AT_BOUND
         if self._loads is None:
             return Command(sample, np.array(x), np.array(commands), self._auxiliary, flags)
-        loads, modes = self._loads.step(sample, measured)
+        loads, modes = self._loads.step(sample, measured, x)
         target, command = np.concatenate((x, loads)), np.concatenate((commands, loads))
         return Command(sample, target, command, self._auxiliary, flags, modes)
 

@@ -138,3 +138,55 @@ def test_the_command_says_what_comes_out(
 def test_a_prediction_that_trips_says_so(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["what-if", str(recording), "--set", "axes.story_1.limits.force=2e4"]) == 3
     assert "tripped: " in capsys.readouterr().out
+
+
+# Axes that are controlled by force
+
+COLUMN = "column_under_axial_load"
+SOON = [
+    *("axes.load.load={value: 500.0e3, ramp_time: 1.0, held_for: 0.1}", "axes.load.limits.force_rate=2.0e6"),
+    *("duration=4.0", "ground_motion.delay=1.2"),
+]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A column under its load, with noise."""
+    path = tmp_path_factory.mktemp("loaded") / "run"
+    rths_nodes.run(COLUMN, SOON, record=path)
+    return path
+
+
+@pytest.mark.long
+def test_commands_in_newtons_come_out_again_to_the_bit(loaded: Path) -> None:
+    run = rths_nodes.read(loaded)
+    found = reproduced(run)
+    assert (found.first_difference, found.compared) == (None, found.samples)
+    assert run.loads is not None
+    run.loads.command[2000] *= 1.0 + 1e-15
+    assert reproduced(run).first_difference == 2000
+
+
+@pytest.mark.long
+def test_a_loaded_column_is_predicted_under_its_recorded_load(loaded: Path) -> None:
+    """k - P / h - P / L is identified, of which the setup gives back P / L, by the load as it was."""
+    changes = ["compensator.type=none"]
+    found = what_if.predict(rths_nodes.read(loaded), changes)
+    model = found.models["drift"]
+    assert list(found.models) == ["drift"]
+    assert model.specimen["stiffness"] == pytest.approx(1e6 - 500e3 / 3.0 - 500e3 / 2.0, rel=0.01)
+    assert model.force_fit > 95.0
+    run = rths_nodes.run(COLUMN, [*SOON, *changes, "seed=7"])
+    other, hsem = Evaluation(run).indices()["drift"], run.metrics["hsem_percent"]
+    assert found.runs[what_if.CHANGED].metrics["hsem_percent"] == pytest.approx(hsem, rel=0.05)
+    predicted = found.indices[what_if.CHANGED]["drift"]
+    for name in ("error_norm_percent", "max_error_percent"):
+        assert predicted[name] == pytest.approx(other[name], rel=0.05), name
+    as_it_was = found.indices[what_if.AGAIN]["drift"], found.indices[what_if.MEASURED]["drift"]
+    assert as_it_was[0]["delay_s"] == pytest.approx(as_it_was[1]["delay_s"], abs=1e-3)
+
+
+@pytest.mark.long
+def test_a_recorded_load_cannot_be_changed(loaded: Path) -> None:
+    with pytest.raises(ConfigError, match=r"axes\.load\.load\.value=1e5: the load is what the recording tells"):
+        what_if.predict(rths_nodes.read(loaded), ["axes.load.load.value=1e5"])

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop of an axis that is controlled by force, at small motion about its load: is it stable, by what margin?
+
+    L(z) = z^-(1 + q) C(z) G(z)
+
+C is the way from the measured force to the command, of the controller's law, G that from the command to the
+measured force, of actuator, specimen and load cell, q the transport of the Commands, where the nodes close the
+loop before it. Both are what the parts answer to one sample that is not at rest. A law integrates, so that its
+answer does not fade; that of C (1 - 1/z) does. The motions that grow are the zeros outside of the unit circle of
+
+    1 - 1/z + L(z) (1 - 1/z)
+
+which is finite there: their number is that of its turns around zero along the circle. The limits of a stable
+loop are its phase and gain margins: a further delay of (pi + arg L) / w where L has the magnitude one, and a
+factor of one over the magnitude on the stiffness where L < 0. With an integral law and nothing but a delay T
+both are at k_i T = pi / 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rths_nodes.analysis.stability.loaded_rig import SMALL, STILL, LoadedRig
+from rths_nodes.analysis.stability.turns import HZ, turn
+from rths_nodes.core import registry
+from rths_nodes.core.data import Data
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex, Frequencies, taps
+from rths_nodes.core.samples import Array
+from rths_nodes.laboratory.corrections import low_pass
+from rths_nodes.laboratory.force_control import NODES
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.butterworth import Butterworth
+
+FADED = 1e-9
+"""Share of its largest value below which an answer has come to its end."""
+PATIENCE = 128
+"""Samples without an answer before it counts as faded."""
+LONGEST = 100_000
+"""Samples in which an answer must have faded."""
+SLOWEST = 1e-7
+"""Share of the highest frequency at which the loop is looked at."""
+POINTS = 8_000
+"""Frequencies at which limits are looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class ForceLoop:
+    """The force loop of an axis at its ``load`` (N), closed by the nodes or the controller, samples of ``dt`` (s).
+
+    ``stiffness`` (N/m) is what the axis works against; ``law`` and ``plant``: answers ``(n,)``, as of the module,
+    with (1 - 1/z) in that of the law; ``late``: samples around the loop beside these.
+    """
+
+    axis: str
+    closed_by: str
+    load: float
+    law: Array
+    plant: Array
+    late: int
+    dt: float
+    low: Butterworth | None = None
+
+    @property
+    def stiffness(self) -> float:
+        """Stiffness of specimen and actuator at slow motion, N/m."""
+        return float(self.plant.sum())
+
+    def open(self, omega: Frequencies) -> Complex:
+        """L at the angular frequencies ``omega`` ``(n,)`` rad/s, above 0."""
+        return np.asarray(self._finite(omega) / (1.0 - np.exp(-1j * omega * self.dt)), complex)
+
+    def _finite(self, omega: Frequencies) -> Complex:
+        found = np.exp(-1j * omega * self.late * self.dt)
+        for answer in (self.law, self.plant):
+            found = found * taps(omega, answer, self.dt * np.arange(len(answer)))
+        return found if self.low is None else found * self.low.frequency_response(omega)
+
+    def growing(self, delay: float = 0.0, gain: float = 1.0) -> int:
+        """Number of growing motions, with a further ``delay`` (s) and a factor on the stiffness."""
+
+        def characteristic(s: Complex) -> Complex:
+            omega = s.imag
+            loop = gain * np.exp(-1j * omega * delay) * self._finite(omega)
+            return np.asarray(1.0 - np.exp(-1j * omega * self.dt) + loop)
+
+        return round(-turn(characteristic, 1j * np.concatenate(([0.0], self._grid))) / math.pi)
+
+    @cached_property
+    def _grid(self) -> Array:
+        top = math.pi / self.dt
+        return np.geomspace(SLOWEST * top, top, POINTS)
+
+    @cached_property
+    def stable(self) -> bool:
+        return self.growing() == 0
+
+    @cached_property
+    def further_delay(self) -> tuple[float, float] | None:
+        """Least further delay (s) at which a motion grows, and its frequency (Hz); None: none is critical."""
+        found = [
+            ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
+            for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
+        ]
+        return min(found, default=None)
+
+    @cached_property
+    def gain(self) -> float | None:
+        """Least factor above 1 on the stiffness at which a motion grows; None: none is critical."""
+        found = [
+            1.0 / abs(self.open(np.array([omega]))[0])
+            for omega, phase in self._crossings(lambda loop: loop.imag)
+            if math.cos(phase) < 0.0
+        ]
+        return min((float(gain) for gain in found if gain > 1.0), default=None)
+
+    def _crossings(self, of: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
+        """Angular frequencies at which a function ``of`` L is zero, and the phase of L there, rad."""
+        from scipy.optimize import brentq
+
+        def at(omega: float) -> float:
+            return float(of(self.open(np.array([omega])))[0])
+
+        grid = self._grid[:-1]
+        values = of(self.open(grid))
+        for place in np.flatnonzero(values[1:] * values[:-1] < 0.0).tolist():
+            omega = float(brentq(at, grid[place], grid[place + 1], rtol=1e-12))
+            yield omega, float(np.angle(self.open(np.array([omega]))[0]))
+
+    def words(self) -> str:
+        """One sentence."""
+        name = f"force loop of {self.axis} at {self.load:g} N, closed by the {self.closed_by}"
+        if not self.stable:
+            return f"{name}: UNSTABLE"
+        limits = []
+        if (further := self.further_delay) is not None:
+            limits.append(f"it may be {1e3 * further[0]:.4g} ms later (motion of {further[1]:.4g} Hz)")
+        if (gain := self.gain) is not None:
+            limits.append(f"the specimen {gain:.3g} times as stiff")
+        return f"{name}: stable: {', or '.join(limits) or 'no delay and no stiffness is critical'}"
+
+    def data(self) -> Data:
+        """Plain data, as the command line prints it."""
+        stable = self.stable
+        further = self.further_delay if stable else None
+        return {
+            "axis": self.axis,
+            "closed_by": self.closed_by,
+            "load_n": self.load,
+            "stiffness_n_per_m": self.stiffness,
+            "stable": stable,
+            "further_delay_s": None if further is None else further[0],
+            "further_delay_motion_hz": None if further is None else further[1],
+            "gain_margin": self.gain if stable else None,
+        }
+
+
+def force_loops(scenario: Scenario, loaded: LoadedRig) -> tuple[ForceLoop, ...]:
+    """The loops of the force axes of ``scenario``. Raises ConfigError where one cannot be judged."""
+    return tuple(_loop(scenario, loaded, index) for index in range(len(scenario.force_axes)))
+
+
+def _loop(scenario: Scenario, loaded: LoadedRig, index: int) -> ForceLoop:
+    name = scenario.force_axes[index]
+    axis, column = scenario.axes[name], len(scenario.moved_axes) + index
+    control = axis.force_control
+    assert control is not None
+    by_nodes = control.closed_by == NODES
+    loaded.reset()
+    rest = float(np.abs(loaded.rest_force[column]))
+    forces = (float(loaded.push(index, SMALL * (k == 0))[column]) for k in range(LONGEST))
+    plant = _answer(forces, name, 10.0 * STILL * rest) / SMALL
+    law = _answer(_of_law(control.law, loaded, index, float(plant.sum()), scenario.dt), name)
+    late = 1 + axis.sensors.force_delay + (scenario.transport_samples if by_nodes else 0)
+    low = low_pass(axis, scenario.dt) if by_nodes else None
+    return ForceLoop(name, control.closed_by, loaded.loads[index], law, plant, late, scenario.dt, low)
+
+
+def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt: float) -> Iterator[float]:
+    """Command (m/N) less the one before, after one sample in which less force was measured."""
+    load, place = loaded.loads[index], float(loaded.places[index])
+    laws = [registry.build("force_controller", params, dt) for _ in range(2)]
+    for law in laws:
+        law.begin(place, load, 0.0, 0.0)
+    missing, before = SMALL * stiffness, 0.0
+    for k in range(LONGEST):
+        shown = (load, load - missing * (k == 0))
+        still, moved = (law.step(load, force, 0.0) for law, force in zip(laws, shown, strict=True))
+        now = (moved - still) / missing
+        yield now - before
+        before = now
+
+
+def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
+    """``values`` until they have faded; below ``noise`` they are rounding. Raises ConfigError."""
+    found: list[float] = []
+    largest, loud = noise, 0
+    for value in values:
+        found.append(value)
+        largest = max(largest, abs(value))
+        if abs(value) > max(FADED * largest, noise):
+            loud = len(found)
+        if largest > noise and len(found) > 2 * loud + PATIENCE:
+            return np.array(found[:loud])
+    raise ConfigError(
+        f"axes.{name}: its force loop does not fade within {LONGEST} samples, or answers nothing, so the "
+        "stability cannot be judged before the test"
+    )

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated rig whose force axes stand where they have their loads: the other axes move little about that.
+
+The load changes the stiffness of the others (P-Delta). A force loop corrects its own axis; where what it corrects
+changes no force of the others at small motion, as above an upright column, it is as if its actuator stood still,
+and each force loop can be judged apart (``force_loops.py``).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Rig
+from rths_nodes.core.samples import Array
+from rths_nodes.loop.scenario.schema import Scenario
+
+GLIDE = 256
+"""Samples of the way from one place to the next: a step would overshoot, which may crush a specimen."""
+STILL = 1e-12
+"""Share of its load by which a force still changes over a glide where the rig stands."""
+EXACT = 1e-7
+"""Share by which a load may be off."""
+TRIES = 40
+"""Places at which a load is looked for."""
+LONGEST = 1_000
+"""Glides after which the rig must stand still."""
+SMALL = 1e-7
+"""Displacement (m) by which a force axis is moved, to see what it does to itself and the others."""
+ROUGH = 1e-8
+"""``STILL`` of an axis whose load is none, as a share of the force."""
+APART = 1e-6
+"""Share of the force axis' own change of force below which another axis does not feel it."""
+
+
+class LoadedRig:
+    """A ``rig`` of all axes of ``scenario``, driven at those that follow displacements.
+
+    The others stand at ``places`` (m), with ``loads`` (N), which are their largest ones. Raises ConfigError where
+    a specimen does not bear its load, and where a force axis changes the force of another one.
+    """
+
+    def __init__(self, scenario: Scenario, rig: Rig) -> None:
+        self._n, self.names = len(scenario.moved_axes), scenario.force_axes
+        self.loads = [load.largest for name in self.names if (load := scenario.axes[name].own_load) is not None]
+        self.auxiliary_inputs, self.none = rig.auxiliary_inputs, np.zeros(len(rig.auxiliary_inputs))
+        self.rig, self.places = rig, np.zeros(len(self.names))
+        self.rig.reset()
+        for index in range(len(self.names)):
+            self._put_on(index)
+        self._settled = copy.deepcopy(self.rig)
+        self.rest_force = np.array(self.rig.force)
+        for index in range(len(self.names)):
+            self._refuse_coupled(index)
+        self.reset()
+
+    # -- the rig of the axes that follow displacements ------------------------------------------------------
+
+    def reset(self) -> None:
+        """At rest under the loads."""
+        self.rig = copy.deepcopy(self._settled)
+
+    @property
+    def auxiliary(self) -> Array:
+        """Auxiliary channels."""
+        return np.array(self.rig.auxiliary)
+
+    @property
+    def displacement(self) -> Array:
+        """Displacements ``(n_moved,)`` m."""
+        return np.array(self.rig.displacement[: self._n])
+
+    @property
+    def force(self) -> Array:
+        """Forces ``(n_moved,)`` N."""
+        return np.array(self.rig.force[: self._n])
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        """One sample on, with the command ``(n_moved,)`` m."""
+        self.rig.step(np.concatenate((command, self.places)), auxiliary)
+
+    # -- the force axes -------------------------------------------------------------------------------------
+
+    def push(self, index: int, size: float) -> Array:
+        """Return the force (N) of a force axis beside its load, ``(n_axes,)``, after one more sample.
+
+        Its command is ``size`` (m) from its place, all others are at theirs.
+        """
+        command = np.concatenate((np.zeros(self._n), self.places))
+        command[self._n + index] += size
+        self.rig.step(command, self.none)
+        return np.asarray(self.rig.force - self.rest_force)
+
+    def _put_on(self, index: int) -> None:
+        """Find the place at which an axis has its load, by secants from none on."""
+        wanted, axis = self.loads[index], self._n + index
+        place, force, slope = 0.0, float(self.rig.force[axis]), self._slope(index)
+        for _ in range(TRIES):
+            if abs(wanted - force) <= EXACT * abs(wanted):
+                return
+            there = place + (wanted - force) / slope
+            now = self._glide(index, there)
+            if not math.isfinite(now) or now == force:
+                break
+            slope, place, force = (now - force) / (there - place), there, now
+        raise ConfigError(
+            f"axes.{self.names[index]}.load: the simulated specimen does not bear {wanted:g} N, so the stability "
+            "cannot be judged before the test"
+        )
+
+    def _slope(self, index: int) -> float:
+        """Return the stiffness at no load, N/m."""
+        before = float(self.rig.force[self._n + index])
+        slope = (self._glide(index, SMALL) - before) / SMALL
+        self._glide(index, 0.0)
+        if not slope > 0.0:
+            raise ConfigError(
+                f"axes.{self.names[index]}: its specimen has no stiffness against a force, so the stability "
+                "cannot be judged before the test"
+            )
+        return slope
+
+    def _glide(self, index: int, place: float) -> float:
+        """Go to ``place`` (m), and wait until the rig stands still: the force there, N."""
+        axis, start = self._n + index, float(self.places[index])
+        still = STILL * abs(self.loads[index])
+        for share in np.linspace(0.0, 1.0, GLIDE):
+            self.places[index] = start + share * (place - start)
+            self.step(np.zeros(self._n), self.none)
+        before = math.inf
+        for _ in range(LONGEST):
+            force = float(self.rig.force[axis])
+            if abs(force - before) <= (still or ROUGH * abs(force)):
+                return force
+            before = force
+            for _ in range(GLIDE):
+                self.step(np.zeros(self._n), self.none)
+        return math.nan
+
+    def _refuse_coupled(self, index: int) -> None:
+        """Refuse an axis whose force loop would be a part of the loops of other axes."""
+        rest = self.rest_force
+        self._glide(index, float(self.places[index]) + SMALL)
+        changed = np.abs(np.array(self.rig.force) - rest)
+        own = changed[self._n + index]
+        others = np.delete(changed, self._n + index)
+        self.places[index] -= SMALL
+        self.reset()
+        if (others > APART * own).any():
+            raise ConfigError(
+                f"axes.{self.names[index]}: its force loop changes the forces of other axes at small motion, so "
+                "the loops are one, whose stability cannot be judged before the test"
+            )

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The angle by which a function of a complex frequency turns around zero along a path: it counts zeros."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex, Frequencies
+
+HZ = 2.0 * math.pi
+CHANGE = 0.5
+"""Largest change of the logarithm of the determinant between neighbours on the border: turn (rad) and magnitude.
+
+Two roots close to one interval turn the determinant by 2 pi in it, which the values at its ends do not show. In
+the intervals on both sides of it the magnitude then changes e^2.2 = 9-fold, geometric mean, more with more roots:
+the bound is less than a quarter of that.
+"""
+MOST = 50_000
+"""Frequencies at which the determinant is evaluated before the count is given up."""
+ROUNDS = 60
+"""Halvings of an interval: to the last digit."""
+
+
+def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float:
+    """The angle by which ``function`` turns around zero along ``path``, rad.
+
+    Intervals in which its logarithm changes by more than ``CHANGE``, and those beside them, are halved until there
+    is none. Raises ConfigError where that has no end: a root on the path, or values of rounding only.
+    """
+    values = function(path)
+    for _ in range(ROUNDS):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.log(values[1:] / values[:-1])
+        fast = ~(np.abs(steps) < CHANGE)  # what is no number is fast, too
+        if not fast.any():
+            return float(steps.imag.sum())
+        where = path[:-1][fast]
+        fast[1:], fast[:-1] = fast[1:] | fast[:-1], fast[:-1] | fast[1:]
+        halved = np.flatnonzero(fast)
+        if len(path) + len(halved) > MOST:
+            break
+        between = 0.5 * (path[halved] + path[halved + 1])
+        path = np.insert(path, halved + 1, between)
+        values = np.insert(values, halved + 1, function(between))
+    raise ConfigError(
+        f"stability: cannot be judged: {len(path)} frequencies do not resolve how many motions grow near "
+        f"{float(np.median(where.imag)) / HZ:.4g} Hz; one of them neither grows nor decays, or rounding hides it"
+    )

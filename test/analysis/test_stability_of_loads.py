@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stability of tests with force axes: closed forms of a column under its load, and of its force loop; in time."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.analysis.stability.judgement import Judgement, is_stable, judge
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+
+HZ = 2.0 * math.pi
+LOAD, HEIGHT, ACTUATOR = 500e3, 3.0, 2.0
+MASS, STIFFNESS, DAMPING = 50e3, 1e6, 10e3
+NUMERICAL = MASS * HZ**2
+DAMPING_RATIO = 0.02
+QUIET = [
+    f"axes.{axis}.sensors.{what}_noise_rms=0" for axis in ("drift", "load") for what in ("displacement", "force")
+]
+
+SOON = ["axes.load.load={value: 500.0e3, ramp_time: 1.0, held_for: 0.1}", "axes.load.limits.force_rate=2e6"]
+
+
+def column(*more: str, delay: float = 0.02) -> Scenario:
+    """The shipped one without noise and compensation, behind a pure ``delay`` (s)."""
+    late = f"rig.horizontal={{type: pure_delay, delay: {delay!r}}}"
+    return files.load("column_under_axial_load", [*QUIET, *SOON, late, "compensator={type: none}", *more])
+
+
+class Seen:
+    """A sink that keeps displacements and forces of both axes."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[float, float]] = []
+
+    def target(self, target: Any) -> None: ...
+
+    def command(self, command: Any) -> None: ...
+
+    def measurement(self, measured: Any) -> None: ...
+
+    def truth(self, true: Measurement) -> None:
+        self.rows.append((float(true.displacement[0]), float(true.force[1])))
+
+    def state(self, sample: int, values: Any) -> None: ...
+
+
+def run(scenario: Scenario) -> tuple[Array, Array]:
+    """Drift (m) and load (N) at every sample."""
+    seen = Seen()
+    outcome = Loop(Assembly(scenario)).run([seen])
+    assert outcome.state is State.FINISHED, outcome.reason
+    drift, load = np.array(seen.rows).T
+    return drift, load
+
+
+def grows(history: Array, first: float, then: float, width: float = 2.0) -> bool:
+    """Is the motion larger ``then`` (s) than ``first`` (s)?"""
+    sizes = [np.ptp(history[round(1024 * at) : round(1024 * (at + width))]) for at in (first, then)]
+    return bool(sizes[1] > sizes[0])
+
+
+def closed_form(load: float) -> tuple[float, float]:
+    """Critical delay (s) and its frequency (Hz) in continuous time.
+
+    What is under test is k - P / h - P / L behind the delay, and P / L, which the setup adds at once:
+    m s^2 + c s + K + P / L + (k - P / h - P / L + c_e s) e^{-s T} = 0.
+    """
+    from scipy.optimize import fsolve
+
+    damping = 2.0 * DAMPING_RATIO * MASS * HZ
+    tested = STIFFNESS - load / HEIGHT - load / ACTUATOR
+
+    def residual(unknown: Array) -> list[float]:
+        s = 1j * unknown[0]
+        way = (tested + DAMPING * s) * cmath.exp(-s * unknown[1])
+        found = (MASS * s * s + damping * s + NUMERICAL + load / ACTUATOR + way) / NUMERICAL
+        return [found.real, found.imag]
+
+    omega, delay = fsolve(residual, [1.2 * HZ, 0.03])
+    return float(delay), float(omega) / HZ
+
+
+@pytest.mark.parametrize("load", [500e3, 100e3])
+def test_a_column_vibrates_and_is_delayed_as_its_load_lets_it(load: float) -> None:
+    """P-Delta takes P / h of its stiffness; the push P / L of the inclined actuator counts in the delay alone."""
+    found = judge(column(f"axes.load.load.value={load!r}"))
+    assert found.stable
+    assert found.axes == ("drift",)
+    (mode,) = found.modes
+    down = load / 1e9  # of the head; the setup does not know it
+    stiffness = NUMERICAL + STIFFNESS - load / (HEIGHT - down) - load / (ACTUATOR + down) + load / ACTUATOR
+    assert mode.frequency == pytest.approx(math.sqrt(stiffness / MASS) / HZ, rel=1e-6)
+    damping = 2.0 * DAMPING_RATIO * MASS * HZ + DAMPING
+    assert mode.damping_ratio == pytest.approx(damping / (2.0 * math.sqrt(stiffness * MASS)), rel=1e-5)
+    delay, frequency = closed_form(load)
+    assert found.further_delay is not None
+    assert found.critical_delay == pytest.approx(delay, rel=2e-3)
+    assert found.further_delay.frequency == pytest.approx(frequency, rel=2e-3)
+    assert any(words.startswith("load: at the largest load") for words in found.assumptions)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("transport", [pytest.param(0, marks=pytest.mark.soak), 3])
+def test_the_critical_delay_is_where_a_drift_begins_to_grow(transport: int) -> None:
+    port = f"port={{type: simulator, transport_samples: {transport}}}"
+    critical = judge(column(port)).critical_delay
+    assert critical is not None
+    shake = "ground_motion={type: delayed, delay: 1.5, motion: {type: harmonic, amplitude: 0.02, frequency: 1.0}}"
+    for factor, wanted in ((0.95, False), (1.05, True)):
+        late = factor * critical - transport / 1024.0
+        scenario = column(
+            port, "duration=12", shake.replace("frequency: 1.0", "frequency: 1.0, periods: 2"), delay=late
+        )
+        assert is_stable(scenario) is not wanted
+        assert grows(run(scenario)[0], 4.0, 10.0) is wanted, factor
+
+
+# The force loop
+
+
+def force_loop(how: str, *more: str, delay: float = 0.01) -> Scenario:
+    """The column at rest, whose load actuator is a pure ``delay`` (s), with loops wide open."""
+    law = {
+        "nodes": "{type: feed_forward_pi, stiffness: 1.0e9, integral_gain: 20.0}",
+        "controller": "{type: servo_valve, stiffness: 1.0e9, gain: 20.0, valve_time_constant: 0.005}",
+    }
+    return column(
+        *("ground_motion={type: none}", "duration=5", f"rig.vertical={{type: pure_delay, delay: {delay!r}}}"),
+        *(f"axes.load.force_control.closed_by={how}", f"axes.load.force_control.law={law[how]}"),
+        *(
+            "axes.load.force_control.largest_correction=1e-2",
+            "axes.load.limits.force_error=1e8",
+            "axes.load.limits.force=1e8",
+        ),
+        *more,
+    )
+
+
+def loop_of(found: Judgement) -> Any:
+    (one,) = found.force_loops
+    return one
+
+
+def test_an_integral_force_loop_has_the_margins_of_its_closed_form() -> None:
+    """k_i T = pi / 2, where a sum of samples is half a sample late."""
+    one = loop_of(judge(force_loop("nodes", delay=10.0 / 1024.0)))
+    around = 10.5 / 1024.0
+    assert one.stable
+    assert one.stiffness == pytest.approx(1e9, rel=1e-6)
+    delay, frequency = one.further_delay
+    assert frequency == pytest.approx(20.0 / HZ, rel=1e-4)
+    assert delay == pytest.approx(0.5 * math.pi / 20.0 - around, rel=1e-4)
+    at, half = 0.5 * math.pi / around, 0.5 / 1024.0
+    assert one.gain == pytest.approx(math.sin(at * half) / (20.0 * half), rel=1e-6)
+
+
+def test_a_servo_valve_has_the_margins_of_its_closed_form() -> None:
+    """An integral behind a first-order lag, in samples: arg L = -pi/2 - w (T + dt / 2) - arg of the spool."""
+    scenario = force_loop("controller")
+    one = loop_of(judge(scenario))
+    delay, frequency = one.further_delay
+    omega, dt = HZ * frequency, 1.0 / 1024.0
+    z, share = cmath.exp(1j * omega * dt), 1.0 - math.exp(-dt / 0.005)
+    spool = share / (1.0 - (1.0 - share) / z)
+    loop = 20.0 * dt / (1.0 - 1.0 / z) * spool / z * cmath.exp(-1j * omega * 0.01)
+    assert abs(loop) == pytest.approx(1.0, rel=1e-3)
+    assert delay == pytest.approx((math.pi + cmath.phase(loop)) / omega, rel=1e-3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["nodes", "controller"])
+@pytest.mark.parametrize("varied", ["delay", "stiffness"])
+def test_the_limits_of_a_force_loop_are_where_its_load_begins_to_swing(how: str, varied: str) -> None:
+    port = "port={type: simulator, transport_samples: 2}"
+    one = loop_of(judge(force_loop(how, port)))
+    for factor, wanted in ((0.95, False), (1.05, True)):
+        late, gain = 0.01, []
+        if varied == "delay":
+            late = 0.01 + factor * (one.further_delay[0] + 0.01) - 0.01
+        else:
+            gain = ["axes.load.load.value=100.0", f"rig.axial_stiffness={float(factor * one.gain * 1e9)!r}"]
+        scenario = force_loop(how, port, *gain, delay=late)
+        found = judge(scenario)
+        assert found.stable is not wanted
+        assert is_stable(scenario) is not wanted
+        assert ("UNSTABLE: force loop of load" in found.verdict()) is wanted
+        assert grows(run(scenario)[1], 1.5, 4.0, 1.0) is wanted, factor
+
+
+def test_a_load_that_the_column_does_not_bear_is_not_judged() -> None:
+    with pytest.raises(ConfigError, match=r"axes\.load\.load: the simulated specimen does not bear 500000 N"):
+        judge(column("rig.crushing_force=400e3"))

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Identification of the axes beside those that are controlled by force, which keep their loads meanwhile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rths_nodes
+from rths_nodes.analysis.identification.experiments import Cycles, Noise, cycled, loaded_at
+from rths_nodes.app import hosts
+from rths_nodes.app.studies import characterisation, identification
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.validation import from_data
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+
+NAME = "column_under_axial_load"
+LOAD = 500e3
+BRIEF = [
+    "axes.load.load={value: 500.0e3, ramp_time: 1.0, held_for: 0.1, held_from: 2.0}",
+    *("axes.load.limits.force_rate=2.0e6", "axes.load.sensors.force_noise_rms=0"),
+    *("axes.drift.sensors.displacement_noise_rms=0", "axes.drift.sensors.force_noise_rms=0"),
+]
+
+
+def column() -> Scenario:
+    return files.load(NAME, BRIEF)
+
+
+@contextmanager
+def silently(name: str) -> Iterator[object]:
+    yield lambda done, of: None
+
+
+def test_the_axis_that_drifts_is_driven_behind_its_load() -> None:
+    """Held for 0.1 s, a rise of 1 s, which the force rate could stretch by 0.28 s, and 1 s of rest."""
+    scenario = column()
+    begin = loaded_at(scenario)
+    assert begin == pytest.approx(0.1 + 1.0 + LOAD / (0.9 * 2e6) + 1.0, abs=1.0 / 1024.0)
+    assert (begin * 1024.0).is_integer()
+    assert loaded_at(files.load("chen_ricles_2010")) == 0.0
+    (test,) = identification.tests(scenario, from_data(Noise, {"duration": 3.0}))
+    assert test.duration == begin + 3.0
+    assert test.force_axes == ("load",)
+    assert test.axes["load"].load is not None
+    assert test.axes["load"].load.held_from is None, "the load stays on"
+
+
+@pytest.mark.long
+def test_a_drift_is_identified_under_its_load_as_the_actuator_that_it_is(tmp_path: Path) -> None:
+    """The response is that of the second-order actuator, whose specimen it does not feel; the load stays."""
+    scenario = column()
+    noise = from_data(Noise, {"duration": 5.0, "upper_frequency": 20.0})
+    experiments = identification.run(scenario, noise, str(tmp_path), silently)  # type: ignore[arg-type]
+    found = identification.fit(
+        scenario, experiments, (0.5, 15.0), None, np.array([[2]]), identification.DECLARED, "here"
+    )
+    assert found.model.axes == ("drift",)
+    frequency, response = found.responses.frequency, found.responses.response[:, 0, 0]
+    again = identification.read([str(tmp_path / "drift")], scenario)
+    np.testing.assert_array_equal(again[0].command, experiments[0].command)
+    delay = -np.angle(response) / (2.0 * math.pi * frequency)
+    inside = (frequency > 2.0) & (frequency < 8.0)
+    assert delay[inside].mean() == pytest.approx(0.0126, abs=0.8e-3)
+    run = rths_nodes.read(tmp_path / "drift")
+    assert run.loads is not None
+    moves = run.time > loaded_at(scenario)
+    np.testing.assert_allclose(run.loads.true_force[moves, 0], LOAD, rtol=5e-3)
+
+
+@pytest.mark.long
+def test_a_column_is_characterised_under_its_load() -> None:
+    """Its load cell shows k - P / h - P / L."""
+    scenario, cycles = column(), from_data(Cycles, {"amplitude": 5e-3, "frequency": 2.0, "cycles": 2})
+    run = hosts.run(cycled(scenario, 0, cycles)).read()
+    found = characterisation._evaluated(run, "drift", cycles)
+    assert found.effective_stiffness == pytest.approx(1e6 - LOAD / 3.0 - LOAD / 2.0, rel=2e-3)
+    assert found.damping == pytest.approx(10e3, rel=0.02)
+
+
+def test_an_axis_that_is_controlled_by_force_is_not_driven() -> None:
+    with pytest.raises((ConfigError, ValueError)):
+        characterisation.plan(column(), ["load"], [from_data(Cycles, {"amplitude": 1e-3, "frequency": 1.0})])
