@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,7 +225,7 @@ class LoadedAxesPort(ForceLoopPort):
 
     def __init__(self, port: PerAxisPort, loops: ForceLoops) -> None:
         super().__init__(port, loops)
-        self._port: Any = port
+        self._apart = port
         self._loaded: deque[tuple[int, NDArray[np.bool_], Array]] = deque(maxlen=KEPT)
         """Numbers of the last Measurements, which axes had commands in N, and the commands."""
 
@@ -238,7 +238,7 @@ class LoadedAxesPort(ForceLoopPort):
 
     def true_state(self) -> tuple[Measurement, int] | None:
         """The next true state of the rig and its stamp, when those of all axes are here."""
-        found: tuple[Measurement, int] | None = self._port.true_state()
+        found = self._apart.true_state()
         if found is None:
             return None
         true = found[0]
@@ -251,7 +251,7 @@ class LoadedAxesPort(ForceLoopPort):
     @property
     def true_state_complete(self) -> bool:
         """True when the true state of every sample is told."""
-        return bool(self._port.true_state_complete)
+        return self._apart.true_state_complete
 
 
 def before_axes(port: PerAxisPort, loops: ForceLoops) -> PerAxisPort | LoadedAxesPort:
