@@ -35,6 +35,7 @@ REQUIRED, OPTIONAL = stated(Port), stated(OfPort) | stated(Readback)
 OWN = {
     "CalibratedPort": {"active_command", "control_mode"},
     "ForceLoopPort": {"control_mode"},
+    "LoadedAxesPort": {"control_mode"},
     "NamedPort": {"label"},
     "NeverOpened": {"armed"},
     "RungPort": {"armed", "counter_at_start", "handover", "paced"},

@@ -68,6 +68,15 @@ class Rig:
         """The kernel of a rig with these parameters."""
         raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
 
+    @classmethod
+    def at_commands(cls, params: AnyParams) -> object | None:
+        """Parameters of the same specimen under actuators that are where they are commanded, at each sample.
+
+        With what is measured as commands it gives the forces of a rig that moved so. None where a specimen cannot
+        be had without its actuators, or makes force of an acceleration: of noise.
+        """
+        return None
+
     def open(self) -> None:
         """Start what computes outside of this process. Raises ConfigError where it cannot be started."""
 

@@ -12,19 +12,21 @@ test counts from. Two rungs differ in what they show the test:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from rths_nodes.core.errors import PortError
-from rths_nodes.core.protocols import Port, Specimen
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Command, Measurement, by_force
-from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.supervision.handover import Handover, Tares
 from rths_nodes.loop.supervision.safe_stop import held_places
 from rths_nodes.procedure.drive import RigDrive
+
+Forces = Callable[[list[float], list[float]], list[float]]
+"""Forces of all axes (N) at displacements now, and in the sample before (m); at first both are the same."""
 
 
 class RungPort(PortBefore):
@@ -184,12 +186,11 @@ class RungPort(PortBefore):
 
 
 class ComputedForcePort(RungPort):
-    """Rung (d): ``specimens`` give the force of each axis, from what is measured of the rig; ``dt`` s."""
+    """Rung (d): models of the specimens give the ``forces`` of the axes, from what is measured of the rig."""
 
-    def __init__(self, drive: RigDrive, tares: Tares, specimens: Sequence[Specimen], dt: float) -> None:
+    def __init__(self, drive: RigDrive, tares: Tares, forces: Forces) -> None:
         super().__init__(drive, tares)
-        self._paths = [SpecimenPath(specimen, dt) for specimen in specimens]
-        self._dt = dt
+        self._forces = forces
         self._moved: list[float] | None = None
 
     def _presented(self, shown: Measurement) -> Measurement:
@@ -197,11 +198,7 @@ class ComputedForcePort(RungPort):
         now = tared.displacement.tolist()
         before = self._moved or now
         self._moved = now
-        forces = [
-            path.move(x, (x - x_before) / self._dt)
-            for path, x, x_before in zip(self._paths, now, before, strict=True)
-        ]
-        return replace(tared, force=np.array(forces))
+        return replace(tared, force=np.array(self._forces(now, before)))
 
     def truth(self) -> None:
         """Not known: the specimen is none of the rig's."""

@@ -6,17 +6,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import type_of
+from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.rehearsal import simulated
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.arming import Armed
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import ActUnderWay, SessionMachine
 from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.rung_port import ComputedForcePort, RungPort, UnsentPort
+from rths_nodes.procedure.rung_port import ComputedForcePort, Forces, RungPort, UnsentPort
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,31 @@ def _port_of(armed: Armed, drive: RigDrive, offsets: Offsets) -> RungPort:
         return UnsentPort(drive, tares, Assembly(simulated(scenario)).port)
     if armed.rung != "d":
         return RungPort(drive, tares)
-    if scenario.rig is not None:
-        raise ConfigError("rung d: rig: a coupled specimen has no model that follows what is measured")
-    models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]
-    return ComputedForcePort(drive, tares, models, scenario.dt)
+    return ComputedForcePort(drive, tares, _forces_of(scenario))
+
+
+def _forces_of(scenario: Scenario) -> Forces:
+    """Return what the scenario's own specimens, or its coupled rig, make of measured displacements."""
+    dt = scenario.dt
+    if scenario.rig is None:
+        models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]
+        paths = [SpecimenPath(specimen, dt) for specimen in models]
+
+        def of_axes(now: list[float], before: list[float]) -> list[float]:
+            moves = zip(paths, now, before, strict=True)
+            return [path.move(x, (x - x_before) / dt) for path, x, x_before in moves]
+
+        return of_axes
+    there = registry.class_of("rig", scenario.rig).at_commands(scenario.rig)
+    if there is None:
+        kind = type_of(scenario.rig)
+        raise ConfigError(f"rung d: rig.type = {kind!r}: its specimen has no model that follows what is measured")
+    rig, nothing = registry.build("rig", there, dt, len(scenario.axes)), np.zeros(0)
+
+    def of_rig(now: list[float], before: list[float]) -> list[float]:
+        if now is before:  # the first sample: it has stood there
+            rig.follow(now, nothing)
+        forces: list[float] = rig.follow(now, nothing)[1]
+        return forces
+
+    return of_rig

@@ -203,8 +203,9 @@ def compare_beside_the_limit(test: Scenario) -> None:
     assert found.stable
     assert critical is not None
     assert limit is not None
+    transport = test.transport_samples * test.dt
     for factor in (0.95, 1.05):
-        beside = override(test, [f"axes.story.actuator.delay={critical * factor!r}"])
+        beside = override(test, [f"axes.story.actuator.delay={critical * factor - transport!r}"])
         loop = sampled_loop(beside)
         assert growing_motions(loop, [HZ * limit.frequency]) == (0 if factor < 1.0 else 2)
         motion = settle(loop, complex(0.0, HZ * limit.frequency))
@@ -370,3 +371,36 @@ def test_verdict_and_simulation_agree(substeps: int, integrator: str, ramp: str,
 @pytest.mark.parametrize(("integrator", "ramp", "compensator"), combinations())
 def test_verdict_and_simulation_agree_for_all(substeps: int, integrator: str, ramp: str, compensator: str) -> None:
     compare_beside_the_limit(one_story(substeps, integrator, ramp, compensator))
+
+
+# With hops: p samples of transport more
+
+
+DEPTHS = (1, 3, 8)
+
+
+def over_hops(substeps: int, integrator: str, depth: int) -> Scenario:
+    """At 100 Hz 8 samples would be more than is critical: the rate is 400 Hz at least."""
+    rate = max(400.0, RATE * substeps)
+    return one_story(
+        substeps, integrator, "linear", "none", f"servo_rate={rate}", f"hops.depth={depth}", "duration=12"
+    )
+
+
+@pytest.mark.parametrize(
+    ("substeps", "integrator", "depth"), [(1, "cr", 8), (10, "hht_alpha", 3), (10, "exact", 1)]
+)
+@pytest.mark.briefly("10-")
+def test_verdict_and_simulation_agree_over_hops(substeps: int, integrator: str, depth: int) -> None:
+    test = over_hops(substeps, integrator, depth)
+    assert test.transport_samples == depth
+    compare_beside_the_limit(test)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("substeps", [1, 10])
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+def test_verdict_and_simulation_agree_over_hops_for_all(substeps: int, integrator: str, depth: int) -> None:
+    """Every integrator; depth 0 are the tests above."""
+    compare_beside_the_limit(over_hops(substeps, integrator, depth))

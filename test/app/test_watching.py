@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socket
 import struct
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rths_nodes.app.commands import watch as watch_command
@@ -255,3 +257,31 @@ def test_a_record_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
         WatchRecord(tmp_path / "file" / "watch.jsonl", "bench")
+
+
+# -- a whole test -----------------------------------------------------------------------------------------
+
+BUSY = ("silent", "stood still")
+"""What a watcher says, and must say, of a machine that keeps one of its processes for longer than it may."""
+
+
+@pytest.mark.nodes
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_a_whole_test_in_processes_ends_no_pulse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An emulated rig with sensors beside it, a watcher, and a test from connect to finish.
+
+    Any end but one by a busy machine is false at once; where each try ends so, nothing can be said here.
+    """
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    import watch
+
+    for number in range(6):
+        found = watch.run("none", 7000 + number, np.random.default_rng(number), 20.0)
+        assert found is not None
+        if not math.isnan(found.lasted):
+            assert 0.0 < found.lasted < watch.STATED_S, "s: longest time between two pulses"
+            return
+        assert any(words in found.words for words in BUSY), found.words
+    pytest.skip("this machine is too busy to keep a test and its watcher in time")

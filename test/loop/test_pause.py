@@ -18,7 +18,6 @@ from rths_nodes.loop.faults import kinds
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.rig import RigStage
@@ -391,8 +390,3 @@ def test_without_lateness_a_pause_that_may_be_changes_nothing() -> None:
 def test_a_pause_is_not_longer_than_the_port_waits() -> None:
     with pytest.raises(ConfigError, match=r"bridge\.max_pause = 6 s: must be <= port\.longest_wait = 5 s"):
         override(SINE, ["bridge.max_pause=6"])
-
-
-def test_axes_with_nodes_of_their_own_cannot_pause() -> None:
-    with pytest.raises(ConfigError, match=r"bridge\.when_late = 'pause': is for a rig with one actuator node"):
-        check_layout(SINE)

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 
 import attrs
 import numpy as np
 import pytest
+from axis_wires import Wires, connected
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command
@@ -25,38 +25,6 @@ SHORT = ("duration=0.2", "soft_start=null")
 
 def loaded(*overrides):
     return files.load("three_independent_axes", [*SHORT, *overrides])
-
-
-def connected(rig, axis):
-    stage = AxisStage.of(rig, axis)
-    stage.connect()
-    return stage
-
-
-class Wires:
-    """Links to stages in the same program. ``deaf`` axes do not answer from that sample on."""
-
-    def __init__(self, rig):
-        self.stages = {axis: connected(rig, axis) for axis in rig.axes}
-        self.measured = {axis: deque() for axis in rig.axes}
-        self.true = {axis: deque() for axis in rig.axes}
-        self.deaf = {}
-
-    def send_command(self, axis, command):
-        if command.sample >= self.deaf.get(axis, 1 << 30):
-            return
-        stage = self.stages[axis]
-        self.measured[axis].append(stage.follow(command))
-        self.true[axis].append((stage.port.truth(), command.sample))
-
-    def measurement_of(self, axis):
-        return self.measured[axis].popleft() if self.measured[axis] else None
-
-    def true_state_of(self, axis):
-        return self.true[axis].popleft() if self.true[axis] else None
-
-    def lost(self, axes, sample):
-        return f"no Measurement {sample} of {', '.join(axes)}"
 
 
 def gathered(rig):

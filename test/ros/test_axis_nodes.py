@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from weighted import weight
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -71,6 +74,54 @@ def test_a_real_time_run_in_processes_gives_the_same_bits_until_one_is_late(pati
     first = int(np.argmax(bridged)) if bridged.any() else len(bridged)
     assert first > 0
     assert run.command[:first].tobytes() == reference.command[:first].tobytes()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("closed_by", ["nodes", "controller"])
+@pytest.mark.parametrize("host", ["composed", "processes"])
+def test_a_force_axis_with_a_node_of_its_own_has_the_same_bits(host, closed_by, tmp_path, different):
+    overrides = [*SHORT, weight(closed_by)]
+    reference = rths_nodes.run(NAME, overrides)
+    report = per_axis(overrides, host=host, pace="lockstep", record=tmp_path / "run")
+    assert (report.exit_code, report.reason) == (0, "")
+    run = rths_nodes.read(tmp_path / "run")
+    assert run.loads.force[-1, 0] == pytest.approx(20e3, rel=0.1)
+    assert different(reference, run) == []
+
+
+@pytest.mark.parametrize("fault", ["sensor_spike@0.3:story_2,force,1e6", "hydraulics@0.3:off"])
+@pytest.mark.parametrize("closed_by", ["nodes", "controller"])
+@pytest.mark.briefly("off-nodes", "spike@0.3:story_2,force,1e6-controller")
+def test_faults_beside_a_force_axis_do_the_same_as_with_one_node(closed_by, fault, tmp_path, different):
+    overrides = [*SHORT, weight(closed_by)]
+    reference = hosts.run(NAME, overrides, faults=[fault])
+    report = per_axis(overrides, host="composed", faults=[fault], record=tmp_path / "run")
+    assert (report.exit_code, report.reason) == (3, reference.reason)
+    assert different(reference.read(), rths_nodes.read(tmp_path / "run")) == []
+
+
+PAUSES = [
+    *("duration=1.5", "soft_start=null", "compensator={type: none}", "heartbeat={monitor: 5, recorder: 5}"),
+    *("bridge={when_late: pause, max_pause: 5, max_bridge: 0.012}", "servo_rate=256"),
+    *(f"axes.{axis}.sensors.displacement_noise_rms=0" for axis in AXES),
+]
+FREEZES = "freeze@0.5:integrator,0.4"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("host", ["composed", "processes"])
+def test_a_rig_whose_axes_have_nodes_pauses_and_goes_on(host, tmp_path):
+    """The integrator stands still for 0.4 s: ticks go on, no sample is lost, and each has its true state."""
+    report = per_axis(PAUSES, host=host, pace="realtime", faults=[FREEZES], record=tmp_path / "run")
+    assert (report.outcome, report.exit_code) == ("finished", 0), report.reason
+    run = rths_nodes.read(tmp_path / "run")
+    assert report.timing["pauses"] >= 1
+    assert report.timing["paused_s"] > 0.2
+    assert run.information["gaps"] == "0"
+    assert len(run.time) == 1 + 384
+    assert np.array_equal(run.true_displacement, run.displacement), "of the same sample, not of the same tick"
+    limits = np.array([axis.limits.velocity for axis in run.scenario.axes.values()])
+    assert (np.abs(np.diff(run.command, axis=0)).max(axis=0) <= limits / 256.0).all()
 
 
 @pytest.mark.parametrize(
@@ -201,6 +252,15 @@ class Rig:
             time.sleep(0.02)
         assert set(self.nodes()) == PEERS
 
+    def wait_until_frozen(self) -> int:
+        """The integrator's process, once it is stopped by its fault."""
+        while self.popen.poll() is None:
+            found = self.nodes().get("integrator")
+            if found is not None and Path(f"/proc/{found}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                return found
+            time.sleep(0.01)
+        raise AssertionError(self.popen.communicate())
+
     def nodes(self) -> dict[str, int]:
         found = {}
         for entry in Path("/proc").iterdir():
@@ -248,6 +308,33 @@ def test_a_killed_node_ends_the_run_with_a_reason(peer, tmp_path):
         assert np.isfinite(stopped[:, [0, 2]]).all()
         assert np.isnan(stopped[-1, 1])
         assert run.outcome == "tripped"
+
+
+@pytest.mark.anew
+@pytest.mark.long
+def test_a_killed_axis_node_ends_a_pause_with_a_reason(tmp_path):
+    """The integrator stands still; while the rig waits, an axis dies."""
+    words = [word for change in PAUSES for word in ("--set", change)]
+    rig = Rig(tmp_path / "run", *words, "--pace", "realtime", "--fault", "freeze@0.5:integrator,4")
+    integrator = rig.wait_until_frozen()
+    time.sleep(0.3)  # the rig rests by now
+    os.kill(rig.nodes()["story_2/axis"], signal.SIGKILL)
+    killed = time.monotonic()
+    while "actuator" in rig.nodes():
+        assert time.monotonic() - killed < 10.0
+        time.sleep(0.01)
+    with suppress(ProcessLookupError):
+        os.kill(integrator, signal.SIGCONT)
+    out, errors = rig.popen.communicate(timeout=60)
+    assert "Traceback" not in errors
+    assert rig.popen.returncode == 1
+    assert "the story_2/axis node died (SIGKILL)" in " ".join(out.split())
+    run = rths_nodes.read(tmp_path / "run")
+    assert run.outcome == "tripped"
+    assert "story_2/axis" in run.information["reason"]
+    stopped = run.displacement[run.flags & FLAG_TRIPPED > 0]
+    assert np.isfinite(stopped[:, [0, 2]]).all()
+    assert np.isnan(stopped[-1, 1])
 
 
 # -- what is refused --------------------------------------------------------------------------------------

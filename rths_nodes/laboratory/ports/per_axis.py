@@ -7,10 +7,12 @@ Commands stay away. The objects and their order are those of a rig with one node
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.readback import Readback
@@ -24,10 +26,15 @@ from rths_nodes.core.samples import (
     Array,
     Command,
     Measurement,
+    by_force,
 )
+from rths_nodes.laboratory.force_control import ForceLoops
+from rths_nodes.laboratory.ports.around import ForceLoopPort
 
 NOTHING = np.full(1, np.nan)
 """The measurement of a lost axis."""
+KEPT = 4096
+"""Samples back to which commands in N are known: true states are not later by so much."""
 NO_MODE = bytes([MODE_NOT_TOLD])
 """The control mode of an axis that does not tell it."""
 
@@ -111,16 +118,16 @@ class PerAxisPort(OfPort, Readback):
     def write(self, command: Command) -> None:
         self._stopping = command.flags & FLAG_TRIPPED
         self._applied = command.command.copy()
-        self._send(command.target, command.flags)
+        self._send(command.target, command.flags, command.control_mode)
 
-    def _send(self, target: Array, flags: int) -> None:
+    def _send(self, target: Array, flags: int, modes: bytes = b"") -> None:
         self._found = {}
         self._awaited = [axis for axis in self._axes if axis not in self._unheard]
         for i, axis in enumerate(self._axes):
             if axis not in self._lost:
                 mine = slice(i, i + 1)
                 self._links.send_command(
-                    axis, Command(self.sample, target[mine], self._applied[mine], EMPTY, flags)
+                    axis, Command(self.sample, target[mine], self._applied[mine], EMPTY, flags, modes[mine])
                 )
 
     def ready(self) -> bool:
@@ -208,3 +215,45 @@ class PerAxisPort(OfPort, Readback):
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+class LoadedAxesPort(ForceLoopPort):
+    """The force loops of the nodes before axes with a node each: to these go displacements.
+
+    True states come later than their Measurements: applied commands in N are kept for them until then.
+    """
+
+    def __init__(self, port: PerAxisPort, loops: ForceLoops) -> None:
+        super().__init__(port, loops)
+        self._apart = port
+        self._loaded: deque[tuple[int, NDArray[np.bool_], Array]] = deque(maxlen=KEPT)
+        """Numbers of the last Measurements, which axes had commands in N, and the commands."""
+
+    def read(self) -> Measurement:
+        """The Measurement of the tick: the applied command of an axis that is controlled by force is in N."""
+        measured = super().read()
+        if self._command is not None:
+            self._loaded.append((measured.sample, by_force(self._loops.modes), self._command.command))
+        return measured
+
+    def true_state(self) -> tuple[Measurement, int] | None:
+        """The next true state of the rig and its stamp, when those of all axes are here."""
+        found = self._apart.true_state()
+        if found is None:
+            return None
+        true = found[0]
+        while self._loaded and self._loaded[0][0] <= true.sample:
+            sample, forced, command = self._loaded.popleft()
+            if sample == true.sample:
+                true.command = np.where(forced, command, true.command)
+        return found
+
+    @property
+    def true_state_complete(self) -> bool:
+        """True when the true state of every sample is told."""
+        return self._apart.true_state_complete
+
+
+def before_axes(port: PerAxisPort, loops: ForceLoops) -> PerAxisPort | LoadedAxesPort:
+    """``port``, before which ``loops`` are closed; the port itself where there are none."""
+    return LoadedAxesPort(port, loops) if loops else port

@@ -28,7 +28,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Function, Kernel, ToNumber
-from rths_nodes.core.parameters import component, number, params, type_of
+from rths_nodes.core.parameters import component, evolved, number, params, type_of
 from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import NoSpecimen
@@ -141,6 +141,12 @@ class AxiallyLoadedColumn(Rig):
         if n_axes != 2:
             raise ConfigError(f"rig axially_loaded_column: {n_axes} axes: must be 2, horizontal and vertical")
         super().__init__(params, dt, n_axes)
+
+    @classmethod
+    def at_commands(cls, params: Params) -> Params:
+        """The column under actuators that are where they are commanded."""
+        there = registry.load("actuator", "pure_delay").Params()
+        return evolved(params, horizontal=there, vertical=there)
 
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:

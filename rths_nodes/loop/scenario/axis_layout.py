@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from rths_nodes.core.errors import ConfigError, show, unknown
-from rths_nodes.core.validation import to_data
-from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.core.parameters import evolved
+from rths_nodes.laboratory.force_control import by_controller
+from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, FORCE
 from rths_nodes.loop.scenario.schema import Scenario
 
 
@@ -13,11 +14,6 @@ def check_layout(scenario: Scenario) -> None:
     """Refuse, with ConfigError, a rig whose axes cannot have a node each."""
     if scenario.rig is not None:
         raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
-    if scenario.force_axes:
-        raise ConfigError(
-            f"axes.{scenario.force_axes[0]}.mode = 'force': its force loop reads the axes beside it, so they have "
-            "one actuator node; actuator_nodes must be one"
-        )
     if scenario.port.one_node:
         kind = type(scenario.port).type_name
         raise ConfigError(f"port.type = {kind!r}: has all axes in one datagram; actuator_nodes must be one")
@@ -26,11 +22,13 @@ def check_layout(scenario: Scenario) -> None:
             f"port.watchdog = {scenario.port.watchdog:g} s: is for a rig with one actuator node; a node per axis "
             "stops its axis by itself"
         )
-    if scenario.bridge.pauses:
-        raise ConfigError(
-            "bridge.when_late = 'pause': is for a rig with one actuator node; a node per axis counts its Commands"
-        )
     for name, axis in scenario.axes.items():
+        control = axis.force_control
+        if control is not None and by_controller(axis) and control.law.column is not None:
+            raise ConfigError(
+                f"axes.{name}.force_control.law.column: is for a rig with one actuator node; the simulated "
+                "controller of an axis with a node of its own sees no drift of another one"
+            )
         for noun in ("sensors", "output"):
             if (other := getattr(axis, noun).cabled_to) not in (None, name):
                 raise ConfigError(
@@ -54,4 +52,12 @@ def alone(scenario: Scenario, axis: str) -> Scenario:
     check_layout(scenario)
     if axis not in scenario.axes:
         raise unknown("namespace", "axis", axis, scenario.axes)
-    return replace(scenario, [(["axes"], {axis: to_data(scenario.axes[axis])})])
+    mine = scenario.axes[axis]
+    if mine.mode == FORCE and not by_controller(mine):  # the actuator node closes its force loop
+        mine = evolved(mine, mode=DISPLACEMENT, load=None, force_control=None)
+    return evolved(scenario, axes={axis: mine})
+
+
+def takes_force(scenario: Scenario, axis: str) -> bool:
+    """Return whether Commands in N go to the node of an ``axis``, if there is one of that name."""
+    return axis in scenario.axes and by_controller(scenario.axes[axis])

@@ -8,14 +8,15 @@ from collections.abc import Callable
 import numpy as np
 
 from rths_nodes.core.limits import Limits
+from rths_nodes.core.parameters import evolved
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Command, Measurement
+from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Command, Measurement, by_force
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis_layout import alone
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.opening import open_port
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop
+from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
 
 
 class AxisStage:
@@ -25,6 +26,10 @@ class AxisStage:
     where it must not, in a time of its own: of the axes beside it, with which it may be coupled, it knows nothing
     until the rig stops them together, a sample or more later. ``trip`` is why it does not follow them any more;
     empty while it does.
+
+    Commands count all ticks of the rig, those of a pause, too. An axis whose controller closes a force loop gets
+    some of them in N. An axis that is controlled by force holds its place where it stops by itself; that it keeps
+    its force until the others rest is up to the rig.
     """
 
     def __init__(self, port: Port, limits: dict[str, Limits], dt: float, policy: SafePolicy) -> None:
@@ -32,11 +37,15 @@ class AxisStage:
         self.trip = ""
         self.out_of_sequence = False
         """True when a Command is missing: the rig counts on, and cannot lead this axis any more."""
+        self._loaded = any(each.of_force for each in limits.values())
+        """True where the axis is controlled by force: it has no velocity of its own that it would have to lose."""
         self._check = LimitCheck(limits, dt)
         self._policy = policy
         self._next = 0
         at_zero = np.zeros(1)
         self._sent = self._sent_before = at_zero.tolist()
+        self._mode = self._mode_before = b""
+        """Control modes of what was sent."""
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
 
     @classmethod
@@ -46,7 +55,10 @@ class AxisStage:
         Raises ConfigError where its axes cannot have a node each.
         """
         mine = alone(scenario, axis)
-        return cls(wrap(Assembly(mine).port), mine.limits, mine.dt, SafeStop(mine.limits, mine.dt))
+        limits = mine.limits
+        if mine.hops.depth:  # errors are those of samples that are over: the rig knows of which
+            limits = {axis: evolved(limits[axis], tracking_error=None)}
+        return cls(wrap(Assembly(mine).port), limits, mine.dt, SafeStop(limits, mine.dt))
 
     @property
     def sample(self) -> int:
@@ -55,8 +67,11 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True when the axis holds, or was not moved by its last Command."""
-        return self._policy.at_rest if self.trip else self._sent == self._sent_before
+        """True when the axis holds, or was not moved by its last Command, which was none in N."""
+        if self.trip:
+            return self._policy.at_rest
+        forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
+        return not forced and bool(before or self._sent == self._sent_before)
 
     def connect(self) -> None:
         """Open the port. Raises ConfigError for one that is not a simulator."""
@@ -66,7 +81,9 @@ class AxisStage:
         """Follow no Command any more: the safe policy takes over."""
         if not self.trip:
             self.trip = reason
-            self._policy.begin(np.array(self._sent_before), np.array(self._sent))
+            sent, modes = (np.array(self._sent_before), np.array(self._sent)), (self._mode_before, self._mode)
+            before, last = held_places(sent, modes, 0, self._measured)
+            self._policy.begin(last if self._loaded else before, last)
 
     def follow(self, command: Command) -> Measurement | None:
         """Measurement k for Command k; Command 0 moves nothing. One that came twice has none.
@@ -85,13 +102,14 @@ class AxisStage:
             first = self._measured = self.port.read()
             self._sent = self._sent_before = first.command.tolist()
             return first
-        if not self.trip and (reason := self._check.command(command, self._sent)):
+        if not self.trip and (reason := self._check.command(command, self._sent, self._mode)):
             self.stop(reason)
         if self.trip:
             return self.stop_alone()
         measured = self._tick(command)
         stopping = command.flags & FLAG_TRIPPED  # the rig stops all axes together: no measurement ends that
-        if not stopping and (reason := self._check.measurement(measured, command.target)):
+        reason = self._check.measurement(measured, command.target.tolist(), command.control_mode)
+        if not stopping and (reason := reason or self.port.partial_stop):
             self.stop(reason)
             measured.flags |= FLAG_TRIPPED
         return measured
@@ -107,5 +125,6 @@ class AxisStage:
         self._next = self.port.wait_tick() + 1
         self.port.write(command)
         self._sent_before, self._sent = self._sent, command.command.tolist()
+        self._mode_before, self._mode = self._mode, command.control_mode
         measured = self._measured = self.port.read()
         return measured

@@ -220,8 +220,12 @@ class LoopExecutor:
 
     def _all_follow(self, rig: ActuatorNode) -> bool:
         """True when the whole ring has answered ``rig``: another look would find nothing to answer."""
-        last = rig.last_sample
-        return all(node.rests or node.last_sample == last for node in self._ring if node.works)
+        sample, tick = rig.last_sample, rig.last_tick
+        return all(
+            node.rests or node.last_sample == (tick if node.role == AXIS else sample)
+            for node in self._ring
+            if node.works
+        )
 
     def _use_slack(self, rig: ActuatorNode, pacer: Pacer) -> None:
         self._publish_held()

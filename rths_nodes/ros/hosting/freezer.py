@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import sys
+from contextlib import suppress
 
 
 def main(pid: int, seconds: float) -> None:
@@ -15,8 +16,9 @@ def main(pid: int, seconds: float) -> None:
     if os.read(0, 1):
         os.kill(pid, signal.SIGSTOP)
         select.select([0], [], [], seconds)
-        os.kill(pid, signal.SIGCONT)
-        os.write(1, b".")
+        with suppress(ProcessLookupError, BrokenPipeError):  # who was frozen may have been killed meanwhile
+            os.kill(pid, signal.SIGCONT)
+            os.write(1, b".")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class ActuatorNode(RthsNode):
         self._times = RigClock(scenario.dt, scenario.samples, self.pacer, clock)
         patience = round(scenario.port.longest_wait * SECOND)
         if axes:  # the gate is there once they are used: it is made of the rig, which is made of its port
-            links = TopicLinks(topics, self._times.stamp, lambda: self._gate.stop_asked(), patience, clock)
+            links = TopicLinks(topics, self._times.stamp_of_tick, lambda: self._gate.stop_asked(), patience, clock)
         port = port_of_axes(scenario, axes, links) if axes else assembly.port
         self.awaited_streams = (*STREAMS, *(f"{axis}/measurement" for axis in axes))
         self.outside.close()
@@ -168,6 +168,11 @@ class ActuatorNode(RthsNode):
         return int(self.rig.sample)
 
     @property
+    def last_tick(self) -> int:
+        """Number of the last tick, by which nodes of axes count; in a pause there are ticks of no sample."""
+        return int(self.rig.ticks)
+
+    @property
     def awaits_answer(self) -> bool:  # type: ignore[override]
         return self.running and (self._measuring or self._gate.command is None)
 
@@ -247,6 +252,7 @@ class ActuatorNode(RthsNode):
         measured = rig.complete()
         if measured is None:
             times.pause()
+            self._after.paused()
             return True
         if measured.sample:
             times.worked()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from rths_nodes.core.wire.layout import ENCAPSULATION, stamp_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.names import CLOCK
 from rths_nodes.ros.nodes.phase import StateOfTest
+from rths_nodes.ros.nodes.rig_clock import KEPT
 from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.transport.deferred import DeferredSends
 
@@ -43,6 +45,8 @@ class AfterMeasurement:
         self._gathered, self._clock_every = gathered, clock_every
         self.announced: State | None = None
         self._due: tuple[int, int] | None = None
+        self._of_ticks: deque[tuple[int, int, int]] = deque(maxlen=KEPT)
+        """Ticks whose gathered true states have not come, with the numbers and stamps of their samples."""
 
     def announce(self) -> None:
         """Publish the state as it is now."""
@@ -60,6 +64,12 @@ class AfterMeasurement:
     def measured(self, sample: int, stamp: int) -> None:
         """Measurement ``sample`` was sent, with this ``stamp``, ns."""
         self._due = sample, stamp
+        if self._gathered:
+            self._of_ticks.append((self._rig.ticks, sample, stamp))
+
+    def paused(self) -> None:
+        """A tick is over that was that of no sample."""
+        self.pass_on()
 
     def send(self) -> None:
         """Send what goes with the last Measurement, if that has not been done."""
@@ -82,5 +92,8 @@ class AfterMeasurement:
             return True
         pack = self._topics.codec.pack_measurement
         while (found := self._port.true_state()) is not None:
-            self._deferred.put("true_state", pack, partial(tuple, found))
+            true = found[0]
+            if self._of_ticks and self._of_ticks[0][0] == true.sample:  # else it is that of no sample
+                _, true.sample, stamp = self._of_ticks.popleft()
+                self._deferred.put("true_state", pack, partial(tuple, (true, stamp)))
         return bool(self._port.true_state_complete)

@@ -76,7 +76,7 @@ class AxisNode(RthsNode):
         self.topics.send("measurement", self.topics.codec.pack_measurement(measured, stamp))
         if (true := self.stage.port.truth()) is not None:
             self.deferred.put("true_state", self.topics.codec.pack_measurement, lambda: (true, stamp))
-        if measured.flags & FLAG_TRIPPED or measured.sample == self.scenario.samples:
+        if measured.flags & FLAG_TRIPPED or measured.sample >= self.scenario.samples:
             self.deferred.send()
 
     # -- alone --------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.laboratory.ports.per_axis import PerAxisPort
+from rths_nodes.laboratory.force_control import NODES, ForceLoops
+from rths_nodes.laboratory.ports.per_axis import LoadedAxesPort, PerAxisPort, before_axes
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.scenario.schema import Scenario
@@ -26,7 +27,7 @@ LOST_NS = 250_000_000
 class TopicLinks:
     """Commands to the axis nodes, and their answers, on topics below the name of each axis.
 
-    ``stamp`` gives the nominal time of a sample, ns; ``stop_asked`` looks whether a stop was requested.
+    ``stamp`` gives the nominal time of a tick, ns; ``stop_asked`` looks whether a stop was requested.
     An axis that is silent for ``patience`` ns is lost.
     """
 
@@ -74,10 +75,14 @@ class TopicLinks:
         return ""
 
 
-def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort:
-    """The port of a rig of which ``axes`` have a node each. Raises ConfigError where that cannot be."""
+def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
+    """The port of a rig of which ``axes`` have a node each. Raises ConfigError where that cannot be.
+
+    Force loops of the nodes are closed here, where all axes are known.
+    """
     if set(axes) != set(scenario.axes):
         known = ", ".join(map(axis_node, scenario.axes))
         raise ConfigError(f"peers: {', '.join(axes)} have axis nodes: must be all or none of {known}")
     check_layout(scenario)
-    return PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, links)
+    port = PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, links)
+    return before_axes(port, ForceLoops(scenario.axes, NODES, scenario.dt))

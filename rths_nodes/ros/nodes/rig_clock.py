@@ -56,6 +56,10 @@ class RigClock:
         """Nominal time of ``sample``, ns since 1970."""
         return self._started_ns + round((sample + self.missed + self._paused) * self._dt * SECOND)
 
+    def stamp_of_tick(self, tick: int) -> int:
+        """Nominal time of a ``tick``, ns since 1970; where the rig pauses there are more of them than samples."""
+        return self._started_ns + round((tick + self.missed) * self._dt * SECOND)
+
     def tick(self) -> None:
         """A tick begins, or the wait for it."""
         self._tick_at = self._now()

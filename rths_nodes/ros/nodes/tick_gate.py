@@ -76,7 +76,13 @@ class TickGate:
             self.command = self._due.kept()
 
     def hand_over(self) -> Command | None:
-        """The Command of the tick that begins now; None when there is none."""
+        """The Command of the tick that begins now; None when there is none.
+
+        In a pause ticks may follow each other without a look at what has come.
+        """
+        rig = self._rig
+        if self.command is None and rig.pause.goes_on and not rig.stopping:
+            self.take_command()
         command, self.command = self.command, None
         return command
 

@@ -14,6 +14,7 @@ from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Tar
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.axis_layout import takes_force
 from rths_nodes.ros.transport.wiring import Place
 
 msg = importlib.import_module("rths_nodes.msg")
@@ -22,7 +23,7 @@ msg = importlib.import_module("rths_nodes.msg")
 def codec_of(place: Place, assembly: Assembly, run: RunMark) -> Codec:
     """Return the codec of the node at ``place``. Raises RuntimeError where the installed messages differ."""
     if place.axis:  # it has no Target
-        return Codec(0, 1, 0, run=run)
+        return Codec(0, 1, 0, run=run, n_force=int(takes_force(assembly.scenario, place.axis)))
     codec = assembly.codec(run)
     check(codec)
     return codec
