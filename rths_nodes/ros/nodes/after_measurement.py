@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -94,6 +95,6 @@ class AfterMeasurement:
         while (found := self._port.true_state()) is not None:
             true = found[0]
             if self._of_ticks and self._of_ticks[0][0] == true.sample:  # else it is that of no sample
-                _, true.sample, stamp = self._of_ticks.popleft()
-                self._deferred.put("true_state", pack, partial(tuple, (true, stamp)))
+                _, sample, stamp = self._of_ticks.popleft()
+                self._deferred.put("true_state", pack, partial(tuple, (replace(true, sample=sample), stamp)))
         return bool(self._port.true_state_complete)
