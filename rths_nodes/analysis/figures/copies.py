@@ -18,7 +18,8 @@ def learnt(view: View) -> Plan | None:
     run = view.run
     if run.scenario.updating is None or not len(run.updating):
         return None
-    copy, m = Copies(run.scenario).learns, len(Copies(run.scenario).learns.names)
+    copy = Copies(run.scenario).learns
+    m = len(copy.names)
     base, used = Base("updating", TIME, run.updating_time), run.scenario.updating.mode == USED
     shares = run.updating[:, : 3 * m].reshape(-1, 3, m) / copy.initial
     has = "copies have" if used else "copies would have"

@@ -168,8 +168,7 @@ def loaded_at(scenario: Scenario) -> float:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits
         assert load is not None
         assert limits.force_rate is not None
-        rise = load.ramp_time if load.table is None else load.table[-1][0]
-        found = max(found, load.held_for + (rise or 0.0) + abs(load.largest) / (SHARE * limits.force_rate))
+        found = max(found, load.held_for + load.rise + abs(load.largest) / (SHARE * limits.force_rate))
     return math.ceil((found + SETTLED) * scenario.servo_rate) / scenario.servo_rate if found else 0.0
 
 

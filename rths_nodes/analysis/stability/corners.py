@@ -13,7 +13,7 @@ import numpy as np
 
 from rths_nodes.analysis.stability.crossings import growing_motions
 from rths_nodes.analysis.stability.impulses import Impulses
-from rths_nodes.analysis.stability.motions import modes_of
+from rths_nodes.analysis.stability.motions import modes_of, places_of
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Structure
@@ -27,13 +27,16 @@ SMALL = 1e-9
 """m: a move that no copy yields in."""
 
 
-def unstable_corners(scenario: Scenario) -> Iterator[str]:
-    """Say at which corners a motion grows; nothing for copies that do not follow. Raises what judging raises."""
+def unstable_corners(scenario: Scenario, known: dict[str, Impulses] | None = None) -> Iterator[str]:
+    """Say at which corners a motion grows; nothing for copies that do not follow. Raises what judging raises.
+
+    ``known`` as of :func:`sampled_loop`, from a loop of the same scenario.
+    """
     if scenario.updating is None or scenario.updating.mode != USED:
         return
     copies, structure = Copies(scenario), Assembly(scenario).structure
     assert structure is not None
-    known: dict[str, Impulses] = {}
+    known = {} if known is None else known
     seen: list[Array] = []
     for shares in copies.corners:
         stiffness = stiffness_at(structure, copies, shares.tolist())
@@ -41,8 +44,7 @@ def unstable_corners(scenario: Scenario) -> Iterator[str]:
             continue
         seen.append(stiffness)
         loop = sampled_loop(scenario, known, stiffness)
-        places = [place for mode in modes_of(loop) for place in (2.0 * np.pi * mode.frequency, mode.motion.imag)]
-        if growing_motions(loop, places):
+        if growing_motions(loop, places_of(modes_of(loop))):
             values = zip(copies.learns.names, shares * copies.learns.initial, copies.learns.units, strict=True)
             yield ", ".join(f"{name} = {value:.4g} {unit}".rstrip() for name, value, unit in values)
 

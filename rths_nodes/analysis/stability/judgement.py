@@ -42,7 +42,7 @@ from rths_nodes.analysis.stability.crossings import (
 )
 from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.analysis.stability.impulses import Impulses
-from rths_nodes.analysis.stability.motions import Mode, growing_ones, modes_of
+from rths_nodes.analysis.stability.motions import Mode, growing_ones, modes_of, places_of
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.analysis.stability.turns import HZ
@@ -102,32 +102,30 @@ class Judgement:
 
     def verdict(self) -> str:
         """One sentence."""
-        astray = [each.words() for each in self.force_loops if not each.stable]
-        if astray and self.growing == 0:
+        if self.growing:
+            nothing = f"no shorter delay of the rig and no lower frequency{self._sought()} helps"
+            return f"UNSTABLE: {self._worst()}; {', or '.join(self._limits('would have to fall')) or nothing}"
+        if astray := [each.words() for each in self.force_loops if not each.stable]:
             return f"UNSTABLE: {'; '.join(astray)}"
-        if self.stable:
-            nothing = f"no delay and no frequency{self._sought()} is critical"
-            return "stable: " + ("; ".join(self._limits("may grow")) or nothing)
-        if not self.growing:
+        if self.corners:
             return f"UNSTABLE: where the copies that follow have {'; or '.join(self.corners)}"
-        nothing = f"no shorter delay of the rig and no lower frequency{self._sought()} helps"
-        return f"UNSTABLE: {self._worst()}; {', or '.join(self._limits('would have to fall')) or nothing}"
+        nothing = f"no delay and no frequency{self._sought()} is critical"
+        return "stable: " + ("; ".join(self._limits("may grow")) or nothing)
 
     @property
     def farthest(self) -> float:
         """Factor on the natural frequencies as far as which a limit was looked for; below 1 where motions grow."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
-        return sampled_limits.FARTHEST if self.growing == 0 else 1.0 / sampled_limits.FARTHEST
+        return 1.0 / sampled_limits.FARTHEST if self.growing else sampled_limits.FARTHEST
 
     def _sought(self) -> str:
         """Say up to which frequencies was looked; empty where all were looked at."""
         if not isinstance(self.loop, SampledLoop):
             return ""
-        way, times = (
-            ("up to", f"{self.farthest:g}") if self.growing == 0 else ("down to", f"1/{1.0 / self.farthest:g}")
-        )
-        return f" {way} {times} {'times' if self.growing == 0 else 'of'} the present one"
+        if self.growing:
+            return f" down to 1/{1.0 / self.farthest:g} of the present one"
+        return f" up to {self.farthest:g} times the present one"
 
     def _worst(self) -> str:
         """The motion that grows fastest, in words."""
@@ -215,9 +213,10 @@ class Judgement:
 
 def judge(scenario: Scenario) -> Judgement:
     """Stability of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged."""
-    loop = sampled_loop(scenario)
+    known: dict[str, Impulses] = {}
+    loop = sampled_loop(scenario, known)
     found = judge_loop(loop, scenario.moved_axes)
-    corners, exact = tuple(unstable_corners(scenario)), continuous_delay(scenario)
+    corners, exact = tuple(unstable_corners(scenario, known)), continuous_delay(scenario)
     return replace(found, assumptions=loop.assumptions, continuous_delay=exact, corners=corners)
 
 
@@ -229,12 +228,7 @@ def is_stable(scenario: Scenario, known: dict[str, Impulses] | None = None) -> b
     loop = sampled_loop(scenario, known)
     if not all(each.stable for each in loop.force_loops):
         return False
-    return growing_motions(loop, _places(modes_of(loop))) == 0
-
-
-def _places(modes: Iterable[Mode]) -> list[float]:
-    """Angular frequencies (rad/s) to look at closely: those of the modes, in the structure and in the loop."""
-    return [place for mode in modes for place in (HZ * mode.frequency, mode.motion.imag)]
+    return growing_motions(loop, places_of(modes_of(loop))) == 0
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
@@ -243,7 +237,7 @@ def continuous_delay(scenario: Scenario) -> float | None:
         loop = continuous_loop(scenario)
     except ConfigError:
         return None
-    places = _places(modes_of(loop))
+    places = places_of(modes_of(loop))
     late = delays(loop, sweep(loop, places), loop.delay)
     further = _limit(late, 0.0, growing_motions(loop, places))
     return None if further is None else max(0.0, loop.delay + further.value)
@@ -252,7 +246,7 @@ def continuous_delay(scenario: Scenario) -> float | None:
 def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
     """Stability of any linear loop; ``axes``: their names."""
     modes, delay = modes_of(loop), loop.delay
-    places = _places(modes)
+    places = places_of(modes)
     growing, grid = growing_motions(loop, places), sweep(loop, places)
     if isinstance(loop, SampledLoop):
         factors = sampled_limits.ratios(loop, places, growing)

@@ -50,6 +50,11 @@ class Mode:
         return self.loop_damping_ratio >= -MARGINAL
 
 
+def places_of(modes: Iterable[Mode]) -> list[float]:
+    """Angular frequencies (rad/s) to look at closely: those of the modes, in the structure and in the loop."""
+    return [place for mode in modes for place in (HZ * mode.frequency, mode.motion.imag)]
+
+
 def modes_of(loop: Loop) -> tuple[Mode, ...]:
     """The oscillations of the structure with a perfect rig, the lowest first."""
     free = loop.whole.states(np.eye(len(loop.whole.specimens))[None])[0]

@@ -98,6 +98,11 @@ class Load:
         values = [self.value] if self.value is not None else [row[1] for row in self.table or ()]
         return max(values, key=abs)
 
+    @property
+    def rise(self) -> float:
+        """Time from the change of mode to the last target, s."""
+        return float(self.table[-1][0] if self.table else self.ramp_time or 0.0)
+
     def check(self, limits: Limits, path: str) -> None:
         """Raises ConfigError for a target beyond the limits of force, and for a rise that is too fast."""
         largest = abs(self.largest)

@@ -61,17 +61,14 @@ class Learning:
     def __init__(self, scenario: Scenario) -> None:
         """Raises ConfigError for what cannot be updated."""
         copies = Copies(scenario)
-        self.copy, self.every, self._settings, self._axis = (
-            copies.learns,
-            copies.every,
-            copies.settings,
-            copies.axis,
-        )
+        self.copy, self._settings = copies.learns, copies.settings
+        self.every, self._axis = copies.every, copies.axis
         axis = scenario.axes[copies.section.axis]
         self._estimator = LAWS[copies.section.law](self.copy, self._settings)
         self._filter = low_pass(axis, scenario.dt)
         self._begun = False
-        self._line: deque[tuple[float, bool]] = deque(maxlen=axis.sensors.force_delay + 1)
+        self._held = axis.sensors.force_delay + 1
+        self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
         """Displacements, as far back as the force is late."""
         self._pairs: deque[Pair] = deque(maxlen=3)
         self._due: tuple[int, Sample] | None = None
@@ -82,6 +79,11 @@ class Learning:
         self._learnt = self._strange_from = 0
         self._at_bound = [False for _ in self.copy.names]
 
+    @classmethod
+    def of(cls, scenario: Scenario) -> Learning | None:
+        """Return the copy of a scenario that learns; None where it updates nothing."""
+        return None if scenario.updating is None else cls(scenario)
+
     def follow(self, integrator: Integrator) -> None:
         """Let the copies of an integrator have what has been released since; in shadow they have nothing of it."""
         if self._state is None or self._state.released is self._followed:
@@ -91,25 +93,19 @@ class Learning:
         for name, copy in self._followers.items():
             integrator.renew(name, copy.change(shares))
 
-    @classmethod
-    def of(cls, scenario: Scenario) -> Learning | None:
-        """Return the copy of a scenario that learns; None where it updates nothing."""
-        return None if scenario.updating is None else cls(scenario)
-
     def add(self, measured: Measurement) -> None:
         """Take in a sample. Every ``every``-th makes a pair, and the one before it ready to be learnt from."""
         x, bad = float(measured.displacement[self._axis]), measured.flags & UNUSABLE != 0
         if self._filter is not None:
             if not math.isfinite(x):  # it would stay in the filter
                 x, bad = (self._line[-1][0] if self._line else 0.0), True
-            elif self._begun:
-                x = self._filter.step(x)
             else:
-                self._filter.start(x)
-                self._begun = True
+                if not self._begun:
+                    self._filter.start(x)
+                    self._begun = True
                 x = self._filter.step(x)
         self._line.append((x, bad))
-        if measured.sample % self.every or len(self._line) <= self._line.maxlen - 1:  # type: ignore[operator]
+        if measured.sample % self.every or len(self._line) < self._held:
             return
         earlier, flagged = self._line[0]
         pairs = self._pairs

@@ -65,8 +65,6 @@ class Onlooker(ThreadedNode):
         """Columns that are kept, and messages with such that are so no longer."""
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
-        self._heard = 0
-        """Messages that were heard."""
         self._hear()
 
     def _hear(self) -> None:
@@ -103,15 +101,14 @@ class Onlooker(ThreadedNode):
         def heard(message: object) -> None:
             with self._lock:
                 self._seen = time.monotonic()
-                self._heard += 1
                 hear(message)
 
         return heard
 
     def _take_turn(self) -> None:
-        before = -1
-        while before != self._heard:
-            before = self._heard
+        before = -1.0
+        while before != self._seen:
+            before = self._seen
             self._executor.spin_once(timeout_sec=0.0)
         self._leaving.wait(TURN_S)
 
