@@ -14,12 +14,9 @@ import sys
 import termios
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 from absorber import frame, section
 
 import rths_nodes

@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 from absorber import AXIS, OFF, TRUE, frame, section
 
 import rths_nodes
