@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,9 @@ from rths_nodes.core.child_program import end_with
 
 COLLECTED = 20_000
 """New objects after which Python's collector looks for cycles: those of a compiler live as long as it."""
+
+LOOKED_AFTER = 0.01
+"""Seconds after which the child is looked at again: a waitpid that waits does not see a Ctrl-C of just before it."""
 
 
 class Watch(threading.Thread):
@@ -36,7 +40,9 @@ def done_apart(work: Callable[[], None]) -> bool:
     if not child:
         _do_and_exit(work, parent)
     try:
-        return os.waitpid(child, 0)[1] == 0
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            time.sleep(LOOKED_AFTER)
+        return ended[1] == 0
     except BaseException:  # Ctrl-C, above all
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(child, signal.SIGKILL)
