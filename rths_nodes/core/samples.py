@@ -27,6 +27,8 @@ FLAG_SLOWED = 64
 rates."""
 FLAG_AT_BOUND = 128
 """Only in a Command: an adaptive parameter of the compensator stands at a bound."""
+FLAG_FROZEN = 256
+"""The operator has frozen the copies of the specimen: from here on nothing is learnt for them."""
 
 MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
 """Modes in which the controller drives an axis; in force mode commands are in N. Only a Measurement says held:

@@ -99,7 +99,9 @@ class Acting:
         suspended = self._rung is not None and self._rung.suspended
         if act == "resume" and not suspended:
             return "nothing is held that could go on: the rung is over"
-        if suspended and act not in ("resume", "stop", "note"):
+        if act == "freeze" and (reason := self._nothing_learns()):
+            return reason
+        if suspended and act not in ("resume", "freeze", "stop", "note"):
             return "a rung is held: resume or stop it"
         if act in ("hold", "resume") and self._rung is not None and self._rung.stopped:
             return f"the rung is being stopped: {self._rung.stopped}"
@@ -112,6 +114,14 @@ class Acting:
         if ACTS[act].moves and (reason := self.drive.unfit()):
             return reason
         return self.clearance.barred() if act in ("position", "arm", "mandate", "run") else ""
+
+    def _nothing_learns(self) -> str:
+        """Why there is nothing to freeze; empty where copies of the specimen learn."""
+        if self._rung is None:
+            return "nothing learns: the rung is over"
+        if self._rung.armed.scenario.updating is None:
+            return "nothing learns: the scenario has no section updating"
+        return "the copies of the specimen are frozen already" if self._rung.frozen else ""
 
     def _no_consent(self, act: str) -> str:
         """Why there is nothing to consent to, or to withdraw; empty where there is."""
@@ -131,6 +141,13 @@ class Acting:
             self._begin("hold")
             assert self._rung is not None
             self._rung.hold(reason or "the operator holds the test")
+
+    def freeze(self) -> None:
+        """Copies of the specimen stay as they are, from the next sample to the end of the rung; any thread."""
+        with self._machine.lock:
+            self._begin("freeze")
+            assert self._rung is not None
+            self._rung.freeze()
 
     @as_act
     def resume(self) -> None:

@@ -96,6 +96,11 @@ ACTS = {
         anybody=True,
     ),
     "resume": Act("go on with the rung that is held", (State.HELD,), at_once=True),
+    "freeze": Act(
+        "model updating: copies of the specimen stay as they are, to the end of the rung",
+        (State.RUNNING, State.RESUMING, State.HELD),
+        at_once=True,
+    ),
     "stop": Act(
         "stop whatever moves", (*_MOTION, State.ARMED, State.HELD), ("reason",), at_once=True, anybody=True
     ),
@@ -111,6 +116,9 @@ ACTS = {
     "finish": Act("take the offsets again, close the port, end the test", _AT_REST, lasting=True),
 }
 """By name; those of the session have the names of its methods."""
+
+MEANWHILE = tuple(name for name, act in ACTS.items() if act.at_once)
+"""Acts that are possible while another one is under way."""
 
 _WORDS = {
     State.IDLE: "the rig is not connected",

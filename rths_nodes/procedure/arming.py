@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,13 +20,16 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.inputs import file_hashes
 from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.updating import USED
 from rths_nodes.loop.stages.numerical import NumericalStage
-from rths_nodes.procedure.mandate import RUNG
+from rths_nodes.procedure.mandate import FIRST, RUNG
 from rths_nodes.procedure.offsets import Offsets
-from rths_nodes.procedure.records import RUNGS
+from rths_nodes.procedure.records import RUNGS, RungRecord
 
 BELOW_ELASTIC = ("d", "e", "f", RUNG)
 """Rungs that must leave the specimen as it is."""
+WITH_SPECIMEN = ("e", "f")
+"""Rungs before the full test that have the force of the specimen."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,18 @@ def arm(
     problems.refuse()
     armed_code = Code.of(scenario, build)
     return Armed(rung, scenario, scenario_hash, _reach(rung, scenario), armed_code, file_hashes(scenario))
+
+
+def never_in_shadow(rung: str, scenario: Scenario, climbed: Sequence[RungRecord]) -> str:
+    """Why copies of the specimen must not be used yet: they never learnt in shadow, with it, in this test."""
+    if rung != FIRST or scenario.updating is None or scenario.updating.mode != USED:
+        return ""
+    if any(each.name in WITH_SPECIMEN and each.outcome == "finished" for each in climbed):
+        return ""
+    return (
+        f"rung {rung}: updating.mode = {USED!r}: a rung {' or '.join(WITH_SPECIMEN)} comes first, in which the "
+        "copies learn in shadow"
+    )
 
 
 def _differing(base: Scenario, scenario: Scenario, slower: bool = False) -> list[str]:

@@ -69,6 +69,14 @@ class RungUnderWay:
         self.suspended, self._resumed = False, self._machine.under_way
         self.port.handover.requests.resume()
 
+    @property
+    def frozen(self) -> bool:
+        """True once copies of the specimen stay as they are."""
+        return bool(self.port.handover.requests.frozen)
+
+    def freeze(self) -> None:
+        self.port.handover.requests.freeze()
+
     def stop(self, reason: str) -> None:
         self.stopped = self.stopped or reason
         self.port.handover.requests.stop(reason)
@@ -87,10 +95,12 @@ class RungUnderWay:
             elif machine.state is not State.HELD:
                 machine.to(State.HELD, reason or "the rung is over")
 
-    def relaxed(self, names: Sequence[str], dt: float) -> list[str]:
-        """Say how the forces relaxed while the rig was held, and which did not move with the rig, in words."""
-        found = []
-        for hold in self.port.handover.holds:
+    def remarks(self, names: Sequence[str], dt: float) -> list[str]:
+        """Say how forces relaxed while the rig was held, what did not move with it, and what was frozen when."""
+        handover, found = self.port.handover, []
+        if handover.frozen_at is not None:
+            found.append(f"copies of the specimen frozen by the operator from sample {handover.frozen_at} on")
+        for hold in handover.holds:
             pairs = zip(names, hold.before, hold.after, strict=True)
             told = ", ".join(f"{name} from {before:.6g} N to {after:.6g} N" for name, before, after in pairs)
             found.append(f"held behind sample {hold.sample}, {hold.ticks * dt:.3g} s of ticks: force {told}")

@@ -36,7 +36,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import placing, small_move, unloading
 from rths_nodes.procedure.acting import ARMED_FOR_S, as_act
 from rths_nodes.procedure.acts import ActRefused
-from rths_nodes.procedure.arming import arm, start_of
+from rths_nodes.procedure.arming import arm, never_in_shadow, start_of
 from rths_nodes.procedure.clearance import Clearance
 from rths_nodes.procedure.commissioned import Commissioning, not_commissioned
 from rths_nodes.procedure.consents import Consents, signature_for
@@ -244,6 +244,8 @@ class RigSession(Mandated):
         now, port = _time(self._clock), self.drive.port
         if reason := not_commissioned(self.commissioned, self.scenario, rung, port, True, now):
             raise ActRefused(f"arm: {reason}")
+        if reason := never_in_shadow(rung, scenario, self.record.rungs):
+            raise ActRefused(f"arm: {reason}")
         away = np.abs(self.offsets.held + start_of(scenario, self.drive.port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
@@ -301,7 +303,7 @@ class RigSession(Mandated):
             finally:
                 written.outcome, written.reason = outcome.outcome, outcome.reason
                 written.samples = outcome.samples or written.samples  # a runner that raised may have told them
-                written.remarks += rung.relaxed(tuple(self.scenario.axes), self.scenario.dt)
+                written.remarks += rung.remarks(tuple(self.scenario.axes), self.scenario.dt)
                 self._rung = None
                 rung.over(outcome, drive.broken)
                 if written.run and outcome.outcome != "finished":

@@ -144,10 +144,6 @@ def test_every_integrator_that_follows_gives_its_copies_what_was_released(integr
             [(["updating", "parameters", "exponent"], {"bounds": [1.5, 3.0]})],
             "updating.mode = 'used': exponent is estimated only; those that follow: stiffness",
         ),
-        (
-            [(["port"], {"type": "udp", "address": "127.0.0.1:5000"})],
-            "updating.mode = 'used': only before a simulated rig; on the port udp copies learn in shadow",
-        ),
     ],
 )
 def test_where_copies_cannot_follow_is_refused(changes: list[Any], message: str) -> None:

@@ -177,10 +177,11 @@ ROWS: list[tuple[str, Mapping[str, Any], list[str], str]] = [
 ELSEWHERE = {
     "force_error_beyond_force": "test_a_load_is_judged_as_a_displacement_is",
     "record_of_another_unit": "test_a_record_in_another_unit_is_told",
+    "copies_that_follow": "test_who_uses_copies_on_a_real_rig_signs_for_it",
     "led_beyond_force_error": "test_a_real_rig_corrects_a_force_by_no_more_than_its_force_error",
     "force_loop_not_commissioned": "test_a_force_loop_of_a_real_controller_is_signed_for",
 }
-"""Rules with a test of their own, which is on another scenario; the last two stand in test_force_axes.py."""
+"""Rules with a test of their own, on another scenario (test_force_axes.py, test_copies_on_the_ladder.py)."""
 BESIDE = {
     "piston_velocity_beside_limit": {"level_within_noise"},
     "specimen_without_force": {"specimen_of_another_rig"},

@@ -16,6 +16,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.limits import QUANTITIES, STOP, Limits, OfExpression, unit_of_level
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
+    FLAG_FROZEN,
     FLAG_SATURATED,
     FLAG_SLIPPED,
     FLAG_SLOWED,
@@ -142,6 +143,7 @@ _FLAGGED = (
     (FLAG_SATURATED, "with a saturated sensor"),
     (FLAG_SOFT_START, "in the soft start"),
     (FLAG_TRIPPED, "in the safe stop"),
+    (FLAG_FROZEN, "with frozen copies of the specimen"),
 )
 
 

@@ -18,7 +18,7 @@ COLLECTED = 20_000
 """New objects after which Python's collector looks for cycles: those of a compiler live as long as it."""
 
 LOOKED_AFTER = 0.01
-"""Seconds after which the child is looked at again: a waitpid that waits does not see a Ctrl-C of just before it."""
+"""s between two looks at the child: a waitpid that waits is not ended by a Ctrl-C of just before it."""
 
 
 class Watch(threading.Thread):

@@ -22,7 +22,7 @@ from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, REALTIME
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import inputs, rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.mandate import RUNG
+from rths_nodes.procedure.mandate import FIRST, RUNG
 from rths_nodes.procedure.records import RUNGS, Rung
 from rths_nodes.recording.run import Run
 
@@ -114,6 +114,8 @@ class Ladder:
         level = self._known("level", self.level, name) if name in REDUCED else 1.0
         ratio = int(self._known("time_ratio", self.ratio, name)) if name == SLOW else 1
         base = self.scenario if rung.on_rig else self.simulated
+        if rung.on_rig and name not in (FIRST, RUNG):
+            base = rehearsal.in_shadow(base)
         if name == RUNG and self._iterated is not None:
             base = self._iterated[0]
         scenario = rehearsal.slower(rehearsal.at_level(base, level), ratio)
@@ -144,6 +146,10 @@ class Ladder:
         """Build every planned rung whose level and ratio are known, and its rehearsal. Raises ConfigError."""
         if {"a", "b", UNSENT} & set(self.planned):
             checked_loop(self.simulated)
+        if FIRST in self.planned and self.scenario.updating is not None:
+            from rths_nodes.analysis.stability.corners import refuse_unstable  # of tests that update alone
+
+            refuse_unstable(self.scenario)
         for name in self.planned:
             known = (self.level is not None or name not in REDUCED) and (self.ratio is not None or name != SLOW)
             if known and name != RUNG:

@@ -18,6 +18,7 @@ from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.procedure.acts import ACTS
 from rths_nodes.procedure.records import TERMINAL
 from rths_nodes.recording.records import RecordingError
 
@@ -26,7 +27,7 @@ LOOK_S = 0.05
 """Between two looks at what moves, at the keys, and at signals."""
 SAME_KEY_S = 0.2
 """Signals within such a time are one request: who is frightened presses twice in less than a second."""
-HEARD = {"h": "hold", "hold": "hold", "r": "resume", "resume": "resume", "s": "stop", "stop": "stop"}
+HEARD = {name: act for act in ("hold", "freeze", "resume", "stop") for name in (act[0], act)}
 """Words that an operator may type while something moves; anything else is a note."""
 
 T = TypeVar("T")
@@ -114,7 +115,8 @@ class OperatorInput:
         if act == "resume":
             self._signals.clear()
             self._answered = 0
-        self._attempt(act, **({} if act == "resume" else {"reason": f"the operator has asked to {act}"}))
+        given = {"reason": f"the operator has asked to {act}"} if "reason" in ACTS[act].arguments else {}
+        self._attempt(act, **given)
         if act == "hold" and self.runner.can_resume:
             self._say("held: r resumes, s stops")
 

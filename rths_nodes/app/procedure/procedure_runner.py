@@ -29,7 +29,7 @@ from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import records
-from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.acts import ACTS, MEANWHILE
 from rths_nodes.procedure.machine import stopped_by_operator
 from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.offsets import Offsets
@@ -46,7 +46,7 @@ NAMED = ("sign_for", "note", "withdraw")
 """Acts whose words stand in the record with the name of who has said them."""
 BEFOREHAND = tuple(name for name, act in ACTS.items() if act.moves and act.lasting)
 """Acts that are written down before they begin: they move the rig."""
-HEARD = ("hold", "resume", "stop")
+HEARD = ("hold", "freeze", "resume", "stop")
 """Acts that are done whether they can be written down or not."""
 
 
@@ -158,7 +158,7 @@ class ProcedureRunner:
 
         Raises ActRefused (a ConfigError) for what is not possible now, with the reason. From here on a stop ends
         the act, whatever is still prepared for it. Raises RecordingError where the record cannot be written any
-        more: an act that moves the rig does not begin then; a hold, a resume and a stop are done all the same.
+        more: an act that moves the rig does not begin then; what is HEARD is done all the same.
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
@@ -169,7 +169,7 @@ class ProcedureRunner:
         if ACTS[act].at_once:
             return self._done(act, by, way, arguments)
         if not self._one.acquire(blocking=False):
-            raise ActRefused(f"{act}: another act is under way; possible meanwhile: hold, resume, stop, note")
+            raise ActRefused(f"{act}: another act is under way; possible meanwhile: {', '.join(MEANWHILE)}")
         try:
             with self.session.act():
                 return self._done(act, by, way, arguments)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section ``updating``: copies of the specimen in the structure, what is learnt of it, and for what.
 
-In ``shadow`` nothing of the test depends on it; ``used`` by a simulated test, the copies follow.
+In ``shadow`` nothing of the test depends on it; ``used``, the copies follow: on a real rig on rung g alone.
 """
 
 from __future__ import annotations
@@ -135,11 +135,7 @@ class Copies:
 
     def check_used(self, scenario: AnyParams) -> None:
         """Raises ConfigError where copies cannot follow, or must not."""
-        place, port = f"{PLACE}.mode = {USED!r}", scenario.port
-        if not (port.builds_axes or port.cannot_be_built):
-            raise ConfigError(
-                f"{place}: only before a simulated rig; on the port {type_of(port)} copies learn in shadow"
-            )
+        place = f"{PLACE}.mode = {USED!r}"
         known = KINDS[self.learns.model].parameters
         for name in self.learns.names:
             if name not in known:

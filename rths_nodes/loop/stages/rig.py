@@ -276,6 +276,8 @@ class RigStage:
             self.bridged += self._bridges.sampled(sample, measured.flags & FLAG_BRIDGED > 0)
             self.slowed += measured.flags & FLAG_SLOWED > 0
         self.sample = sample
+        if self._handover is not None:
+            measured.flags |= self._handover.flags(sample)
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
             if self._policy.at_rest and (self._load_stop is None or self._load_stop.at_rest):

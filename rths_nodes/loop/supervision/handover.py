@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rths_nodes.core.samples import Array, Command, Measurement
+from rths_nodes.core.samples import FLAG_FROZEN, Array, Command, Measurement
 
 LOOK_S = 0.05
 """Between two looks whether somebody else wants the run to end, while it is held in lockstep, s."""
@@ -59,6 +59,8 @@ class OperatorRequests:
         """Why the run has to stop, and be held; empty while nobody asks."""
         self.held = False
         """True from a hold to its resume: the test stands still, and goes on afterwards."""
+        self.frozen = False
+        """True once copies of the specimen are to stay as they are, to the end of the run."""
         self._changed = threading.Event()
 
     def stop(self, reason: str) -> None:
@@ -75,6 +77,10 @@ class OperatorRequests:
         """The motion goes on from where it was held."""
         self.held = False
         self._changed.set()
+
+    def freeze(self) -> None:
+        """Nothing is learnt for copies of the specimen any more."""
+        self.frozen = True
 
     def wait(self, seconds: float = LOOK_S) -> None:
         """In lockstep, where nothing ticks while the test is held: until somebody asks for something."""
@@ -102,6 +108,16 @@ class Handover:
     following: Callable[[Command, Measurement, bool], str] = lambda command, shown, paused: ""
     holds: list[Relaxation] = field(default_factory=list)
     """Relaxation of the forces in each hold so far."""
+    frozen_at: int | None = None
+    """First sample of which nothing was learnt, because the operator had frozen the copies; None: they are not."""
+
+    def flags(self, sample: int) -> int:
+        """Return what the requests of the operator add to the flags of ``sample``."""
+        if not self.requests.frozen:
+            return 0
+        if self.frozen_at is None:
+            self.frozen_at = sample
+        return FLAG_FROZEN
 
     def rest(self, sample: int, forces: Sequence[float]) -> None:
         """A tick at rest, held behind ``sample``, with the measured ``forces`` (N)."""

@@ -22,6 +22,7 @@ import numpy as np
 from rths_nodes.core.arithmetic import finite
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
+    FLAG_FROZEN,
     FLAG_SATURATED,
     FLAG_SLIPPED,
     FLAG_SLOWED,
@@ -35,7 +36,7 @@ from rths_nodes.mechanics.updating.square_root import Answer, Belief, capped, co
 PERIOD = 0.01
 """s between the samples that are learnt from, about: copies move from step to step of an integration, and
 differences of a noisy displacement over shorter times are noise."""
-UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED
+UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 """Flags of samples that nothing is learnt from."""
 GATE = 5.0
 """Innovation, in spreads, beyond which a force is not learnt from; it counts as this much in the mean square."""

@@ -266,7 +266,8 @@ async function recordings() {
 // -- the procedure: its acts, as it says what is possible -----------------------------------------------
 
 let token = "", asked = "", chosen = "", shownActs = "", shownForm = "";
-const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "consent", "withdraw", "sign_for", "mandate", "position", "arm", "run", "resume", "acknowledge", "unload", "finish"];
+const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "consent", "withdraw", "sign_for", "mandate", "position", "arm", "run", "hold", "freeze", "resume", "acknowledge", "unload", "finish"];
+const AT_ONCE = ["hold", "freeze", "resume", "withdraw", "note"];   // also while another act is under way
 const HEAD = 6;   // characters of a hash that a person types to arm
 
 async function post(path, fields) {
@@ -286,7 +287,8 @@ function result(words, done) {
 }
 
 async function act(name, args = {}) {
-  asked = name;
+  const waits = !AT_ONCE.includes(name);
+  if (waits) asked = name;
   result(`${name} ...`, true);
   procedure();
   try {
@@ -295,7 +297,7 @@ async function act(name, args = {}) {
   } catch (error) {   // a browser does not wait for ever: the act goes on, and the state says how
     result(error instanceof TypeError ? `${name}: no answer came to this page; the state above counts` : error.message, false);
   }
-  asked = "";
+  if (waits) asked = "";
   procedure();
 }
 
@@ -379,7 +381,8 @@ function procedure() {
   const next = proposed(acts);
   $("acts").replaceChildren(...ORDER.filter((name) => name in acts.possible).map((name) => {
     const made = button(name.replace("_", " "), () => name in NEEDS ? choose(name) : act(name));
-    made.disabled = !token || Boolean(asked) || Boolean(acts.possible[name]);
+    const waits = Boolean(asked) && !AT_ONCE.includes(name);
+    made.disabled = !token || waits || Boolean(acts.possible[name]);
     made.title = acts.possible[name] || acts.words[name];
     made.id = `act_${name}`;
     if (name === next && token) made.className = "next";

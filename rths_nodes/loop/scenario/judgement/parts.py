@@ -16,6 +16,7 @@ from rths_nodes.core.validation import walk
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.updating import USED
 from rths_nodes.mechanics.sparse import is_sparse
 
 OTHER, CONTRARY = 2.0, 100.0
@@ -174,6 +175,19 @@ def record_of_another_unit(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{place}.unit", part.unit or "as the file states it", f"the record has a peak of {peak:.4g} m/s^2"
             )
+
+
+@rule(
+    CAUTION,
+    "copies of the specimen learn in `shadow` (`updating.mode`)",
+    "on rung g the structure changes while the rig moves",
+    real=True,
+)
+def copies_that_follow(seen: Seen) -> Iterator[Found]:
+    updating = seen.scenario.updating
+    if updating is not None and updating.mode == USED:
+        words = f"{', '.join(updating.of)} learn from {updating.axis}"
+        yield Found("updating.mode", USED, words)
 
 
 def of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
