@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.app.commands import arguments
 from rths_nodes.app.commands import watch as watch_command
 from rths_nodes.app.watching.hearing import Hearing
 from rths_nodes.app.watching.loop import WatchLoop
@@ -261,7 +262,16 @@ def test_a_record_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 # -- a whole test -----------------------------------------------------------------------------------------
 
-BUSY = ("silent", "stood still")
+
+def test_a_watched_test_goes_by_the_clock() -> None:
+    scenario = files.load("chen_ricles_2010", [], rig="bench_watched")
+    assert arguments.in_realtime(scenario, None, watched=True)
+    assert not arguments.in_realtime(scenario, None)
+    with pytest.raises(ConfigError, match="--pace lockstep: the watcher of this rig has a clock of its own"):
+        arguments.in_realtime(scenario, "lockstep", watched=True)
+
+
+BUSY = ("silent", "stood still", "runs late")
 """What a watcher says, and must say, of a machine that keeps one of its processes for longer than it may."""
 
 

@@ -67,16 +67,17 @@ def scenario(given: argparse.Namespace) -> Scenario:
     return files.load(given.scenario, given.set, given.case, given.rig)
 
 
-def in_realtime(scenario: Scenario, pace: str | None) -> bool:
-    """Return whether the clock leads the rig: a real one always. Raises ConfigError for a real one in lockstep."""
-    if Assembly(scenario).port.simulated:
-        return pace == REALTIME
-    if pace == LOCKSTEP:
+def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
+    """Return whether the clock leads the rig: a real one always, and one that is ``watched`` by another computer.
+
+    Raises ConfigError for either of them in lockstep.
+    """
+    real = not Assembly(scenario).port.simulated
+    if pace == LOCKSTEP and (real or watched):
         kind = type(scenario.port).type_name
-        raise ConfigError(
-            f"--pace {LOCKSTEP}: the rig behind the port {kind} has a clock of its own; leave it out"
-        )
-    return True
+        whose = f"the rig behind the port {kind}" if real else "the watcher of this rig"
+        raise ConfigError(f"--pace {LOCKSTEP}: {whose} has a clock of its own; leave it out")
+    return real or watched or pace == REALTIME
 
 
 def add_several(

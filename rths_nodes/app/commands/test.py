@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pace",
         choices=PACES,
-        help="of the rungs on the rig; a real one has realtime; default for simulators and emulators: lockstep",
+        help="of the rungs on the rig; one that is real, or watched, has realtime; default for others: lockstep",
     )
     parser.add_argument(
         "--services",
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(
             *(f"{where}: {words}" for words in lacking), "there is no terminal to ask the operator at"
         )
-    realtime = arguments.in_realtime(scenario, options.pace)
+    realtime = arguments.in_realtime(scenario, options.pace, bool(options.services and _told(options)))
     if options.page and not options.services:
         raise ConfigError("--page: belongs to --services, which is not given: by it a page leads a test")
     if options.arm_from_page and not options.page:

@@ -52,6 +52,8 @@ slowest actuator here."""
 PERSISTENCE_S = 0.005
 """s in a row beyond force or that distance after which it stops: the test computer, which has the same limit of
 force, stops first."""
+SLIPPED = "ticks by which its clock was late"
+"""Count of the periods that this process missed: its rig stood still meanwhile, which no real one does."""
 IN_ORDER = 2
 """The reason of a session that the test computer has closed."""
 
@@ -196,7 +198,8 @@ class Emulator:
         receiver = self._receiver
         never = "ended by the operator" if ended() else "the test never began"
         reason = datagrams.REASONS[receiver.reason] if receiver.reason else never
-        return Session(max(receiver.counter - 1, 0), reason, receiver.reason == IN_ORDER, receiver.counts())
+        counts = receiver.counts() | {SLIPPED: pacer.missed if pacer is not None else 0}
+        return Session(max(receiver.counter - 1, 0), reason, receiver.reason == IN_ORDER, counts)
 
     def close(self) -> None:
         self._socket.close()
