@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from rths_nodes.loop.scenario.files import load
@@ -21,6 +22,15 @@ def section(**changes: Any) -> dict[str, Any]:
     """The section ``updating``, with ``changes``."""
     parameters = {name: {"bounds": [0.4 * OFF[name], 2.5 * OFF[name]]} for name in OPEN}
     return {"of": ["x"], "axis": AXIS, "noise": NOISE, "parameters": parameters} | changes
+
+
+def learning(**changes: Any) -> list[str]:
+    """Overrides of the shipped scenario of the frame that make it this one; ``changes`` of the section."""
+    return [
+        f"axes.{AXIS}.specimen={json.dumps(SPECIMEN)}",
+        f"structure.restoring_force={json.dumps({'type': 'bouc_wen'} | OFF)}",
+        f"updating={json.dumps(section(**changes))}",
+    ]
 
 
 def frame(

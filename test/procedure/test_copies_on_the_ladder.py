@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import date
 
 import numpy as np
 import pytest
-from absorber import AXIS, OFF, SPECIMEN, section
+from absorber import learning, section
 from rig_walk import Walk
 
 from rths_nodes.app.procedure.ladder import Ladder
@@ -21,13 +20,7 @@ from rths_nodes.loop.scenario.rehearsal import in_shadow
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ActRefused
 
-USED = [
-    f"axes.{AXIS}.specimen={json.dumps(SPECIMEN)}",
-    f"structure.restoring_force={json.dumps({'type': 'bouc_wen'} | OFF)}",
-    f"updating={json.dumps(section(mode='used'))}",
-    "compensator.alpha_es=29.0",
-    "duration=1.3",
-]
+USED = [*learning(mode="used"), "compensator.alpha_es=29.0", "duration=1.3"]
 RELEASED = slice(4, 6)
 """Columns of the recorded knowledge."""
 FROZEN_AT = 700
@@ -57,7 +50,7 @@ def test_the_ladder_uses_copies_on_rung_g_alone() -> None:
 def test_a_ladder_with_an_unstable_corner_is_refused_before_the_rig_is_connected() -> None:
     wide = section(mode="used")
     wide["parameters"]["stiffness"]["bounds"] = [5e6, 3e10]
-    changes = [*USED, f"updating={json.dumps(wide)}", "integrator.type=explicit_newmark"]
+    changes = [*USED, *learning(**wide), "integrator.type=explicit_newmark"]
     scenario = files.load("chen_ricles_2010", changes, rig="bench_simulated")
     Ladder(scenario, ("d", "e", "f"), 0.3, 2, False).check()
     with pytest.raises(ConfigError, match="unstable at a corner of the bounds"):

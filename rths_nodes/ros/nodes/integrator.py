@@ -44,6 +44,8 @@ class IntegratorNode(RthsNode):
         self._hop = Durations(scenario.steps)
         self.clocks = {"work": self._hop}
         self.state_names = assembly.names.updating
+        if (learning := self.stage.learning) is not None:
+            self.inner_numbers = lambda: flatten(learning.numbers()["updating"], "updating")
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
         self._rests_until = 0
         inside = not self.stage.integrator.external

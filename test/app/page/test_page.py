@@ -15,6 +15,7 @@ from urllib.parse import urlparse
 
 import numpy as np
 import pytest
+from absorber import learning
 from page_of_test import CHROMIUM, MARK, RTHS, Browser, asked_until, get, page, post, test_beside, until
 
 from rths_nodes.recording.reading import read_run
@@ -135,6 +136,7 @@ def test_in_a_browser_the_key_stops_the_rig_also_while_something_else_has_the_fo
             await browser.until('document.querySelectorAll("#limits .limit").length === 2')
             await browser.until("document.querySelector('#inner').textContent.includes('alpha')")
             await browser.until("document.querySelector('#timing').textContent.includes('compensator')")
+            await browser.until("document.querySelector('#copies').textContent.includes('yield displacement')")
             assert await browser.value('document.getElementById("real").textContent') == "SIMULATED"
             await browser.value('document.getElementById("axis").focus()')
             for key in (" ", "Enter"):  # which press what has the focus
@@ -145,7 +147,8 @@ def test_in_a_browser_the_key_stops_the_rig_also_while_something_else_has_the_fo
             await browser.until('document.getElementById("state").textContent === "HELD"')
             return await browser.value('document.getElementById("reason").textContent'), browser.complaints
 
-    with page() as address, test_beside(tmp_path / "run", "--set", "duration=60") as running:
+    sets = [f"--set={each}" for each in ("duration=60", *learning())]
+    with page() as address, test_beside(tmp_path / "run", *sets) as running:
         reason, complaints = asyncio.run(lead(address))
         running.communicate(timeout=60.0)
     assert reason.endswith("stop service")

@@ -10,7 +10,7 @@ const PER_CURVE = 4, FIRST = 0, LOWEST = 1, HIGHEST = 2, LAST = 3;
 const STOP_KEYS = { F8: "stop", F9: "emergency_stop" };
 const MOVES = ["RUNNING", "STOPPING", "CHECKING", "POSITIONING", "RESUMING", "UNLOADING", "ARMED"];
 const BAD = ["TRIPPED"];
-const INNER = "compensator.";
+const INNER = "compensator.", LEARNT = "updating.";
 
 const $ = (name) => document.getElementById(name);
 const text = (name, words) => { if ($(name).textContent !== words) $(name).textContent = words; };
@@ -222,7 +222,21 @@ function inside() {
     if (values.work_median_us) timing.push([name, `${Math.round(values.work_median_us)} (${Math.round(values.work_max_us)}) µs`, "number"]);
   }
   fill("timing", timing);
-  for (const [place, found] of [["inner", inner], ["timing", timing]]) $(place).closest("section").hidden = !found.length;
+  const copies = learnt(of("integrator"));
+  fill("copies", copies);
+  for (const [place, found] of [["inner", inner], ["timing", timing], ["copies", copies]]) $(place).closest("section").hidden = !found.length;
+}
+
+// what copies of the specimen have learnt: each parameter with its deviation, and what the copies have of it
+function learnt(values) {
+  const of = (name) => Number(values[LEARNT + name] || 0), rows = [];
+  for (const [name] of Object.entries(values).filter(([key]) => key.startsWith(LEARNT) && key.endsWith(".estimate"))) {
+    const own = name.slice(LEARNT.length, -".estimate".length), words = ["estimate", "deviation", "released"].map((each) => digits(of(`${own}.${each}`)));
+    rows.push([own.replaceAll("_", " "), `${words[0]} ± ${words[1]}`, "number"], ["released", words[2], "number"]);
+  }
+  if (rows.length) rows.push(["learnt from", `${of("learnt")} samples`, "number"]);
+  if (of("unexplained")) rows.push(["not explained by the model", `${of("unexplained")} samples`, "number level1"]);
+  return rows;
 }
 
 function events() {
