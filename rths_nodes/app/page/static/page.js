@@ -231,8 +231,8 @@ function inside() {
 function learnt(values) {
   const of = (name) => Number(values[LEARNT + name] || 0), rows = [];
   for (const [name] of Object.entries(values).filter(([key]) => key.startsWith(LEARNT) && key.endsWith(".estimate"))) {
-    const own = name.slice(LEARNT.length, -".estimate".length), words = ["estimate", "deviation", "released"].map((each) => digits(of(`${own}.${each}`)));
-    rows.push([own.replaceAll("_", " "), `${words[0]} ± ${words[1]}`, "number"], ["released", words[2], "number"]);
+    const own = name.slice(LEARNT.length, -".estimate".length), share = (each) => digits(100 * of(`${own}.${each}`) / of(`${own}.initial`));
+    rows.push([own.replaceAll("_", " "), `${share("estimate")} ± ${share("deviation")} (${share("released")})`, "number"]);
   }
   if (rows.length) rows.push(["learnt from", `${of("learnt")} samples`, "number"]);
   if (of("unexplained")) rows.push(["not explained by the model", `${of("unexplained")} samples`, "number level1"]);
