@@ -4,11 +4,17 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
+import numpy as np
+
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.run import Collector, Run
 
 AXIS = "story_1"
 SPECIMEN = {"type": "elastoplastic_absorber", "stiffness": 10e6, "yield_force": 80e3, "post_yield_ratio": 0.1}
@@ -16,6 +22,10 @@ TRUE = {"stiffness": 10e6, "yield_displacement": 0.008, "post_yield_ratio": 0.1}
 OFF = {"stiffness": 13e6, "yield_displacement": 0.0056, "post_yield_ratio": 0.1}
 NOISE = 4e3
 OPEN = ("stiffness", "yield_displacement")
+RECORDS = ("elcentro_1940_ns", "benchmark_kobe_1995", "benchmark_morgan_hill_1984")
+PEAK = 1.8
+"""m/s^2 to which these seconds of each are scaled."""
+SECONDS = ("duration=12", "compensator.alpha_es=29.0", "axes.story_1.limits.velocity=1.5")
 
 
 def section(**changes: Any) -> dict[str, Any]:
@@ -45,3 +55,19 @@ def frame(
     if updating is not None:
         parts.append((["updating"], updating))
     return replace(loaded, parts)
+
+
+def run(scenario: Scenario) -> Run:
+    """The Run stage by stage, or by its trip; nobody asks whether it is stable first."""
+    loop = Loop(Assembly(scenario))
+    collector = Collector(scenario, loop.assembly.names)
+    outcome = loop.run([collector])
+    assert outcome.state.name == "FINISHED", outcome.reason
+    return collector.run(integrator=outcome.integrator)
+
+
+@cache
+def peak(record: str) -> float:
+    """Largest acceleration (m/s^2) of these seconds."""
+    scenario = frame(*SECONDS, f"ground_motion={{type: record, record: {record}}}")
+    return float(np.abs(Assembly(scenario).ground_acceleration).max())

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +11,13 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
-from absorber import OFF, OPEN, frame, section
+from absorber import OFF, OPEN, PEAK, RECORDS, SECONDS, frame, peak, run, section
 
-from rths_nodes.loop.embedded import Loop
-from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import replace
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.updating.step import IDENTIFIED
-from rths_nodes.recording.run import Collector, Run
 
-RECORDS = ("elcentro_1940_ns", "benchmark_kobe_1995", "benchmark_morgan_hill_1984")
-PEAK = 1.8
-"""m/s^2 to which these seconds of each are scaled."""
-SECONDS = ("duration=12", "compensator.alpha_es=29.0", "axes.story_1.limits.velocity=1.5")
 MOST = 2.0
 """Largest displacement over that of true copies, below which no plant is called unstable."""
-
-
-def run(scenario: Scenario) -> Run:
-    """The Run stage by stage, or by its trip; nobody asks whether it is stable first."""
-    loop = Loop(Assembly(scenario))
-    collector = Collector(scenario, loop.assembly.names)
-    outcome = loop.run([collector])
-    assert outcome.state.name == "FINISHED", outcome.reason
-    return collector.run(integrator=outcome.integrator)
-
-
-@cache
-def peak(record: str) -> float:
-    """Largest acceleration (m/s^2) of these seconds."""
-    scenario = frame(*SECONDS, f"ground_motion={{type: record, record: {record}}}")
-    return float(np.abs(Assembly(scenario).ground_acceleration).max())
 
 
 def judged(seed: int) -> tuple[float, list[float]]:

@@ -105,7 +105,9 @@ def test_parameters_follow_by_at_most_5_percent_a_second_within_bounds() -> None
     run = followed("used")
     released = run.updating[:, 4:6] / np.array([OFF["stiffness"], OFF["yield_displacement"]])
     assert np.abs(np.diff(released, axis=0)).max() <= 0.05 * 10 / 1024 * (1.0 + 1e-9)
-    assert released[-1] == pytest.approx([0.8, 1.2], abs=0.05)
+    moving = 4.0 - run.updating_time[np.flatnonzero((released != 1.0).any(axis=1))[0]]
+    assert 2.5 < moving < 3.5  # the elastic motion before tells of the stiffness alone
+    np.testing.assert_allclose(released[-1], [1.0 - 0.05 * moving, 1.0 + 0.05 * moving], atol=0.01)
     np.testing.assert_allclose(run.updating[-1, :2], [TRUE["stiffness"], TRUE["yield_displacement"]], rtol=0.05)
     shadow = followed("shadow")
     begun = int(np.flatnonzero((released != 1.0).any(axis=1))[0])
@@ -183,8 +185,8 @@ def off(one: Run, other: Run, begin: float) -> Array:
     return np.asarray(difference / np.sqrt(np.mean(other.dof_displacement[rows] ** 2, axis=0)))
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(900)
+@pytest.mark.long
+@pytest.mark.timeout(600)
 def test_behind_a_soft_start_a_frame_of_copies_that_follow_is_that_of_true_copies() -> None:
     """Within 3 % rms over the earthquake; copies that stay are far off."""
     used, alike = response(""), response("alike")
@@ -193,18 +195,6 @@ def test_behind_a_soft_start_a_frame_of_copies_that_follow_is_that_of_true_copie
     assert Copies(used.scenario).learns.initial.tolist() == [104e6, 0.0084]
     stay = rths_nodes.run(override(used.scenario, ["updating=null"]))
     assert (off(stay, alike, begin) >= 0.15).all()
-
-
-@pytest.mark.long
-def test_another_class_of_specimen_is_told_and_no_worse_than_copies_that_stay() -> None:
-    """In what the copies do for the frame: largest displacements within 5 % of those of copies that stay."""
-    specimen = {"type": "slipping_elastomeric"}
-    scenario = frame(SECONDS, RIGHT, updating=section(mode="used"), specimen=specimen)
-    used, stay = rths_nodes.run(scenario), rths_nodes.run(replace(scenario, [(["updating"], None)]))
-    assert used.outcome == stay.outcome == "finished"
-    assert used.integrator["updating"]["first_unexplained_sample"] > 0
-    most = [np.abs(run.dof_displacement).max() for run in (used, stay)]
-    assert most[0] <= 1.05 * most[1]
 
 
 def test_the_axis_that_copies_learn_from_is_named_in_the_scenario() -> None:

@@ -290,8 +290,37 @@ def test_a_specimen_of_another_class_is_told_and_copies_stay_bounded(other: str)
     assert (shown.estimate >= copy.lower).all()
     assert (shown.estimate <= copy.upper).all()
     assert (np.abs(np.diff(shown.released, axis=0)) <= 0.05 * PERIOD + 1e-15).all()
-    resting = shown.mean_square[1:] > UNEXPLAINED
-    assert not np.diff(shown.released, axis=0)[resting].any()
+    going_back = shown.mean_square[1:] > UNEXPLAINED
+    assert (np.diff(np.abs(shown.released - 1.0), axis=0)[going_back] <= 1e-15).all()
+
+
+def test_a_small_motion_moves_no_copy_before_every_parameter_is_told_of() -> None:
+    """It tells of the stiffness alone, and that of a specimen of another class is wrong for large motion."""
+    copy = Copy("bouc_wen", VALUES["bouc_wen"])
+    x, v = motion(peak=0.002)
+    f, noise = noisy(answer(copy, np.array([1.3, 1.0, 1.0]), x, v))
+    shown = show(copy, "ukf", x, v, f, noise)
+    assert shown.estimate[-1, 0] == pytest.approx(1.3, rel=WITHIN)
+    assert not (shown.released - 1.0).any()
+
+
+@pytest.mark.parametrize("freezes", [False, True])
+def test_an_estimate_that_leaves_its_prior_may_freeze_the_copies(freezes: bool) -> None:
+    copy = Copy("kelvin_voigt", VALUES["kelvin_voigt"])
+    x, v = motion(duration=6.0)
+    f, noise = noisy(answer(copy, np.array([1.8, 1.0]), x, v))
+    k = Settings(PERIOD, noise, np.full(2, OFF), FASTEST, leaves=2.0, freezes=freezes)
+    estimator = LAWS["ukf"](copy, k)
+    state, states = at_rest(estimator, copy, 0.0), []
+    for row in zip(x.tolist(), v.tolist(), f.tolist(), strict=True):
+        state, _ = step(estimator, copy, k, state, Sample(*row))
+        states.append(state)
+    left = np.array([each.left for each in states])
+    first = int(np.argmax(left))
+    assert left[first:].all()
+    assert abs(states[first].belief.mean[0] - 1.0) > 2.0 * OFF >= abs(states[first - 1].belief.mean[0] - 1.0)
+    moved = np.diff([each.released for each in states[first:]], axis=0)
+    assert moved.any() == (not freezes)
 
 
 # Samples that are no good

@@ -14,7 +14,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.declarations import AnyParams, OfParams
 from rths_nodes.core.errors import ConfigError, show, unknown
-from rths_nodes.core.parameters import declared, number, params, sections, text, texts, type_of, vector
+from rths_nodes.core.parameters import declared, number, params, section, sections, text, texts, type_of, vector
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.updating.copies import KINDS, Copy, Follower, Open
 from rths_nodes.mechanics.updating.step import LAWS, PERIOD, Settings
@@ -26,6 +26,7 @@ BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovatio
 TOPIC = "updating_state"
 """Topic of what is recorded."""
 SHADOW, USED = MODES = ("shadow", "used")
+TELL, FREEZE = THEN = ("tell", "freeze")
 
 
 @params
@@ -52,6 +53,16 @@ class Updated:
 
 
 @params
+class Leaves:
+    """Level on leaving the prior: an estimate further from its initial value than that may be."""
+
+    deviations: float = number("of the initial value, standard ones, beyond which it has left", more_than=0.0)
+    then: str = text(
+        "tell: it is said, no more; freeze: the copies keep what they have from there to the end", "tell", THEN
+    )
+
+
+@params
 class Updating:
     """Model updating: parameters of copies of the specimen, estimated during the test."""
 
@@ -66,6 +77,7 @@ class Updating:
         "rms error of the measured force, with what the model leaves out of it", "N", more_than=0.0
     )
     mode: str = text("shadow: estimated and recorded, no more; used: the copies follow", SHADOW, MODES)
+    leaves: Leaves | None = section(Leaves, "level on leaving the prior; none if left out", None)
 
 
 class Copies:
@@ -107,6 +119,8 @@ class Copies:
         prior = np.array([each.uncertainty for each in section.parameters.values()])
         velocity = scenario.axes[section.axis].limits.velocity
         self.settings = Settings(self.every * scenario.dt, section.noise, prior, velocity)
+        if (level := section.leaves) is not None:
+            self.settings = self.settings._replace(leaves=level.deviations, freezes=level.then == FREEZE)
 
     def _check_alike(self, names: Mapping[str, object]) -> None:
         """Refuses copies that are not the specimen's in what is not updated, or has no ``initial`` value."""

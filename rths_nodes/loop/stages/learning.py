@@ -76,7 +76,7 @@ class Learning:
         self._followers = copies.followers() if copies.section.mode == USED else {}
         self._followed: Array | None = None
         self._counts = dict.fromkeys(COUNTED, 0)
-        self._learnt = self._strange_from = 0
+        self._learnt = self._strange_from = self._left_from = 0
         self._at_bound = [False for _ in self.copy.names]
 
     @classmethod
@@ -142,6 +142,8 @@ class Learning:
             self._learnt += 1
         if not self._strange_from and self._state.mean_square > UNEXPLAINED:
             self._strange_from = number
+        if not self._left_from and self._state.left:
+            self._left_from = number
         for place, (low, share, high) in enumerate(
             zip(self.copy.lower, self._state.belief.mean, self.copy.upper, strict=False)
         ):
@@ -150,6 +152,8 @@ class Learning:
     def numbers(self) -> Data:
         """Return what there is to tell at the end of the test, nested by name."""
         found: Data = {"learnt": self._learnt, "first_unexplained_sample": self._strange_from}
+        if self._left_from:
+            found["left_prior_sample"] = self._left_from
         found |= {COUNTED[what]: count for what, count in self._counts.items() if count}
         if self._state is not None:
             scale, state = self.copy.initial, self._state

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from rths_nodes.core.data import Data
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.updating import USED, Copies
+from rths_nodes.loop.scenario.updating import FREEZE, USED, Copies
 from rths_nodes.mechanics.updating.step import IDENTIFIED
 
 TROUBLE = {
@@ -32,7 +32,14 @@ def learning_notes(told: Data, scenario: Scenario) -> list[str]:
         )
         found.append(
             f"the model of the copies does not explain the specimen: first at {first * scenario.dt:.4g} s, in "
-            f"{share:.3g} % of the samples; the copies kept what they had then, and the estimates mean nothing"
+            f"{share:.3g} % of the samples; the copies went back towards their "
+            "initial values meanwhile, and the estimates mean nothing"
+        )
+    if (left := numbers.get("left_prior_sample")) and (level := scenario.updating.leaves):
+        kept = "; from there on the copies kept what they had" if level.then == FREEZE else ""
+        found.append(
+            f"an estimate left its prior, {level.deviations:g} standard deviations, at sample {left:.0f} "
+            f"({left * scenario.dt:.4g} s){kept}"
         )
     names = zip(copies.learns.names, copies.learns.units, strict=True)
     rows = [_parameter(name, unit, numbers[name], not first) for name, unit in names if name in numbers]

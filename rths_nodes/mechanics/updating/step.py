@@ -2,8 +2,10 @@
 """A step of model updating: one sample of the specimen, what is learnt of it, and what the copies are given.
 
 The filter has an estimate, the copies have parameters of their own, which go after the estimate by at most
-``rate`` of their initial values a second, and only while the model explains the specimen: no single sample moves
-them, and no force jumps. A sample of which anything is impossible changes no parameter.
+``rate`` of their initial values a second: no single sample moves them, and no force jumps. They begin when the
+motion has told something of every parameter: a small one fits most models, and what it shows of the stiffness is
+wrong for a large one where the specimen is of another class. While the model does not explain the specimen they go
+back to the initial values, as fast. A sample of which anything is impossible changes no parameter.
 
 The innovation (measured less expected force, over its expected spread) has a mean square of 1 where the model is
 right (T. Kailath: An innovations approach to least-squares estimation, part I. IEEE Transactions on Automatic
@@ -43,6 +45,8 @@ GATE = 5.0
 IDENTIFIED = 1.0 / 12.0
 """Part of the first uncertainty up to which a parameter is identified: 30 % have become 2.5 %, and two standard
 deviations are 5 %."""
+TOLD_OF = 0.5
+"""Part of the first uncertainty that has to be left of every parameter, at most, for the copies to follow."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0
@@ -79,6 +83,8 @@ class Settings(NamedTuple):
     prior: Array
     fastest: float  # m/s, that the axis can move
     rate: float = 0.05  # of the initial values in a second, that the copies may change
+    leaves: float = math.inf  # deviations of the prior, beyond which an estimate has left it
+    freezes: bool = False  # the copies, from there on
 
 
 class Sample(NamedTuple):
@@ -106,6 +112,8 @@ class State(NamedTuple):
     """Force (N) that the cell has shown last."""
     since: float
     """Force (N) that was expected when it began to show that."""
+    left: bool = False
+    """An estimate has left its prior."""
 
 
 class Told(NamedTuple):
@@ -212,13 +220,26 @@ def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample
     mean_square = s.mean_square + k.period / WINDOW * (counted - s.mean_square)
     s = s._replace(mean_square=mean_square)
     if not usual:
-        return s, Told(SPIKE, answer.expected, spread)
+        return _followed(k, s, mean_square > UNEXPLAINED, s.released), Told(SPIKE, answer.expected, spread)
+    m = len(copy.names)
     belief = _bounded(corrected(answer, belief.mean, force, k.noise), copy)
+    own = belief.mean[:m]
+    left = s.left or bool((np.abs(own - 1.0) > k.leaves * k.prior).any())
+    s = s._replace(belief=belief, left=left)
     if mean_square > UNEXPLAINED:
-        return s._replace(belief=belief), Told(STRANGE, answer.expected, spread)
+        return _followed(k, s, True, own), Told(STRANGE, answer.expected, spread)
+    told_of = (belief.deviation[:m] <= TOLD_OF * k.prior).all()
+    return _followed(k, s, False, own if told_of else s.released), Told(LEARNT, answer.expected, spread)
+
+
+def _followed(k: Settings, s: State, strange: bool, wanted: Array) -> State:
+    """State with copies a step nearer to the ``wanted`` parameters; to the initial ones of a ``strange`` one."""
+    if s.left and k.freezes:
+        return s
+    goal = np.ones(len(s.released)) if strange else wanted
     most = k.rate * k.period
-    released = s.released + np.clip(belief.mean[: len(copy.names)] - s.released, -most, most)
-    return s._replace(belief=belief, released=released), Told(LEARNT, answer.expected, spread)
+    move = np.clip(goal - s.released, -most, most)
+    return s._replace(released=s.released + move) if move.any() else s
 
 
 def _refused(k: Settings, s: State, sample: Sample) -> int:
