@@ -12,7 +12,7 @@ from absorber import AXIS, OFF, TRUE, frame, section
 
 import rths_nodes
 from rths_nodes.analysis.stability.corners import refuse_unstable, unstable_corners
-from rths_nodes.analysis.stability.judgement import judge
+from rths_nodes.analysis.stability.judgement import is_stable, judge
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
@@ -165,6 +165,8 @@ def test_bounds_with_an_unstable_corner_are_refused_before_anything_moves() -> N
         rths_nodes.run(scenario)
     judged = judge(scenario)
     assert not judged.stable
+    assert not is_stable(scenario)
+    assert is_stable(replace(scenario, [(["updating", "mode"], "shadow")]))
     assert judged.verdict() == f"UNSTABLE: where the copies that follow have {corner}"
     narrow = replace(scenario, [(["updating", "parameters", "stiffness", "bounds"], [5e6, 2.6e7])])
     assert not list(unstable_corners(narrow))

@@ -228,7 +228,9 @@ def is_stable(scenario: Scenario, known: dict[str, Impulses] | None = None) -> b
     loop = sampled_loop(scenario, known)
     if not all(each.stable for each in loop.force_loops):
         return False
-    return growing_motions(loop, places_of(modes_of(loop))) == 0
+    if growing_motions(loop, places_of(modes_of(loop))):
+        return False
+    return next(unstable_corners(scenario, known), None) is None
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
