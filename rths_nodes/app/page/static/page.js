@@ -15,7 +15,7 @@ const INNER = "compensator.", LEARNT = "updating.";
 const $ = (name) => document.getElementById(name);
 const text = (name, words) => { if ($(name).textContent !== words) $(name).textContent = words; };
 
-let head = 0, playing = false;   // of a recording: how many columns are shown, and whether they grow
+let head = 0, playing = false, whole = true;   // of a recording: how many columns are shown, whether they grow, whether all that came are shown
 let told = {}, curves = null, run = "", paused = false, seconds = 60, axis = "";
 let starts = [], per = 1, columns = [];   // first sample of each column, and its numbers, four of each curve
 
@@ -554,7 +554,7 @@ const LOOK_MS = 200;
 
 function play() {
   if (!told.recorded || !columns.length) return;
-  if (head === 0 && !playing) head = columns.length;   // first of all the whole test
+  if (whole) head = columns.length;   // until somebody takes the head: a long test comes in parts
   if (playing) head = Math.min(columns.length, head + Number($("speed").value) * LOOK_MS / 1000 * curves.servo_rate / per);
   if (playing && head >= columns.length) pressed(false);
   Object.assign($("head"), { max: columns.length, value: head });
@@ -567,10 +567,11 @@ function pressed(now) {
 }
 
 $("play").addEventListener("click", () => {
+  whole = false;
   if (!playing && head >= columns.length) head = 1;
   pressed(!playing);
 });
-$("head").addEventListener("input", (event) => { head = Number(event.target.value); show(); draw(); });
+$("head").addEventListener("input", (event) => { whole = false; head = Number(event.target.value); show(); draw(); });
 
 // -- controls ---------------------------------------------------------------------------------------
 
