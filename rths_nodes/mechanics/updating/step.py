@@ -47,9 +47,9 @@ IDENTIFIED = 1.0 / 12.0
 deviations are 5 %."""
 TOLD_OF = 0.5
 """Part of the first uncertainty that has to be left of every parameter, at most, for the copies to follow."""
-STILL, MOVED = 3.0, 12.0
+STILL, MOVED = 3.0, 20.0
 """A force that stays within so many times the noise while the expected one moves by so many is that of a dead one:
-copies are never four times as stiff as what they follow."""
+copies are never six times as stiff as what they follow."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0
