@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
-from absorber import AXIS, OFF, OPEN, PEAK, RECORDS, SECONDS, SPECIMEN, TRUE, frame, peak, run, section
+from absorber import AXIS, NOISE, OFF, OPEN, PEAK, RECORDS, SECONDS, SPECIMEN, TRUE, frame, peak, run, section
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -169,7 +169,7 @@ def test_no_class_start_or_record_makes_them_worse(name: str) -> None:
 
 # Load cells that fail
 
-BRIEF, RIGHT = "duration=4", "compensator.alpha_es=29.0"
+BRIEF, RIGHT, DIES = "duration=4", "compensator.alpha_es=29.0", 2600
 
 
 @cache
@@ -202,6 +202,26 @@ def test_a_cell_that_is_dead_to_the_end_freezes_the_copies_and_is_told() -> None
         learning_notes(found.integrator, found.scenario)
     )
     assert jump(found) <= 1.3 * jump(sound())
+
+
+@pytest.mark.long
+def test_a_cell_that_is_dead_but_for_its_noise_freezes_them_within_a_moment() -> None:
+    """The amplifier still has its noise: copies go back for the third of a second in which that is seen."""
+    scenario = frame(BRIEF, RIGHT, updating=section(mode="used"))
+    learning, one, draw = Learning(scenario), np.zeros(1), np.random.default_rng(1)
+    sound_run = sound()
+    rows = []
+    for k, (x, force) in enumerate(zip(sound_run.displacement[:, 0], sound_run.force[:, 0], strict=True)):
+        shown = force if k < DIES else draw.normal(0.0, 0.5 * NOISE)
+        learning.add(Measurement(k, one + x, one + shown, one))
+        if (learnt := learning.learn()) is not None:
+            rows.append((k, *learnt[1]))
+    table = np.array(rows)
+    behind, dead = table[:, 0] > DIES, table[:, -1] == 4
+    assert dead[behind].mean() > 0.8
+    released = table[:, 5:7] / np.array([OFF[name] for name in OPEN])
+    assert np.abs(released[behind] - released[~behind][-1]).max() < 0.02
+    assert np.abs(np.diff(released, axis=0)).max() <= 0.05 * 10 / 1024 * (1.0 + 1e-9)
 
 
 @pytest.mark.long

@@ -47,6 +47,9 @@ IDENTIFIED = 1.0 / 12.0
 deviations are 5 %."""
 TOLD_OF = 0.5
 """Part of the first uncertainty that has to be left of every parameter, at most, for the copies to follow."""
+STILL, MOVED = 3.0, 20.0
+"""A force that stays within so many times the noise while the expected one moves by so many is that of a dead one:
+copies are never six times as stiff as what they follow."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0
@@ -96,6 +99,23 @@ class Sample(NamedTuple):
     flagged: bool = False
 
 
+class Still(NamedTuple):
+    """A force (N) that stands still, and that which was expected when it began to: inf once the cell is dead."""
+
+    shown: float
+    since: float
+
+    def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
+        """Stand behind a ``force``, which is still within ``band``; dead where the expected one has ``moved``."""
+        if not abs(force - self.shown) <= band:
+            return Still(force, expected)
+        return Still(self.shown, math.inf) if abs(expected - self.since) > moved else self
+
+    @property
+    def dead(self) -> bool:
+        return self.since == math.inf
+
+
 class State(NamedTuple):
     """All that a step remembers."""
 
@@ -108,10 +128,10 @@ class State(NamedTuple):
     """m, of the last sample whose motion was possible."""
     lost: int
     """Samples since then."""
-    shown: float
-    """Force (N) that the cell has shown last."""
-    since: float
-    """Force (N) that was expected when it began to show that."""
+    stuck: Still
+    """What the cell shows exactly."""
+    noisy: Still
+    """What it shows but for its noise."""
     left: bool = False
     """An estimate has left its prior."""
 
@@ -194,7 +214,8 @@ LAWS: dict[str, Callable[[Copy, Settings], Estimator]] = {"ukf": Unscented, "rls
 
 def at_rest(estimator: Estimator, copy: Copy, displacement: float) -> State:
     """State before the first sample, at ``displacement`` (m)."""
-    return State(estimator.first(), np.ones(len(copy.names)), 1.0, displacement, 0, math.nan, 0.0)
+    none = Still(math.nan, 0.0)
+    return State(estimator.first(), np.ones(len(copy.names)), 1.0, displacement, 0, none, none)
 
 
 def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample) -> tuple[State, Told]:
@@ -209,10 +230,10 @@ def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample
     spread = answer.spread(k.noise)
     if not finite(force):
         return s, Told(NOT_FINITE, answer.expected, spread)
-    since = s.since if force == s.shown else answer.expected
-    dead = abs(answer.expected - since) > k.noise
-    s = s._replace(shown=force, since=since)
-    if dead:
+    stuck = s.stuck.behind(force, answer.expected, 0.0, k.noise)
+    noisy = s.noisy.behind(force, answer.expected, STILL * k.noise, MOVED * k.noise)
+    s = s._replace(stuck=stuck, noisy=noisy)
+    if stuck.dead or noisy.dead:
         return s, Told(DEAD, answer.expected, spread)
     innovation = (force - answer.expected) / spread
     usual = abs(innovation) <= GATE  # not of nan
