@@ -17,7 +17,7 @@ from rths_nodes.app.procedure.operator_socket import Ask
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.wire.acts import Answer
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.acts import ACTS, MEANWHILE
 
 CODE_S = 60.0
 """A code of the terminal is good for this time, and once."""
@@ -103,6 +103,7 @@ class Operating:
         return {
             "possible": possible,
             "words": WORDS,
+            "at_once": MEANWHILE,
             "next_rung": told.next_rung,
             "scenario_hash": told.scenario_hash,
             "offsets_hash": told.offsets_hash,

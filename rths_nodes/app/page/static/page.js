@@ -281,7 +281,6 @@ async function recordings() {
 
 let token = "", asked = "", chosen = "", shownActs = "", shownForm = "";
 const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "consent", "withdraw", "sign_for", "mandate", "position", "arm", "run", "hold", "freeze", "resume", "acknowledge", "unload", "finish"];
-const AT_ONCE = ["hold", "freeze", "resume", "withdraw", "note"];   // also while another act is under way
 const HEAD = 6;   // characters of a hash that a person types to arm
 
 async function post(path, fields) {
@@ -301,7 +300,7 @@ function result(words, done) {
 }
 
 async function act(name, args = {}) {
-  const waits = !AT_ONCE.includes(name);
+  const waits = !told.acts.at_once.includes(name);
   if (waits) asked = name;
   result(`${name} ...`, true);
   procedure();
@@ -395,7 +394,7 @@ function procedure() {
   const next = proposed(acts);
   $("acts").replaceChildren(...ORDER.filter((name) => name in acts.possible).map((name) => {
     const made = button(name.replace("_", " "), () => name in NEEDS ? choose(name) : act(name));
-    const waits = Boolean(asked) && !AT_ONCE.includes(name);
+    const waits = Boolean(asked) && !acts.at_once.includes(name);
     made.disabled = !token || waits || Boolean(acts.possible[name]);
     made.title = acts.possible[name] || acts.words[name];
     made.id = `act_${name}`;
