@@ -15,7 +15,7 @@ from signal import SIGINT
 from typing import Any, TypeVar
 
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
-from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.procedure_runner import HEARD, ProcedureRunner
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.procedure.acts import ACTS
@@ -27,7 +27,7 @@ LOOK_S = 0.05
 """Between two looks at what moves, at the keys, and at signals."""
 SAME_KEY_S = 0.2
 """Signals within such a time are one request: who is frightened presses twice in less than a second."""
-HEARD = {name: act for act in ("hold", "freeze", "resume", "stop") for name in (act[0], act)}
+TYPED = {name: act for act in HEARD for name in (act[0], act)}
 """Words that an operator may type while something moves; anything else is a note."""
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class OperatorInput:
                 self._heard(line.strip())
 
     def _heard(self, line: str) -> None:
-        act = HEARD.get(line.lower(), "note" if line else "")
+        act = TYPED.get(line.lower(), "note" if line else "")
         if act == "note":
             self._attempt("note", text=line)
         elif act:
