@@ -105,14 +105,15 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(
             *(f"{where}: {words}" for words in lacking), "there is no terminal to ask the operator at"
         )
-    realtime = arguments.in_realtime(scenario, options.pace, bool(options.services and _told(options)))
+    watched = _told(options) > 0.0
+    realtime = arguments.in_realtime(scenario, options.pace, watched and bool(options.services))
     if options.page and not options.services:
         raise ConfigError("--page: belongs to --services, which is not given: by it a page leads a test")
     if options.arm_from_page and not options.page:
         raise ConfigError("--arm-from-page: belongs to --page, which is not given")
     if not options.services:
         _check_unattended(scenario, answers, options)
-        if _told(options):
+        if watched:
             terminal.tell(
                 ["watch: without --services a watcher hears nothing, and its pulse ends with the first motion"]
             )
