@@ -42,7 +42,7 @@ def learnt(view: View) -> Plan | None:
     caption = (
         f"Parameters of {copy.model} over their initial values, between bounds; "
         f"{'the copies follow' if used else 'in shadow: nothing of it was used'}. The mean square of the "
-        f"innovation is 1 where the model is right; beyond {UNEXPLAINED:g} the copies go back towards these."
+        f"innovation is 1 where the model is right; beyond {UNEXPLAINED:g} the copies go back towards 1."
     )
     legend: list[Entry] = [
         ("estimate", PALETTE[0], "-"),

@@ -48,8 +48,8 @@ deviations are 5 %."""
 TOLD_OF = 0.5
 """Part of the first uncertainty that has to be left of every parameter, at most, for the copies to follow."""
 STILL, MOVED = 3.0, 20.0
-"""A force that stays within so many times the noise while the expected one moves by so many is that of a dead one:
-copies are never six times as stiff as what they follow."""
+"""A cell is dead that stays within so many times the noise while the expected force moves by so many: copies are
+never six times as stiff as what they follow."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0
@@ -240,24 +240,24 @@ def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample
     counted = innovation**2 if usual else GATE**2
     mean_square = s.mean_square + k.period / WINDOW * (counted - s.mean_square)
     s = s._replace(mean_square=mean_square)
+    m, strange = len(copy.names), mean_square > UNEXPLAINED
+    initial = np.ones(m)
     if not usual:
-        return _followed(k, s, mean_square > UNEXPLAINED, s.released), Told(SPIKE, answer.expected, spread)
-    m = len(copy.names)
+        return _nearer(k, s, initial if strange else s.released), Told(SPIKE, answer.expected, spread)
     belief = _bounded(corrected(answer, belief.mean, force, k.noise), copy)
     own = belief.mean[:m]
     left = s.left or bool((np.abs(own - 1.0) > k.leaves * k.prior).any())
     s = s._replace(belief=belief, left=left)
-    if mean_square > UNEXPLAINED:
-        return _followed(k, s, True, own), Told(STRANGE, answer.expected, spread)
+    if strange:
+        return _nearer(k, s, initial), Told(STRANGE, answer.expected, spread)
     told_of = (belief.deviation[:m] <= TOLD_OF * k.prior).all()
-    return _followed(k, s, False, own if told_of else s.released), Told(LEARNT, answer.expected, spread)
+    return _nearer(k, s, own if told_of else s.released), Told(LEARNT, answer.expected, spread)
 
 
-def _followed(k: Settings, s: State, strange: bool, wanted: Array) -> State:
-    """State with copies a step nearer to the ``wanted`` parameters; to the initial ones of a ``strange`` one."""
+def _nearer(k: Settings, s: State, goal: Array) -> State:
+    """State with copies a step nearer to the parameters of ``goal``, unless they are frozen."""
     if s.left and k.freezes:
         return s
-    goal = np.ones(len(s.released)) if strange else wanted
     most = k.rate * k.period
     move = np.clip(goal - s.released, -most, most)
     return s._replace(released=s.released + move) if move.any() else s
