@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.faults.embedded import FaultyLoop
+from rths_nodes.loop.faults.kinds import parse
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.overrides import replace
@@ -57,9 +59,9 @@ def frame(
     return replace(loaded, parts)
 
 
-def run(scenario: Scenario) -> Run:
-    """The Run stage by stage, or by its trip; nobody asks whether it is stable first."""
-    loop = Loop(Assembly(scenario))
+def run(scenario: Scenario, faults: Sequence[str] = ()) -> Run:
+    """The Run stage by stage, with ``faults``, to its end; nobody asks whether it is stable first."""
+    loop = FaultyLoop(Assembly(scenario), [parse(each) for each in faults])
     collector = Collector(scenario, loop.assembly.names)
     outcome = loop.run([collector])
     assert outcome.state.name == "FINISHED", outcome.reason

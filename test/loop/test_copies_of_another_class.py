@@ -28,7 +28,7 @@ from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.learning import Learning
 from rths_nodes.loop.stages.learning_notes import learning_notes
-from rths_nodes.recording.run import Collector, Run
+from rths_nodes.recording.run import Run
 
 WEAK = SPECIMEN | {"stiffness": 4e6, "yield_force": 32e3}
 CLASSES: dict[str, dict[str, Any]] = {
@@ -178,12 +178,7 @@ def sound() -> Run:
 
 
 def failing(*words: str) -> Run:
-    scenario = frame(BRIEF, RIGHT, updating=section(mode="used"))
-    loop = FaultyLoop(Assembly(scenario), [parse(each) for each in words])
-    collector = Collector(scenario, loop.assembly.names)
-    outcome = loop.run([collector])
-    assert outcome.state.name == "FINISHED", outcome.reason
-    return collector.run(integrator=outcome.integrator)
+    return run(frame(BRIEF, RIGHT, updating=section(mode="used")), words)
 
 
 def jump(found: Run) -> float:
