@@ -49,8 +49,8 @@ def messages(topic: names.Topic, codec: Codec) -> list[bytes]:
         "command": lambda: codec.pack_command(Command(500, y, y), 0),
         "measurement": lambda: codec.pack_measurement(Measurement(500, y, y, y), 0),
         "true_state": lambda: codec.pack_measurement(Measurement(500, y, y, y), 0),
-        "compensator_state": lambda: codec.pack_state(500, [0.0] * codec.sizes[2], 0, 0),
-        "updating_state": lambda: codec.pack_updating(500, [], 0, 0),  # the test updates nothing
+        "compensator_state": lambda: codec.pack_state([0.0] * codec.sizes[2], 500, 0, 0),
+        "updating_state": lambda: codec.pack_updating([], 500, 0, 0),  # the test updates nothing
     }
     header = {"frame_id": codec.run.frame_id}
     whole = made[topic.name]() if topic.stream else encode(topic.message, header)

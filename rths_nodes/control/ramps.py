@@ -86,21 +86,16 @@ class OfKernel(Ramp):
         return motion_of(self.rows(substep))
 
     def predict(self, substep: int) -> Motion:
-        return motion_of(self.predicted_rows(substep))
-
-    def rows(self, substep: int) -> Rows:
-        return self._rows(self.kernel.step, substep)
-
-    def predicted_rows(self, substep: int) -> Rows:
-        return self._rows(self.kernel.predict, substep)
+        return motion_of(self.rows(substep, predicted=True))
 
     def _each(self, target: Target, rows: Rows) -> Iterable[tuple[object, ...]]:
         if self.apart:
             return zip(*rows, strict=True)
         return ((target.displacement.copy(), target.velocity.copy(), target.acceleration.copy()),)
 
-    def _rows(self, step: Function, substep: int) -> Rows:
+    def rows(self, substep: int, predicted: bool = False) -> Rows:
         k, states = self._constants, self._states
+        step = self.kernel.predict if predicted else self.kernel.step
         x, v, a = step(k, states[0], substep)
         if not self.apart:  # an acceleration of zero is one number for all of them
             return x.tolist(), v.tolist(), a.tolist() if isinstance(a, np.ndarray) else [a] * self._n
@@ -259,8 +254,8 @@ class HermiteRamp(OfKernel):
         if not self.hands_on:
             super().follow_rows(target, rows)
 
-    def rows(self, substep: int) -> Rows:
-        return self._handed_on if self.hands_on else super().rows(substep)
+    def rows(self, substep: int, predicted: bool = False) -> Rows:
+        return self._handed_on if self.hands_on and not predicted else super().rows(substep, predicted)
 
 
 class Prediction(NamedTuple):

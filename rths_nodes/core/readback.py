@@ -86,3 +86,12 @@ def why_failed(port: OfPort, hydraulics: int) -> str:
     if port.failure:
         return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""
+
+
+def why_stands(port: Any, measured: Measurement) -> str:
+    """Why the rig behind ``port`` does not follow, or cannot go on, in words; empty where it can."""
+    if port.interlock or measured.interlock == INTERLOCK_OPEN:
+        return why_opened(port, measured)
+    if measured.hydraulics == HYDRAULICS_OFF or port.failure:
+        return why_failed(port, measured.hydraulics)
+    return ""

@@ -85,11 +85,11 @@ class RecordingSink:
 
     def state(self, sample: int, values: Sequence[float]) -> None:
         stamp = self._stamp(sample)
-        self._write("compensator_state", self._codec.pack_state(sample, values, 0, stamp), stamp)
+        self._write("compensator_state", self._codec.pack_state(values, sample, 0, stamp), stamp)
 
     def updating(self, sample: int, values: Sequence[float]) -> None:
         stamp = self._stamp(sample)
-        self._write(TOPIC, self._codec.pack_updating(sample, values, 0, stamp), stamp)
+        self._write(TOPIC, self._codec.pack_updating(values, sample, 0, stamp), stamp)
 
     def close(self, outcome: Outcome) -> None:
         """The end of the test: last state, final numbers, index."""

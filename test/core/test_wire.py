@@ -81,7 +81,7 @@ def test_a_measurement_comes_back_to_the_bit(
 
 def test_the_compensators_state_comes_back_to_the_bit() -> None:
     values = [0.1, -math.inf, 5e-324, 3.0]
-    told = decode("CompensatorState", CODEC.pack_state(7, values, 0, STAMP))
+    told = decode("CompensatorState", CODEC.pack_state(values, 7, 0, STAMP))
     assert (told["sample"], told["values"], told["stamp"]) == (7, values, STAMP)
 
 
@@ -164,7 +164,7 @@ def test_a_mark_that_no_run_can_have_is_refused(frame_id: str) -> None:
 
 
 def test_a_message_has_the_same_size_whatever_is_in_it() -> None:
-    sizes = {len(CODEC.pack_state(k, np.random.default_rng(k).normal(size=4).tolist(), k, k)) for k in range(9)}
+    sizes = {len(CODEC.pack_state(np.random.default_rng(k).normal(size=4).tolist(), k, k, k)) for k in range(9)}
     assert len(sizes) == 1
 
 
@@ -320,7 +320,7 @@ def test_columns_are_what_the_codec_unpacks_one_by_one() -> None:
 
 
 def test_an_empty_array_is_no_column() -> None:
-    data = Codec(n_dof=3, n_axes=1, n_state=0).pack_state(7, (), 0, STAMP)
+    data = Codec(n_dof=3, n_axes=1, n_state=0).pack_state((), 7, 0, STAMP)
     found = columns(layout.definition("CompensatorState"), [data, data])
     assert found["sample"].tolist() == [7, 7]
     assert "values" not in found

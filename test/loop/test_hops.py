@@ -114,7 +114,7 @@ def test_a_pause_takes_each_command_once_and_in_order(depth: int, monkeypatch: p
     supply = Pause.supply
 
     def watched(pause: Pause, command: Command) -> None:
-        taken.append((command.sample, pause.has_command))
+        taken.append((command.sample, pause.coming is not None))
         supply(pause, command)
 
     monkeypatch.setattr(Pause, "supply", watched)
@@ -132,7 +132,7 @@ def test_targets_that_a_pause_waits_for_need_nodes() -> None:
 
 
 def test_a_command_that_overtakes_another_on_its_way_does_not_hold_it_up() -> None:
-    rig: Any = SimpleNamespace(sample=5, under_way=UnderWay(3), pause=SimpleNamespace(has_command=False))
+    rig: Any = SimpleNamespace(sample=5, under_way=UnderWay(3), pause=SimpleNamespace(coming=None))
     due = DueCommands(rig)
     assert due.number == 3
     for number in (4, 6, 5):

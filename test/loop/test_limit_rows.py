@@ -336,7 +336,8 @@ def test_a_level_acts_where_it_has_lasted_and_tells_how_far_it_went(seed: int) -
 
 KERNELS = (
     limit_rows.acting,
-    limit_rows.broken_move,
+    limit_rows.broken_alone,
+    limit_rows.broken_together,
     limit_rows.of_load_commands,
     limit_rows.of_errors,
     limit_rows.of_levels,
@@ -357,7 +358,8 @@ def inputs(rng: np.random.Generator, extreme: bool) -> dict[Any, tuple[Any, ...]
     modes = bytes(rng.integers(0, 4, 3).tolist())
     return {
         limit_rows.acting: ((rows, np.zeros(6, int), np.full(6, -2)), some(6), 0),
-        limit_rows.broken_move: (moves, (moves[:2],), some(3), some(3), 0.3 * some(3)),
+        limit_rows.broken_alone: (moves, some(3), some(3), 0.3 * some(3)),
+        limit_rows.broken_together: ((moves[:2],), some(3), 0.3 * some(3)),
         limit_rows.of_load_commands: (
             tuple((i, 0.1, 0.2, 1e-3) for i in range(3)),
             *(some(3), some(3), some(3), (modes, b"", modes)),
@@ -368,7 +370,7 @@ def inputs(rng: np.random.Generator, extreme: bool) -> dict[Any, tuple[Any, ...]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda each: each.__name__)
-@pytest.mark.briefly("acting", "broken_move")
+@pytest.mark.briefly("acting", "broken_alone")
 def test_limits_are_kernels(kernel: Any) -> None:
     """The same bits compiled, on numbers and on what is none; nothing barred stands in them."""
     pytest.importorskip("numba")

@@ -51,8 +51,8 @@ def paused(path: Callable[[float], float], late: int = 0, at: int = 100) -> tupl
     while pause.active:
         ticks += 1
         following = at + len(samples) + 1
-        assert ticks <= late or not (pause.needs_command and pause.has_command)
-        if ticks > late and not pause.has_command:
+        assert ticks <= late or not (pause.needs_command and pause.coming)
+        if ticks > late and pause.coming is None:
             pause.supply(command(following, path(following * DT)))
         sent.append(pause.command(following).command[0])
         if pause.sampled:
@@ -108,7 +108,7 @@ def test_at_a_share_of_the_speed_the_command_leads_by_that_share() -> None:
     given, sent = 6, [ahead(4), ahead(5)]
     pause.begin(*sent)
     while pause.active:
-        if len(sent) > 250 and not pause.has_command:
+        if len(sent) > 250 and pause.coming is None:
             pause.supply(ahead(given))
         sent.append(pause.command(given))
         given += pause.sampled
@@ -182,7 +182,7 @@ class Driven:
         while not rig.ended:
             coming: Command | None = None
             following = rig.sample + 1
-            if not rig.pause.has_command and not rig.stopping:
+            if rig.pause.coming is None and not rig.stopping:
                 if waited >= lateness(following):
                     coming = command(following, path(following * DT))
                 waited += 1
@@ -207,14 +207,12 @@ def test_beyond_the_bridge_the_samples_stand_still() -> None:
     assert (rig.sample, rig.ticks, rig.bridged) == (50, 50, 10)
     for _ in range(30):
         assert rig.tick(None, late=True) is None
-    assert (rig.sample, rig.ticks, rig.pause.goes_on, rig.pause.has_command) == (50, 80, True, False)
+    assert (rig.sample, rig.ticks, rig.pause.goes_on, rig.pause.coming) == (50, 80, True, None)
     assert rig.tick(command(51, wave(51 * DT)), late=False) is None
-    assert rig.pause.has_command
+    assert rig.pause.coming is not None
     flags = []
     for k in range(52, 200):
-        while (
-            measured := rig.tick(None if rig.pause.has_command else command(k, wave(k * DT)), late=True)
-        ) is None:
+        while (measured := rig.tick(None if rig.pause.coming else command(k, wave(k * DT)), late=True)) is None:
             pass
         assert measured.sample == k - 1
         flags.append(measured.flags)

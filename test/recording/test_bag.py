@@ -72,7 +72,7 @@ def samples(index):
         (
             "CompensatorState",
             {"stamp": stamp, "frame_id": RUN.frame_id, "sample": index, "flags": 0, "values": inner},
-            codec.pack_state(index, inner.tolist(), 0, stamp),
+            codec.pack_state(inner.tolist(), index, 0, stamp),
             stamp,
         ),
         ("TestState", state, encode("TestState", state), stamp),
@@ -335,7 +335,7 @@ def journal(tmp_path, count=4):
     """The bytes of a journal with ``count`` messages, the length of its beginning and of one message."""
     writer = Writer(tmp_path / "original", TOPICS[3:4], {"run_id": "r1"})
     head = writer.path.stat().st_size
-    data = Codec(1, 1, 1).pack_state(7, [1.5], 0, START)
+    data = Codec(1, 1, 1).pack_state([1.5], 7, 0, START)
     for index in range(count):
         writer.write("/rths/compensatorstate", data, START + index)
     writer.flush()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,8 +30,9 @@ class Topics:
         self.waiting: dict[str, deque[bytes]] = defaultdict(deque)
         self.run = RunMark()
         self.guards = {f"{axis}/measurement": SimpleNamespace(gone=False) for axis in AXES}
+        self.senders = {topic: partial(self._send, topic) for topic in (f"{axis}/command" for axis in AXES)}
 
-    def send(self, topic: str, data: bytes) -> None:
+    def _send(self, topic: str, data: bytes) -> None:
         self.sent.append((topic, data))
 
     def receive(self, topic: str, unpack: Any) -> Any:

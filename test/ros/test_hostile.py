@@ -69,7 +69,7 @@ def samples(codec, topic: str, sample: int, value: float, flags: int = 0) -> byt
     if topic == "command":
         return codec.pack_command(Command(sample, *numbers(value, 2), flags=flags), 0)
     if topic == "compensator_state":
-        return codec.pack_state(sample, [value] * codec.sizes[2], flags, 0)
+        return codec.pack_state([value] * codec.sizes[2], sample, flags, 0)
     return codec.pack_measurement(Measurement(sample, *numbers(value, 3), flags=flags), 0)
 
 

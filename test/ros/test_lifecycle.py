@@ -273,8 +273,7 @@ def test_what_was_kept_for_the_recorder_does_not_outlive_the_test():
         )
         node.start()
         for sample in range(3):
-            state = (sample, node.stage.state(), 0, 0)
-            node.deferred.put("compensator_state", node.topics.codec.pack_state, lambda state=state: state)
+            node.deferred.put("compensator_state", node.topics.codec.pack_state, node.stage.state, sample, 0, 0)
         for transition in (node.trigger_deactivate, node.trigger_cleanup, node.trigger_configure):
             assert transition() == TransitionCallbackReturn.SUCCESS
         node.deferred.send()

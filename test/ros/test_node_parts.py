@@ -37,7 +37,9 @@ class Topics:
         self.sent: list[tuple[str, bytes]] = []
         self.waiting: deque[tuple[Any, int]] = deque()
         self.states: list[dict[str, Any]] = []
-        self.inboxes = {"test_state": None}
+        self.inboxes = {"test_state": None, "measurement": SimpleNamespace(by_hand=False)}
+        self.opened = self.inboxes
+        self.senders = {"true_state": lambda data: self.sent.append(("true_state", data))}
         self.speakers = 1
         subscription = SimpleNamespace(get_publisher_count=lambda: self.speakers)
         self.run = RunMark()
@@ -53,9 +55,6 @@ class Topics:
 
     def tell(self, topic: str, values: dict[str, Any]) -> None:
         self.told.append((topic, values))
-
-    def send(self, topic: str, data: bytes) -> None:
-        self.sent.append((topic, data))
 
     def receive(self, topic: str, unpack: Any) -> tuple[Any, int] | None:
         return self.waiting.popleft() if self.waiting else None
@@ -121,10 +120,10 @@ def measured(sample: int) -> tuple[Measurement, int]:
     ids=["in order", "twice", "a gap"],
 )
 def test_measurements_come_once_and_in_order(
-    numbers: tuple[int, ...], taken: list[int], lost: list[str], topics: Any
+    numbers: tuple[int, ...], taken: list[int], lost: list[str], topics: Any, shutdown: Shutdown
 ) -> None:
     reasons: list[str] = []
-    sequence = MeasurementSequence(topics, lambda: None, reasons.append)
+    sequence = MeasurementSequence(topics, shutdown, reasons.append)
     topics.waiting.extend(map(measured, numbers))
     assert [found[0].sample for found in iter(sequence.next, None)] == taken
     assert (reasons, sequence.broken) == (lost, bool(lost))
@@ -137,7 +136,7 @@ def test_what_only_the_recorder_wants_goes_in_bursts_and_in_order(topics: Any) -
     deferred = DeferredSends(topics)
     state = [0]
     for number in range(BURST + 1):
-        deferred.put("true_state", lambda n: b"%d" % n, lambda: (state[0],))
+        deferred.put("true_state", lambda n: b"%d" % n, lambda: state[0])
         deferred.collect()
         state[0] = number + 1
     assert [data for _, data in topics.sent] == [b"%d" % n for n in range(BURST)]

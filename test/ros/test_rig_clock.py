@@ -28,7 +28,7 @@ def test_a_stamp_is_the_nominal_time_of_a_sample(still_clock: Any) -> None:
     times.start()
     started = still_clock.now
     still_clock.now += 7 * MS
-    assert [times.stamp(sample) - started for sample in (0, 1, 3)] == [0, 10 * MS, 30 * MS]
+    assert [times.measured(sample) - started for sample in (0, 1, 3)] == [0, 10 * MS, 30 * MS]
 
 
 def test_a_schedule_that_has_slipped_moves_the_stamps(paced: RigClock, still_clock: Any) -> None:
@@ -37,7 +37,7 @@ def test_a_schedule_that_has_slipped_moves_the_stamps(paced: RigClock, still_clo
     started = still_clock.now
     still_clock.now += 35 * MS
     assert paced.pacer() == 2
-    assert paced.stamp(1) - started == 30 * MS
+    assert paced.measured(1) - started == 30 * MS
 
 
 def test_a_command_has_most_of_a_sample_from_its_tick_or_a_late_measurement_on(
@@ -68,14 +68,14 @@ def test_loop_and_work_are_timed(still_clock: Any) -> None:
     times = RigClock(DT, 5, None, still_clock)
     times.start()
     times.begin()
-    for sample, took in enumerate((2, 4)):
-        times.measured(sample)
+    times.measured(0)
+    for sample, took in enumerate((2, 4), 1):
         still_clock.now += took * MS
         assert times.waited == took * MS
-        times.answered(sample + 1)
+        times.answered(sample)
         times.tick()
         still_clock.now += MS
-        times.worked()
+        times.measured(sample)
     times.end()
     durations = times.durations()
     assert sorted(durations) == ["loop", "work"]
@@ -95,7 +95,7 @@ def test_in_real_time_work_counts_from_the_tick_and_not_from_the_wait_for_it(
     still_clock.now += 10 * MS
     paced.pacer()
     still_clock.now += MS
-    paced.worked()
+    paced.measured(1)
     assert paced.durations()["work"].seconds.tolist() == pytest.approx([0.001])
     assert len(paced.durations()["lateness"]) == 1
 

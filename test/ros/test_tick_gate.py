@@ -35,14 +35,14 @@ class Rig:
         self.under_way = UnderWay(depth)
         self.under_way.start = Command(0, np.zeros(1), np.zeros(1))
         self.ended = self.stopping = self.stop_due = False
-        self.pause = SimpleNamespace(has_command=False, goes_on=False)
+        self.pause = SimpleNamespace(coming=None, active=True, goes_on=False)
         self.trips: list[tuple[str, int]] = []
         self.holds: list[str] = []
         self.late: list[int] = []
 
     @property
     def stop_request(self) -> tuple[str, int] | None:
-        return self.trips[0] if self.trips else None
+        return self.trips[0] if self.trips else ("asked to", 0) if self.stop_due else None
 
     def trip(self, reason: str, sample: int = 0) -> None:
         self.trips.append((reason, sample))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -149,8 +150,7 @@ class PerAxis(OnNumbers):
         return commands
 
     def state(self) -> list[float]:
-        shown, k = self._shown, self._constants
-        return [number for state in self.states for number in shown(k, state)]
+        return [*chain.from_iterable(map(self._shown, repeat(self._constants), self.states))]
 
     def bound(self) -> Bound | None:
         """Return what a loop over kernels needs; None for a class that computes in a way of its own."""

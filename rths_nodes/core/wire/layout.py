@@ -100,11 +100,10 @@ class Layout:
         self._head, self._tail = slice(4, 4 + scalars), slice(4 + scalars, None)
         self._cells = offset // 8
         self.size = self._struct.size
-        self._last: tuple[bytes | None, Unpacked] = (None, (0, (), [], []))
 
     def pack(self, stamp: int, head: Sequence[float], arrays: Sequence[Sequence[float]]) -> bytes:
         """Bytes of the message: ``stamp`` in ns, scalars ``head`` (in order) and ``arrays`` (in order)."""
-        row: list[object] = [ENCAPSULATION, *stamp_of(stamp), self._run.field, *head]
+        row: list[object] = [ENCAPSULATION, *divmod(stamp, SECOND), self._run.field, *head]
         for count, values in zip(self._counts, arrays, strict=True):
             row.append(count)
             row += values
@@ -113,11 +112,8 @@ class Layout:
     def unpack(self, data: bytes) -> Unpacked:
         """Stamp (ns), whole scalars, float64 arrays and uint8 arrays of the message.
 
-        Raises ValueError when ``data`` has another layout, or is of another run. What was unpacked last is known:
-        in one process a message goes to several nodes.
+        Raises ValueError when ``data`` has another layout, or is of another run.
         """
-        if data is self._last[0]:
-            return self._last[1]
         if not self.size <= len(data) <= self.size + TRAILING:
             raise ValueError(f"{self.message}: {len(data)} bytes, expected {self.size}")
         row = self._integers.unpack_from(data)
@@ -127,14 +123,12 @@ class Layout:
             raise ValueError(f"{self.message}: of another run")
         # a copy, because numbers begin at a multiple of 8 only without the encapsulation; bytes are read-only
         content = np.frombuffer(data[len(ENCAPSULATION) :], np.float64, self._cells)
-        found = (
+        return (
             row[1] * SECOND + row[2],
             row[self._head],
             list(map(content.__getitem__, self._numbers)),
-            [data[part] for part in self._octets],
+            list(map(data.__getitem__, self._octets)),
         )
-        self._last = data, found
-        return found
 
 
 def stamp_of(nanoseconds: int) -> tuple[int, int]:

@@ -323,7 +323,8 @@ class Simulator(OfPort):
                 if pair.saturated:
                     self._flags |= FLAG_SATURATED
             self._shown, self._shown_forces = shown, shown_forces
-        self._channels = self._auxiliary.measure(self._rig.auxiliary)
+        true = self._rig.auxiliary
+        self._channels = self._auxiliary.measure(true) if self._auxiliary.noise.any else true
         if self._second.names:
             second = self._second.measure(self._second.true(self._places))
             self._channels = np.concatenate([self._channels, second])

@@ -85,7 +85,8 @@ class CommandStage:
         self._n_interface = n_interface
         step = self.substeps * scenario.dt
         self._in_time = InTime(step, scenario.soft_start_steps) if late_velocity else None
-        self._ready_to: float = -1
+        self.ready_to: float = -1
+        """The last Command whose Target is here; beyond the last Target none needs one."""
         self._flags = 0
         self._auxiliary = EMPTY
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
@@ -127,7 +128,7 @@ class CommandStage:
         if self._in_time is not None:
             target = self._in_time.of(target)
         reach = target.step * self.substeps
-        self._ready_to = reach + self._ahead if reach < self.samples else math.inf
+        self.ready_to = reach + self._ahead if reach < self.samples else math.inf
         if target.step == 0:
             self._flags, self._auxiliary = target.flags, target.auxiliary
             self.ramp.start(target)
@@ -137,7 +138,7 @@ class CommandStage:
 
     def ready(self, sample: int) -> bool:
         """True when the Target that Command ``sample`` needs is here; beyond the last one none is needed."""
-        return sample <= self._ready_to
+        return sample <= self.ready_to
 
     @property
     def paused(self) -> bool:
@@ -153,7 +154,11 @@ class CommandStage:
             return None
         sample = measured.sample + 1
         if sample <= self.samples:
-            self._rows = self._bridge.rejoin(self.setup.moved(self._ramped(sample)), sample)
+            step, substep = -(-sample // self.substeps), measured.sample % self.substeps + 1
+            if self._targets:
+                self._follow(step)
+            rows = self.setup.moved(self.ramp.rows(substep, self._followed < step))
+            self._rows = self._bridge.rejoin(rows, sample) if self._bridge.apart else rows
             self._in_a_row = 0
         return self._command(sample, measured, 0)
 
@@ -172,13 +177,6 @@ class CommandStage:
         self._in_a_row += 1
         self.bridged += 1
         return self._command(sample, measured, FLAG_BRIDGED)
-
-    def _ramped(self, sample: int) -> Rows:
-        step, before = -(-sample // self.substeps), sample - 1
-        if self._targets:
-            self._follow(step)
-        substep = before % self.substeps + 1
-        return self.ramp.rows(substep) if self._followed >= step else self.ramp.predicted_rows(substep)
 
     def _follow(self, step: int) -> None:
         """The ramp takes every Target up to ``step`` that is here; one each step, unless they were late."""

@@ -21,7 +21,7 @@ class DueCommands:
     @property
     def number(self) -> int:
         """Number of the Command that the next tick takes; none has been made for those up to 0."""
-        return self._rig.sample + 1 + self._rig.pause.has_command - self._depth
+        return self._rig.sample + 1 + (self._rig.pause.coming is not None) - self._depth
 
     @property
     def keeps(self) -> bool:
@@ -33,7 +33,7 @@ class DueCommands:
 
         A pause that has its Command takes no other until the sample of that is over.
         """
-        if not self._depth or self._rig.pause.has_command:
+        if not self._depth or self._rig.pause.coming is not None:
             return None
         number, kept = self.number, self._kept
         if number <= 0:
@@ -51,14 +51,16 @@ class DueCommands:
 
         One of a past tick is late, one that cannot have been made yet trips the rig.
         """
-        number = self.number
-        if command.sample == number and not (self._depth and self._rig.pause.has_command):
+        waits = self._rig.pause.coming is not None
+        early = command.sample + self._depth - self._rig.sample - 1 - waits
+        if early == 0 and not (self._depth and waits):
             return command
-        if command.sample < number:
+        if early < 0:
             self._rig.late_command(command)
-        elif command.sample <= number + self._depth:
+        elif early <= self._depth:
             self._keep(command)
         else:
+            number = self.number
             expected = f"{number} to {number + self._depth}" if self._depth else f"{number}"
             self._rig.trip(f"Command {command.sample} came where {expected} was expected")
         return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from rths_nodes.core.limits import HOLD, INTERLOCK, Level, Limits
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import why_failed, why_opened
+from rths_nodes.core.readback import why_stands
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SLOWED,
@@ -69,7 +69,6 @@ class RigStage:
     ) -> None:
         self.port, self.under_way = port, UnderWay(depth)
         self._handover = handover
-        self._presented = _as_it_is if handover is None else handover.presented
         tares = None if handover is None else handover.tares
         self.machine = TestMachine()
         self.sample = 0
@@ -211,7 +210,7 @@ class RigStage:
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
-        if command is not None:
+        if command is not None and self.under_way.depth:
             command = self.under_way.at_its_tick(command)
         if self._handover is not None:
             self._heed(self._handover.requests)
@@ -237,7 +236,7 @@ class RigStage:
         None for a tick of no sample.
         """
         shown = self._shown = self.port.read()
-        measured = self._measured = self._presented(shown)
+        measured = self._measured = shown if self._handover is None else self._handover.presented(shown)
         command = self._driving
         if command is None:  # Measurement 0
             self._sent = self._sent_before = measured.command.tolist()
@@ -250,13 +249,15 @@ class RigStage:
         self.ticks = measured.sample
         sample = measured.sample = shown.sample = self.ticks - self._between
         port, check = self.port, self._check
-        if opened := why_opened(port, measured):
+        if port.interlock:
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
-            reason = opened or why_failed(port, measured.hydraulics)
+            reason = why_stands(port, measured)
             reason = reason or (self._handover.lost() if self._handover is not None else "")
             moved = shown.displacement.tolist()
-            aims = self.under_way.compared(self._targets, moved, self.pause.active)
+            aims = self._targets
+            if self.under_way.depth:
+                aims = self.under_way.compared(aims, moved, self.pause.active)
             given = moved, shown.force.tolist(), shown.auxiliary.tolist(), aims
             reason = reason or check.measured(*given, command.control_mode, shown.control_mode)
             reason = reason or port.partial_stop
@@ -273,7 +274,10 @@ class RigStage:
             # the rig did not follow a Target, or not in its time, or its port had to fill in what was lost on the
             # way: nothing is to be learnt from this measurement
             measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
-            self.bridged += self._bridges.sampled(sample, measured.flags & FLAG_BRIDGED > 0)
+            bridged = measured.flags & FLAG_BRIDGED > 0
+            self.bridged += bridged
+            if self._bridges.overruns is not None:
+                self._bridges.overruns.sampled(sample, bridged)
             self.slowed += measured.flags & FLAG_SLOWED > 0
         self.sample = sample
         if self._handover is not None:
@@ -308,9 +312,10 @@ class RigStage:
             command = self._bridge.command(sample)
         else:
             missing = "Target"
-            self._bridge.heard(command)
             command = self._bridge.rejoin(command)
-        return self._counted(command, missing)
+        if command.flags & (FLAG_BRIDGED | FLAG_TRIPPED) or self._bridges.in_a_row:
+            return self._counted(command, missing)
+        return command
 
     def _counted(self, command: Command, missing: str) -> Command:
         """``command``, of a sample: ``missing`` is what is late where it was bridged."""
@@ -340,7 +345,6 @@ class RigStage:
         if command is None and pause.needs_command:
             command = self._bridge.command(sample)
         elif command is not None:
-            self._bridge.heard(command)
             command = self._bridge.rejoin(command)
         if command is not None:
             self._unfit = self._check.command(command, *pause.sent)
@@ -363,7 +367,7 @@ class RigStage:
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
             return self.stop_request.reason
-        if breach := self._bridges.breach:
+        if (self._bridges.in_a_row or self._bridges.overruns) and (breach := self._bridges.breach):
             return breach
         if self.pause.active and (breach := self.pause.breach):
             return breach
@@ -393,8 +397,3 @@ class RigStage:
             self._load_stop.begin(
                 self._driven_before, self._driving, self._policy.goal, self._policy.samples, reason
             )
-
-
-def _as_it_is(measured: Measurement) -> Measurement:
-    """Nothing is tared."""
-    return measured

@@ -100,7 +100,8 @@ class Fading:
 
     It follows a polynomial of fifth degree: displacement, velocity and acceleration have no jump at either end.
     ``fastest`` ``(n,)`` m/s are the velocity limits. The difference fades over ``samples`` of ``dt`` s, or over
-    more where the displacement would otherwise fade faster than SHARE of the limit.
+    more where the displacement would otherwise fade faster than SHARE of the limit. It is ``active`` while
+    something is left.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -109,11 +110,7 @@ class Fading:
         self._fastest = SHARE / STEEPEST * fastest * dt
         self._difference = np.zeros((3, len(fastest)))
         self._index = self._length = 0
-
-    @property
-    def active(self) -> bool:
-        """True while something is left."""
-        return self._index < self._length
+        self.active = False
 
     def begin(self, difference: Array) -> None:
         """Begin at the coming sample. ``difference``: old minus new motion, ``(3, n)`` m, m/s, m/s^2.
@@ -126,11 +123,13 @@ class Fading:
         # the limits trip on nan; here it must only not become a length
         self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
         self._index = 0
+        self.active = self._length > 0
 
     def step(self) -> Array:
         """Return the difference that is left at this sample, ``(3, n)``; then go one sample on."""
         left = self._left()
         self._index += 1
+        self.active = self._index < self._length
         return left
 
     def _left(self) -> Array:
@@ -149,7 +148,8 @@ class MotionBridge:
     """Motion of the axes while a Target is late, ``(n_axes,)`` each.
 
     Call ``follow`` with every Target when it is used, ``motion`` for a sample whose Target is late, and ``rejoin``
-    with the motion of every other sample: it adds what is left of a difference.
+    with the motion of every other sample while the axes are ``apart`` from it: it adds what is left of a
+    difference.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -159,6 +159,7 @@ class MotionBridge:
         self._fading = fading
         self._last: _Followed = (0, ([], [], []))
         self._driving: _Followed | None = None
+        self.apart = False
 
     def follow(self, step: int, rows: Rows) -> bool:
         """Take in the numbers of the newest Target, of ``step``; False when one of them is not finite."""
@@ -172,8 +173,6 @@ class MotionBridge:
 
     def rejoin(self, real: Rows, sample: int) -> Rows:
         """The ``real`` motion of ``sample``, without a jump from what was bridged before."""
-        if self._driving is None and not self._fading.active:
-            return real
         return self._joined(np.array(real), sample, None)
 
     def _series(self, last: _Followed, sample: int) -> Array:
@@ -188,6 +187,7 @@ class MotionBridge:
             self._fading.begin(self._series(self._driving, sample) - rows)
         self._driving = source
         x, v, a = (rows + self._fading.step() if self._fading.active else rows).tolist()
+        self.apart = source is not None or self._fading.active
         return x, v, a
 
 
@@ -213,7 +213,7 @@ class CommandBridge:
         self._newest = self._before = Command(0, position, position, self._auxiliary)
 
     def heard(self, command: Command) -> None:
-        """A Command, in time or late; one that is older than the newest tells nothing."""
+        """A late Command; one that is older than the newest tells nothing."""
         if command.sample > self._newest.sample:
             self._before, self._newest = self._newest, command
 
@@ -229,7 +229,9 @@ class CommandBridge:
         return Command(sample, target, wanted, known[0].auxiliary.copy(), known[0].flags | FLAG_BRIDGED)
 
     def rejoin(self, command: Command) -> Command:
-        """A Command in time, without a jump from what was bridged before. :meth:`heard` comes first."""
+        """A Command in time, which is heard by it, without a jump from what was bridged before."""
+        if command.sample > self._newest.sample:
+            self._before, self._newest = self._newest, command
         if self._driving is not None:
             self._begin(command.sample)
             self._driving = None
@@ -248,13 +250,16 @@ class CommandBridge:
 
 
 class BridgeCount:
-    """Count of the samples in a row (``in_a_row``) that were bridged, and for want of what."""
+    """Count of the samples in a row (``in_a_row``) that were bridged, and for want of what.
+
+    ``overruns`` judges each sample that is over; None where what is late is not limited.
+    """
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
         self._max_bridge = params.max_bridge
         self._longest = params.longest(dt)
         self._dt = dt
-        self._overruns = Overruns(params.overruns, dt) if params.overruns else None
+        self.overruns = Overruns(params.overruns, dt) if params.overruns else None
         self.in_a_row = 0
         self._missing = ""
 
@@ -269,13 +274,7 @@ class BridgeCount:
 
     def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
         """Return the ``pacer`` of the port, whose missed periods count where their number is limited."""
-        return pacer if self._overruns is None or pacer is None else self._overruns.counting(pacer)
-
-    def sampled(self, sample: int, bridged: bool) -> bool:
-        """Judge the ``sample`` that is over; return whether it was ``bridged``."""
-        if self._overruns is not None:
-            self._overruns.sampled(sample, bridged)
-        return bridged
+        return pacer if self.overruns is None or pacer is None else self.overruns.counting(pacer)
 
     @property
     def exhausted(self) -> bool:
@@ -286,7 +285,7 @@ class BridgeCount:
     def breach(self) -> str:
         """Why the rig must not be bridged any longer, or too much was late; empty while it may."""
         if self.in_a_row <= self._longest:
-            return self._overruns.breach if self._overruns else ""
+            return self.overruns.breach if self.overruns else ""
         late = self.in_a_row * self._dt
         bound = f"must be <= {1e3 * self._max_bridge:g} ms"
         return f"bridge.max_bridge: no {self._missing} for {1e3 * late:.3g} ms: {bound}"

@@ -2,7 +2,7 @@
 """Limits as rows: the lowest and highest that a quantity of an axis may be, for how long not, and what is due.
 
 ``acting`` compares, whatever the rows are of; what begins with ``of`` gives their quantities. A move has its rows
-written out (``broken_move``): it comes at every sample, and a loop over them would take half as long again. All
+written out (``broken_alone``): it comes at every sample, and a loop over them would take half as long again. All
 of these are kernels: numbers inside, words outside; what is not a number is beyond every bound.
 """
 
@@ -66,16 +66,8 @@ PER_MOVE = 5
 TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 
 
-def broken_move(
-    moves: Sequence[Move], groups: Sequence[Sequence[Move]], targets: Floats, commands: Floats, previous: Floats
-) -> int:
-    """PER_MOVE times the axis plus which limit the first one breaks that must not go on; NONE where all may."""
-    code = broken_alone(moves, targets, commands, previous)
-    return broken_together(groups, commands, previous) if groups and code < 0 else code
-
-
 def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previous: Floats) -> int:
-    """As :func:`broken_move`, of each axis by itself.
+    """PER_MOVE times the axis plus which limit the first one breaks that must not go on; NONE where all may.
 
     The target is finite, the place within the stroke, the step v within the largest, the braking way within the l
     that is left: v^2 <= 2 a l is enough. Only beyond that begun samples are counted.
@@ -97,7 +89,7 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
 
 
 def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
-    """As :func:`broken_move`, of axes that stop together: |v| N <= 2 l, all take the N samples of the slowest."""
+    """As :func:`broken_alone`, of axes that stop together: |v| N <= 2 l, all take the N samples of the slowest."""
     for group in groups:
         longest = 0.0
         for axis, _, _, _, braking in group:

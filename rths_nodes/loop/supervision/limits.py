@@ -20,7 +20,7 @@ from rths_nodes.core.samples import MODE_HELD, Command, Measurement
 from rths_nodes.laboratory.corrections import forces_shown, shown_forces
 from rths_nodes.loop.supervision import limit_rows as rows
 from rths_nodes.loop.supervision.handover import Tares
-from rths_nodes.loop.supervision.limit_rows import Floats, Row, acting, broken_move
+from rths_nodes.loop.supervision.limit_rows import Floats, Row, acting, broken_alone, broken_together
 
 LARGEST = sys.float_info.max
 TARGET, COMMAND = ": target = {}: must be finite", ": command = {}: must be finite"
@@ -116,7 +116,10 @@ class LimitCheck:
             values = rows.of_load_commands(self._loads, targets, commands, previous, all_modes)
             if (place := acting(self._commands, values, 0)) >= 0:
                 return _words(self._of_command[place], values)
-        if (code := broken_move(self._moves, self._groups, targets, commands, previous)) >= 0:
+        code = broken_alone(self._moves, targets, commands, previous)
+        if code < 0 and self._groups:
+            code = broken_together(self._groups, commands, previous)
+        if code >= 0:
             return self._unfit(code, targets, commands, previous)
         return _not_finite("command", auxiliary, self._inputs) if auxiliary else ""
 
@@ -169,9 +172,11 @@ class OutgoingCommands(LimitCheck):
 
     def refusal(self, command: Command) -> str:
         """Why ``command`` must not be published; empty when it may, and then the next one follows it."""
-        reason = self.command(command, self._sent, self._modes)
+        commands, modes = command.command.tolist(), command.control_mode
+        given = command.target.tolist(), commands, command.auxiliary.tolist()
+        reason = self.commanded(*given, self._sent, modes, self._modes)
         if not reason:
-            self._sent, self._modes = command.command.tolist(), command.control_mode
+            self._sent, self._modes = commands, modes
         return reason
 
 

@@ -51,7 +51,7 @@ class LoadBridge:
         self._sent = self._target = position[self._n :].copy()
 
     def heard(self, command: Command) -> None:
-        """A Command, in time or late; one that is older than the newest tells nothing."""
+        """A late Command; one that is older than the newest tells nothing."""
         self._inner.heard(_first(command, self._n))
 
     def command(self, sample: int) -> Command:
@@ -60,7 +60,7 @@ class LoadBridge:
         return _whole(self._inner.command(sample), self._target, self._sent, self._modes)
 
     def rejoin(self, command: Command) -> Command:
-        """A Command in time, without a jump from what was bridged before. :meth:`heard` comes first."""
+        """A Command in time, which is heard by it, without a jump from what was bridged before."""
         moved, n = self._inner.rejoin(_first(command, self._n)), self._n
         loads = command.command[n:].copy()
         if self._catching_up:

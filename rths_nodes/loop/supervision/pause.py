@@ -40,7 +40,7 @@ class Pause:
 
     ``allowed`` is false where the rig trips instead.
 
-    ``has_command`` is true when the Command of the next sample is here; :meth:`supply` brings it. ``sampled``
+    ``coming`` is the Command of the next sample, which :meth:`supply` brings; None until then. ``sampled``
     tells whether the last tick was one of a sample. ``known`` is the Command of the last sample, ``count`` the
     number of pauses so far. While it is ``held`` an operator keeps the rig at rest, for as long as he likes. Rows
     are ``(2, n_axes)`` m: target and lead.
@@ -55,7 +55,7 @@ class Pause:
         self._fastest = np.array([axis.velocity for axis in limits.values()]) * dt
         self.active = self.sampled = self.held = False
         self.count = 0
-        self._next: Command | None = None
+        self.coming: Command | None = None
 
     def begin(self, before: Command, last: Command) -> None:
         """The Command of the coming sample has not come; ``before`` and ``last`` are those that were sent last.
@@ -63,7 +63,7 @@ class Pause:
         Where the rig was on its way from an earlier pause, it goes back to the last sample of that way.
         """
         if not self.active:
-            self.known, self._next = last, None
+            self.known, self.coming = last, None
         self.active = True
         self._waited = self._tick = 0
         self._last = _rows(last)
@@ -91,19 +91,14 @@ class Pause:
         """True unless the rig already slows down, or stands."""
         return not self.active or self._phase == self._start
 
-    @property
-    def has_command(self) -> bool:
-        """True when the Command of the next sample is here."""
-        return self._next is not None
-
     def supply(self, command: Command) -> None:
         """The Command of the next sample."""
-        self._next, self._waited = command, 0
+        self.coming, self._waited = command, 0
 
     @property
     def needs_command(self) -> bool:
         """True when the test is on its way again and the coming tick cannot do without the Command."""
-        return self._phase == self._start and self._next is None and self._ahead(self._tick + 1) > self._samples
+        return self._phase == self._start and self.coming is None and self._ahead(self._tick + 1) > self._samples
 
     @property
     def goes_on(self) -> bool:
@@ -114,20 +109,20 @@ class Pause:
     def breach(self) -> str:
         """Why the test must not pause any longer; empty while it may."""
         waited = self._waited * self._dt
-        if self.has_command or waited <= self._longest:
+        if self.coming is not None or waited <= self._longest:
             return ""
         return f"bridge.max_pause: nothing to follow for {waited:.3g} s: must be <= {self._longest:g} s"
 
     def command(self, sample: int) -> Command:
         """Return the Command of the coming tick; ``sample`` is the number of the next sample."""
         self.sampled = False
-        if not (self.has_command or self.held):
+        if self.coming is None and not self.held:
             self._waited += 1
         target, lead = self._phase()
-        of = self.known if self._next is None else self._next
+        of = self.known if self.coming is None else self.coming
         if self.sampled:
             self._passed = self.known
-            self.known, self._next = of, None
+            self.known, self.coming = of, None
         return Command(sample, target, target + lead, of.auxiliary, of.flags | FLAG_SLOWED)
 
     # -- phases: each gives the rows of a tick
@@ -146,7 +141,7 @@ class Pause:
         return rows
 
     def _wait(self) -> Array:
-        if self._next is None or self.held:
+        if self.coming is None or self.held:
             return self._last
         self._away = self._last[0] - self.known.target
         far = np.abs(self._away)
@@ -164,8 +159,8 @@ class Pause:
             return np.array((self.known.target + left * self._away, self._last[1]))
         if self.held:
             return np.array((self.known.target, self._last[1]))
-        assert self._next is not None
-        coming = _rows(self._next)
+        assert self.coming is not None
+        coming = _rows(self.coming)
         # an even number, so that it ends with a sample
         self._ticks = 2 * math.ceil(0.5 * self._needed(coming[1], coming - _rows(self.known)))
         self._tick = self._samples = 0
@@ -175,7 +170,7 @@ class Pause:
     def _start(self) -> Array:
         self._tick += 1
         ahead = self._ahead(self._tick)
-        behind, coming = self._samples, self._next
+        behind, coming = self._samples, self.coming
         if ahead <= behind or coming is None:  # a little short of the last sample, which was taken before its time
             behind, one, other = behind - 1, _rows(self._passed), _rows(self.known)
         else:

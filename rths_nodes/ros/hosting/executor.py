@@ -13,6 +13,7 @@ import os
 import select
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 
 from rclpy.context import Context
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
@@ -26,6 +27,8 @@ from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.transport.endpoints import Inbox
+
+GONE = attrgetter("phase.gone")
 
 MIXED_S = 0.0005
 """Longest sleep of a node that waits for a socket and a topic at the same time, s."""
@@ -123,6 +126,8 @@ class LoopExecutor:
         self._observers = [node for node in nodes if node not in self._ring]
         self._in_slack = [SlackUser(node, clock) for node in self._observers]
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
+        if self._rig is not None:
+            self._rig.when_armed(self.introduce)
         # in one process an answer goes at once to the node that waits for it
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)
@@ -143,7 +148,7 @@ class LoopExecutor:
 
     def run(self) -> None:
         """Until every node is done."""
-        while not all(node.phase.gone for node in self.nodes):
+        while not all(map(GONE, self.nodes)):
             try:
                 self._turn()
             except Starving as error:  # outside of a node: it cannot be told which of them takes too long
@@ -164,12 +169,10 @@ class LoopExecutor:
                 node.phase.to(Phase.GONE)
 
     def _turn(self) -> None:
-        busy, rig, paced = False, self._rig, self._paced
-        if not paced and rig is not None and rig.armed:
-            self.introduce()
+        busy, rig = False, self._rig
+        paced = rig is not None and rig.pacer is not None and self._paced
         for node in self._ring:
-            if node.works and not (paced and node.rests):
-                busy |= bool(node.safely(node.work, self._at_a_time))
+            busy |= node.turn(self._at_a_time, paced)
         self._turns += 1
         waits = not busy or (rig is not None and paced and self._all_follow(rig))
         slack = rig.safely(lambda: rig.slack) if rig and waits else None
@@ -179,11 +182,13 @@ class LoopExecutor:
             self._use_slack(rig, rig.pacer)
             rig.safely(rig.tick)
             self._idle_turns = self._polls = 0
-            self._yield_processor()
+            if self._waiter is not None:
+                self._yield_processor()
             return
         if busy:
             self._polls = 0
-            self._yield_processor()
+            if self._waiter is not None:
+                self._yield_processor()
         elif self._yields and self._polls_on():
             self._polls += 1
             self._yield_processor()
@@ -265,8 +270,7 @@ class LoopExecutor:
     def _observe(self, limit: int) -> bool:
         busy = False
         for node in self._observers:
-            if node.works:
-                busy |= bool(node.safely(node.work, limit))
+            busy |= node.turn(limit)
         return busy
 
     def _diagnose_if_due(self) -> None:

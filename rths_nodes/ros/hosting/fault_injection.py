@@ -78,6 +78,8 @@ class FaultInjection:
 class _Faults(Interposer):
     """The ``faults`` that concern one node, put between the node and its parts."""
 
+    holds_up = True
+
     def __init__(
         self, node: Configured, faults: Sequence[Fault], own_process: bool, clock: Clock, writer: CurrentWriter
     ) -> None:

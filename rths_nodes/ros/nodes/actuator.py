@@ -7,6 +7,7 @@ When the axes have a node each (``axis.py``), it leads them: there is still one 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,7 @@ from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
 from rths_nodes.ros.transport import peers
 
+MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
 """Time that a datagram of the rig is waited for in one turn, s."""
 
@@ -52,6 +54,7 @@ class ActuatorNode(RthsNode):
     stops_rig = True
     rig: Any = None  # until the node is configured
     pacer: Pacer | None = None
+    _on_armed: Callable[[], None] = staticmethod(lambda: None)
     _stops: StopRequests | None = None
     _start: Any = None  # as rig
     _gate: TickGate
@@ -155,13 +158,13 @@ class ActuatorNode(RthsNode):
 
     @property
     def armed(self) -> bool:
-        """True when all peers are ready, and nothing was sent on the streams yet: for one turn."""
+        """True when all peers are ready, and nothing was sent on the streams yet."""
         return self.rig is not None and self.rig.machine.state is State.ARMED
 
     @property
     def running(self) -> bool:
         """True from Measurement 0 to the last one."""
-        return self.rig is not None and self.rig.machine.state in (State.RUNNING, State.STOPPING)
+        return self.rig is not None and self.rig.machine.state in MOVING
 
     @property
     def last_sample(self) -> int:
@@ -201,15 +204,20 @@ class ActuatorNode(RthsNode):
                 self.get_logger().warning(words)
         return super().look()
 
+    def when_armed(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called when all peers are ready, before anything is sent on the streams."""
+        self._on_armed = call
+
     def work(self, limit: int = 1_000_000) -> bool:
         gate = self._gate
-        if not self.running:
+        if self.rig.machine.state not in MOVING:
             if self.rig.ended:
                 self._after.send()
                 self._end.work()
                 return False
             if not self.armed:
                 return self._start.work()
+            self._on_armed()
             self._times.start()
             self.rig.begin()
             self._measuring = True
@@ -235,7 +243,8 @@ class ActuatorNode(RthsNode):
             self.rig.port.wait(LOOK_S)
             self._complete()
             return
-        self._after.send()
+        if self._after.due is not None:
+            self._after.send()
         self.deferred.collect()
         self._times.tick()
         command = self._gate.hand_over()
@@ -254,17 +263,14 @@ class ActuatorNode(RthsNode):
             times.pause()
             self._after.paused()
             return True
-        if measured.sample:
-            times.worked()
-        else:
+        if measured.sample == 0:
             times.begin()
             self._watch.begin(times.began_at)
             self._after.announce()
             if self.pacer:
                 self.pacer.start()
-        stamp = times.stamp(measured.sample)
-        times.measured(measured.sample)
-        topics.send("measurement", topics.codec.pack_measurement(measured, stamp))
+        stamp = times.measured(measured.sample)
+        topics.senders["measurement"](topics.codec.pack_measurement(measured, stamp))
         self._after.measured(measured.sample, stamp)
         return True
 

@@ -45,7 +45,8 @@ class AfterMeasurement:
         self._deferred, self._constants = deferred, dict(constants)
         self._gathered, self._clock_every = gathered, clock_every
         self.announced: State | None = None
-        self._due: tuple[int, int] | None = None
+        self.due: tuple[int, int] | None = None
+        """Measurement that was sent, and its stamp, ns, until what goes with it is sent, too."""
         self._of_ticks: deque[tuple[int, int, int]] = deque(maxlen=KEPT)
         """Ticks whose gathered true states have not come, with the numbers and stamps of their samples."""
 
@@ -64,7 +65,7 @@ class AfterMeasurement:
 
     def measured(self, sample: int, stamp: int) -> None:
         """Measurement ``sample`` was sent, with this ``stamp``, ns."""
-        self._due = sample, stamp
+        self.due = sample, stamp
         if self._gathered:
             self._of_ticks.append((self._rig.ticks, sample, stamp))
 
@@ -74,18 +75,18 @@ class AfterMeasurement:
 
     def send(self) -> None:
         """Send what goes with the last Measurement, if that has not been done."""
-        if self._due is None:
+        if self.due is None:
             return
-        sample, stamp = self._due
-        self._due = None
+        sample, stamp = self.due
+        self.due = None
         if self._gathered:
             self.pass_on()
         else:  # a real rig does not know its true state
-            pack, truth = self._topics.codec.pack_measurement, self._rig.truth
-            self._deferred.put("true_state", pack, lambda: (true, stamp) if (true := truth()) else None)
+            self._deferred.put("true_state", self._topics.codec.pack_measurement, self._rig.truth, stamp)
         if self._clock_every and sample % self._clock_every == 0:
-            self._topics.send(CLOCK.name, ENCAPSULATION + _TIME.pack(*stamp_of(stamp)))
-        self.announce_change()
+            self._topics.senders[CLOCK.name](ENCAPSULATION + _TIME.pack(*stamp_of(stamp)))
+        if self._rig.machine.state != self.announced:
+            self.announce()
 
     def pass_on(self) -> bool:
         """Send the true states of the axes that have come; True when none is missing."""
@@ -96,5 +97,5 @@ class AfterMeasurement:
             true = found[0]
             if self._of_ticks and self._of_ticks[0][0] == true.sample:  # else it is that of no sample
                 _, sample, stamp = self._of_ticks.popleft()
-                self._deferred.put("true_state", pack, partial(tuple, (replace(true, sample=sample), stamp)))
+                self._deferred.put("true_state", pack, partial(replace, true, sample=sample), stamp)
         return bool(self._port.true_state_complete)

@@ -73,9 +73,9 @@ class AxisNode(RthsNode):
             self._trip_told = True
             self.go_safe(self.stage.trip)
         self._stamp = stamp
-        self.topics.send("measurement", self.topics.codec.pack_measurement(measured, stamp))
+        self.topics.senders["measurement"](self.topics.codec.pack_measurement(measured, stamp))
         if (true := self.stage.port.truth()) is not None:
-            self.deferred.put("true_state", self.topics.codec.pack_measurement, lambda: (true, stamp))
+            self.deferred.put("true_state", self.topics.codec.pack_measurement, lambda: true, stamp)
         if measured.flags & FLAG_TRIPPED or measured.sample >= self.scenario.samples:
             self.deferred.send()
 

@@ -49,7 +49,7 @@ class TopicLinks:
     def send_command(self, axis: str, command: Command) -> None:
         """Send a Command to the node of ``axis``."""
         data = self._codec.pack_command(command, self._stamp(command.sample))
-        self._topics.send(f"{axis}/command", data)
+        self._topics.senders[f"{axis}/command"](data)
         self._sent_at = self._now()
 
     def measurement_of(self, axis: str) -> Measurement | None:

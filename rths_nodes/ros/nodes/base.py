@@ -120,7 +120,7 @@ class RthsNode(LifecycleNode):
 
         self.shutdown = Shutdown(self.shared, self.final_numbers, tell_health)
         self._clock_answers = ClockAnswers(self.shared)
-        self.measurements = MeasurementSequence(self.topics, self.shutdown.be_patient, self.trip)
+        self.measurements = MeasurementSequence(self.topics, self.shutdown, self.trip)
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
         """Durations that the node times, by name."""
@@ -225,6 +225,22 @@ class RthsNode(LifecycleNode):
         super().destroy_node()
         self._state_machine.destroy_when_not_in_use()  # rclpy leaves it, and with it the name in the graph
 
+    def turn(self, limit: int, paced: bool = False) -> bool:
+        """Work, if the node is to be given its turn; True when there was something to do.
+
+        ``paced``: it is not while it rests.
+        """
+        # as ``works``
+        if self.phase.gone or not (self.phase.active or self.participates):
+            return False
+        if (self.interposer.holds_up and not self.interposer.may_work()) or (paced and self.rests):
+            return False
+        try:
+            return self.work(limit)
+        except Exception as error:
+            self.surprise(error)
+            return False
+
     def work(self, limit: int = 1_000_000) -> bool:
         """Do what there is to do; True when there was something."""
         raise TypeError(f"{type(self).__name__} does no work")
@@ -237,7 +253,9 @@ class RthsNode(LifecycleNode):
     @property
     def works(self) -> bool:
         """True when the node is to be given its turn."""
-        return not self.phase.gone and self.participates and self.interposer.may_work()
+        if self.phase.gone or not (self.phase.active or self.participates):
+            return False
+        return not self.interposer.holds_up or self.interposer.may_work()
 
     @property
     def under_way(self) -> bool:
@@ -281,7 +299,7 @@ class RthsNode(LifecycleNode):
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """The one place where a surprise of the loop is caught: tell why, make the rig safe, end non-zero."""
+        """As a :meth:`turn`, of an ``action``: a surprise is told, the rig made safe, and the end is non-zero."""
         try:
             return action(*arguments)
         except Exception as error:

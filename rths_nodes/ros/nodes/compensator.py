@@ -57,16 +57,20 @@ class CompensatorNode(RthsNode):
     def work(self, limit: int = 1_000_000) -> bool:
         began = self._now()
         self._looked, self._looks = self._looks, began
-        busy = self._take()
+        # what can be answered at once, or else all that has come: a look at an empty inbox takes time
+        busy = not self._waiting and self._take_measurement()
+        while self._waiting and self._waiting[0][0].sample >= self.stage.ready_to and self._take_target():
+            busy = True
+        busy = busy or self._take_all()
         if self.measurements.broken:
             self._waiting.clear()
         while self._waiting:
             measured, stamp, _ = self._waiting[0]
-            late = not self._ready(measured)
+            late = measured.sample >= self.stage.ready_to and self._lacks_target(measured)
             if late and (self._paused or not self._overdue()):
                 break
             self._waiting.popleft()
-            self._answer(measured, stamp, began, late and not self._ready(measured))
+            self._answer(measured, stamp, began, late and self._lacks_target(measured))
             busy = True
             began = self.answered_at = self._now()
         if busy:
@@ -74,15 +78,6 @@ class CompensatorNode(RthsNode):
         else:
             self._finish()
         return busy
-
-    def _take(self) -> bool:
-        """Take what can be answered at once, or else all that has come; a look at an empty inbox takes time."""
-        busy = not self._waiting and self._take_measurement()
-        while self._waiting and not self._ready(self._waiting[0][0]):
-            if not self._take_target():
-                break
-            busy = True
-        return busy or self._take_all()
 
     def _take_all(self) -> bool:
         """A message that is left in its inbox would keep the process from sleeping."""
@@ -95,7 +90,8 @@ class CompensatorNode(RthsNode):
         found = self.measurements.next()
         if found is None:
             return False
-        self._came = self._now() - self.topics.inboxes["measurement"].waited()
+        if not self.settings.lockstep:
+            self._came = self._now() - self.topics.inboxes["measurement"].waited()
         self._waiting.append((*found, self._came))
         return True
 
@@ -109,9 +105,9 @@ class CompensatorNode(RthsNode):
             self.measurements.lose(str(error))
         return True
 
-    def _ready(self, measured: Measurement) -> bool:
-        """True when the Target that the next Command needs is here."""
-        return self.stage.ready(measured.sample + 1) or bool(measured.flags & FLAG_TRIPPED)
+    def _lacks_target(self, measured: Measurement) -> bool:
+        """True when the Target that the next Command needs is not here."""
+        return measured.sample >= self.stage.ready_to and not measured.flags & FLAG_TRIPPED
 
     @property
     def _paused(self) -> bool:
@@ -164,12 +160,15 @@ class CompensatorNode(RthsNode):
         if command is not None and self._guard.command(command):
             data = self.topics.codec.pack_command(command, stamp + self._period)
             self._hop.add(self._now() - began)
-            self.topics.send("command", data)
+            self.topics.senders["command"](data)
         if not measured.flags & FLAG_TRIPPED:
             self.deferred.put(
                 "compensator_state",
                 self.topics.codec.pack_state,
-                lambda: (measured.sample, self.stage.state(), measured.flags, stamp),
+                self.stage.compensator.state,
+                measured.sample,
+                measured.flags,
+                stamp,
             )
 
     def _finish(self) -> None:

@@ -86,7 +86,10 @@ class DriverGuard:
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)
-        return not self.tripped and self._passes(self._check.refusal(command), command.sample, command.sample)
+        if self.tripped:
+            return False
+        reason = self._check.refusal(command)
+        return not reason or self._passes(reason, command.sample, command.sample)
 
     def overdue(self) -> bool:
         """True when the driver has been silent for so long, also after the Trip, that nobody waits any more."""

@@ -64,41 +64,38 @@ class IntegratorNode(RthsNode):
 
     def work(self, limit: int = 1_000_000) -> bool:
         """Turn Measurements into Targets; a client that ends before the test does stops the rig."""
-        try:
-            return self._work(limit)
-        except ClientLeft as left:
-            self.measurements.lose(str(left))
-            return True
-
-    def _work(self, limit: int) -> bool:
         now, following = self._now, self.measurements.next
         busy, began = False, now()
         stage = self.stage
         assert stage is not None
-        while limit > 0:
-            if stage.pending and not self.phase.ended:
-                target = stage.answer()
-                if target is None:
-                    break
-            else:
-                found = following()
-                if found is None:
-                    break
-                measured, self._stamp = found
-                self._began = began
-                if measured.sample == 0:
-                    self._publish(stage.first(), self._stamp)
-                target = stage.next(measured)
-            limit -= 1
-            busy = True
-            if target is not None:
-                # from the Measurement on, however long the Target took: the next step is not to begin late
-                self._rests_until = self._began + self._resting
-                stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
-                self._publish(target, stamp, self._began)
-            if (learnt := stage.learnt()) is not None:
-                self._tell_learnt(*learnt)
-            self.answered_at = began = now()
+        try:
+            while limit > 0:
+                if stage.pending and not self.phase.ended:
+                    target = stage.answer()
+                    if target is None:
+                        break
+                else:
+                    found = following()
+                    if found is None:
+                        break
+                    measured, self._stamp = found
+                    self._began = began
+                    if measured.sample == 0:
+                        self._publish(stage.first(), self._stamp)
+                    target = stage.next(measured)
+                limit -= 1
+                busy = True
+                if target is not None:
+                    # from the Measurement on, however long the Target took: the next step is not to begin late
+                    self._rests_until = self._began + self._resting
+                    stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
+                    self._publish(target, stamp, self._began)
+                if stage.learning is not None and (learnt := stage.learnt()) is not None:
+                    self._tell_learnt(*learnt)
+                self.answered_at = began = now()
+        except ClientLeft as left:
+            self.measurements.lose(str(left))
+            return True
         if not busy:
             self._finish()
         return busy
@@ -131,10 +128,10 @@ class IntegratorNode(RthsNode):
         data = self.topics.codec.pack_target(target, stamp)
         if began is not None:
             self._hop.add(self._now() - began)
-        self.topics.send("target", data)
+        self.topics.senders["target"](data)
 
     def _tell_learnt(self, sample: int, values: Sequence[float]) -> None:
-        self.topics.send(TOPIC, self.topics.codec.pack_updating(sample, values, 0, self._stamp))
+        self.topics.senders[TOPIC](self.topics.codec.pack_updating(values, sample, 0, self._stamp))
 
     def _finish(self) -> None:
         ended = self.phase.ended and (self.measurements.broken or self.last_sample >= self.phase.test.sample)

@@ -52,10 +52,6 @@ class RigClock:
         """Periods by which the schedule has slipped."""
         return self.pacer.missed if self.pacer else 0
 
-    def stamp(self, sample: int) -> int:
-        """Nominal time of ``sample``, ns since 1970."""
-        return self._started_ns + round((sample + self.missed + self._paused) * self._dt * SECOND)
-
     def stamp_of_tick(self, tick: int) -> int:
         """Nominal time of a ``tick``, ns since 1970; where the rig pauses there are more of them than samples."""
         return self._started_ns + round((tick + self.missed) * self._dt * SECOND)
@@ -68,13 +64,14 @@ class RigClock:
         """The tick was that of no sample: those that follow come later by it."""
         self._paused += 1
 
-    def worked(self) -> None:
-        """The Measurement of the tick is made."""
-        self.work.add(self._now() - (self.pacer.began if self.pacer else self._tick_at))
-
-    def measured(self, sample: int) -> None:
-        """Measurement ``sample`` is sent: the loop is asked for the next Command."""
-        self.measured_at = self._sent_at[sample % KEPT] = self._now()
+    def measured(self, sample: int) -> int:
+        """Measurement ``sample`` is made, and sent now, with the stamp that is returned; it asks for a Command."""
+        now = self._now()
+        if sample:
+            self.work.add(now - (self.pacer.began if self.pacer else self._tick_at))
+        self.measured_at = self._sent_at[sample % KEPT] = now
+        missed = self.pacer.missed if self.pacer else 0
+        return self._started_ns + round((sample + missed + self._paused) * self._dt * SECOND)
 
     def answered(self, sample: int, waited: int = 0) -> None:
         """Command ``sample`` is there, in time or late, and has ``waited`` (ns) to be taken."""

@@ -47,6 +47,8 @@ class Shutdown:
         self._final, self._on_told = final, on_told
         self._now = context.clock.monotonic_ns
         self._asked_at = self._patient_from = self.exit_asked_at = self._led_until = self._ended_at = 0
+        self.interrupted = False
+        """True when the node was asked to stop."""
         self.leader_lost = False
         """True when the actuator node has left: nobody says any more where the test stands."""
         self.summary: dict[str, float] = {}
@@ -63,11 +65,7 @@ class Shutdown:
         if self._asked_at or self._phase.ended:  # somebody will not come any more
             self.exit_asked_at = self.exit_asked_at or now
         self._asked_at = self._patient_from = now
-
-    @property
-    def interrupted(self) -> bool:
-        """True when the node was asked to stop."""
-        return bool(self._asked_at)
+        self.interrupted = True
 
     @property
     def interrupted_for(self) -> int:
@@ -80,14 +78,13 @@ class Shutdown:
         return bool(self.exit_asked_at)
 
     def be_patient(self) -> None:
-        """Measurements still come: the end of the test is worth waiting for."""
-        if self._asked_at:
-            self._patient_from = self._now()
+        """Measurements still come: where the node was interrupted, the end of the test is worth waiting for."""
+        self._patient_from = self._now()
 
     @property
     def patience_over(self) -> bool:
         """True when an interrupted node has waited long enough for the end of the test."""
-        return bool(self._asked_at) and self._now() - self._patient_from > PATIENCE_NS
+        return self.interrupted and self._now() - self._patient_from > PATIENCE_NS
 
     # -- the leader ---------------------------------------------------------------------------------------
 

@@ -13,12 +13,13 @@ rig has little.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
+from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command
 from rths_nodes.loop.stages.due_commands import DueCommands
@@ -64,7 +65,7 @@ class TickGate:
         """
         topics = self._topics
         waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
-        self.command = None if waits else self._due.kept()
+        self.command = self._due.kept() if self._rig.under_way.depth and not waits else None
         while (
             self.command is None and (found := topics.receive("command", topics.codec.unpack_command)) is not None
         ):
@@ -99,11 +100,15 @@ class TickGate:
         ``interrupted``: the operator wants the rig to stop and hold.
         """
         rig = self._rig
-        self.hear_trips()
-        self._look()
+        if told := self._topics.heard("trip"):
+            self._heed(told)
+        if (now := self._now()) >= self._next_look:
+            self._look(now)
         if interrupted:
             rig.hold("interrupted")
-        if rig.stopping or rig.stop_due or rig.pause.goes_on or self._overdue():
+        if rig.stopping or (rig.stop_request and rig.stop_due) or (rig.pause.active and rig.pause.goes_on):
+            return True
+        if self._times.pacer and self._overdue():
             return True
         if self.command is None:
             waited = self._times.waited
@@ -114,8 +119,12 @@ class TickGate:
 
     def hear_trips(self) -> None:
         """Trip the rig when another node asks for it."""
+        self._heed(self._topics.heard("trip"))
+
+    def _heed(self, trips: Sequence[Data]) -> None:
+        """Trip the rig: other nodes have asked for it."""
         rig = self._rig
-        for trip in self._topics.heard("trip"):
+        for trip in trips:
             # what happens to other nodes after the end does not change the test, a breach found in it does
             if not rig.ended or trip["source"] == MONITOR or trip["sample"]:
                 sample = self.observers.effective(trip["effective_sample"])
@@ -128,14 +137,13 @@ class TickGate:
         self.hear_trips()
         return self._rig.stop_request is not None
 
-    def _look(self) -> None:
-        now = self._now()
-        if now >= self._next_look:
-            self._next_look = now + LOOK_EVERY_NS
-            self._hear_stops()
-            self.observers.look(now)
+    def _look(self, now: int) -> None:
+        self._next_look = now + LOOK_EVERY_NS
+        self._hear_stops()
+        self.observers.look(now)
 
     def _overdue(self) -> bool:
+        """Return whether the Command of the next tick is late; one that is here by now is taken."""
         deadline = self.deadline
         if deadline is None or self._now() < deadline:
             return False

@@ -11,7 +11,7 @@ BURST = 32
 """Messages that are sent together."""
 
 Pack = Callable[..., bytes]
-Sample = Callable[[], tuple[object, ...] | None]
+Sample = Callable[[], object]
 
 
 class DeferredSends:
@@ -23,33 +23,34 @@ class DeferredSends:
 
     def __init__(self, topics: NodeTopics) -> None:
         self._topics = topics
-        self._newest: tuple[str, Pack, Sample] | None = None
+        self._newest: tuple[str, Pack, Sample, tuple[object, ...]] | None = None
         self._burst: list[tuple[str, Pack, tuple[object, ...]]] = []
 
-    def put(self, topic: str, pack: Pack, sample: Sample) -> None:
-        """Keep a message back: ``pack(*sample())``.
+    def put(self, topic: str, pack: Pack, sample: Sample, *rest: object) -> None:
+        """Keep a message back: ``pack(sample(), *rest)``.
 
         ``sample`` is asked when the message is sent, or before what it tells changes (:meth:`collect`); where it
         gives None there is no message.
         """
-        self.collect()
+        if self._newest is not None:
+            self.collect()
         if len(self._burst) >= BURST:
             self.send()
-        self._newest = (topic, pack, sample)
+        self._newest = (topic, pack, sample, rest)
 
     def collect(self) -> None:
         """The sample is over: keep what its message is made of."""
         if self._newest is not None:
-            topic, pack, sample = self._newest
+            topic, pack, sample, rest = self._newest
             self._newest = None
             found = sample()
             if found is not None:
-                self._burst.append((topic, pack, found))
+                self._burst.append((topic, pack, (found, *rest)))
 
     def send(self) -> None:
         self.collect()
         for topic, pack, sample in self._burst:
-            self._topics.send(topic, pack(*sample))
+            self._topics.senders[topic](pack(*sample))
         self._burst.clear()
         self._topics.publish_held()
 

@@ -118,8 +118,13 @@ class Inbox:
         if self.line is not None:
             return self._take_from(self.line)
         guard, left = self.guard, FOREIGN_A_TURN
-        while left > 0 and (found := self._next()) is not None:
-            data, gid = found
+        while left > 0:
+            if self._waiting:
+                data, gid = self._waiting.popleft()
+            elif (found := self._take(self._type, True)) is not None:
+                data, gid = self._from_whom(*found)
+            else:
+                return None
             if data and guard.admits(data):
                 if self._heard_to < 0 or len(data) < HEAD.size or number_of(data) > self._heard_to:
                     return data
@@ -157,18 +162,13 @@ class Inbox:
             if not guard.run.has_sent(data) or (gid is not None and gid not in self._known):
                 guard.drop(gid or NOBODY)
 
-    def _next(self) -> tuple[bytes, bytes] | None:
-        """The next message, and the gid of its publisher; no bytes where it is not that of a peer."""
-        if self._waiting:
-            return self._waiting.popleft()
-        found = self._take(self._type, True)
-        if found is None:
-            return None
-        data, gid = found[0], _gid_of(found[1])
+    def _from_whom(self, data: bytes, info: Data) -> tuple[bytes, bytes]:
+        """A message and the gid of its publisher; no bytes where it is not that of a peer."""
+        gid = _gid_of(info)
         if gid is None:
             self.guard.go_without_gids()
         if gid is None or gid in self._known:
-            self._came_ns = found[1]["received_timestamp"]
+            self._came_ns = info["received_timestamp"]
             return data, gid or NOBODY
         self.guard.meet(gid, data)
         return self._waiting.popleft() if self._waiting else (b"", gid)

@@ -60,7 +60,6 @@ class NodeLines:
         """By topic and partner."""
         self._again_at: dict[tuple[str, str], int] = {}
         self._answered: set[tuple[str, str]] = set()
-        self._sent: Mapping[str, int] = {}
         self._load: Load | None = None
         self.direct = False
         """True from the beginning of the test on when the node hears all its streams by line."""
@@ -81,15 +80,10 @@ class NodeLines:
         self,
         published: Mapping[str, Endpoint],
         outlets: Mapping[str, StreamPublisher],
-        sent: Mapping[str, int],
         inboxes: Iterable[Inbox],
     ) -> None:
-        """Its endpoints are there, by their keys: what it has ``published``, by what, and its ``inboxes``.
-
-        ``sent`` counts the messages that were sent.
-        """
+        """Its endpoints are there, by their keys: what it has ``published``, by what, and its ``inboxes``."""
         self._outlets = {key: (outlets[key], row.partners) for key, row in published.items() if row.row.stream}
-        self._sent = sent
         self._by_topic = {inbox.guard.topic: inbox for inbox in inboxes if inbox.stream}
 
     def answer(self) -> None:
@@ -151,8 +145,8 @@ class NodeLines:
         if self._load is None:
             return ""
         missing = []
-        for key, (outlet, partners) in self._outlets.items():
-            if self._sent[key]:
+        for outlet, partners in self._outlets.values():
+            if outlet.sent:
                 continue  # what was sent by topic may still be under way
             for partner in partners:
                 way = (outlet.publisher.topic_name, partner)

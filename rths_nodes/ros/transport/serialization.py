@@ -64,7 +64,7 @@ def check(codec: Codec) -> None:
             raise RuntimeError(
                 f"{kind.__name__}: the installed message and msg/{kind.__name__}.msg differ; build again"
             )
-    typed = deserialize_message(codec.pack_state(8, state, 0, stamp), msg.CompensatorState)
+    typed = deserialize_message(codec.pack_state(state, 8, 0, stamp), msg.CompensatorState)
     if typed.sample != 8 or list(typed.values) != state:
         raise RuntimeError("CompensatorState: the installed message and its .msg differ; build again")
 

@@ -13,7 +13,7 @@ from rths_nodes.ros.transport.line import SENT_AT, SocketWriter
 
 
 class StreamPublisher:
-    """One publisher of bytes.
+    """One publisher of bytes; ``sent`` counts them.
 
     ``neighbours``: inboxes of nodes in this process, which are handed every message; other nodes of this machine
     get it on ``lines``, by their full names. The middleware gets it only when it is ``heard_elsewhere``; at once,
@@ -22,6 +22,7 @@ class StreamPublisher:
 
     def __init__(self, publisher: Publisher) -> None:
         self.publisher = publisher
+        self.sent = 0
         self.neighbours: tuple[Inbox, ...] = ()
         self.lines: dict[str, SocketWriter] = {}
         self._hands: list[Callable[[tuple[bytes, int]], None]] = []
@@ -34,6 +35,7 @@ class StreamPublisher:
         self._publish = publisher.handle.publish_raw
 
     def send(self, data: bytes) -> None:
+        self.sent += 1
         if self._hands:
             handed = (data, time.time_ns())
             for hand in self._hands:

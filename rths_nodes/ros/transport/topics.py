@@ -34,7 +34,12 @@ OnHeard = Callable[[str, bytes, Data], None]
 
 
 class Interposer:
-    """Layer that the host of a node may put between the node and its parts; this one changes nothing."""
+    """Layer that the host of a node may put between the node and its parts; this one changes nothing.
+
+    ``holds_up``: it may keep the node from its turn.
+    """
+
+    holds_up = False
 
     def sender(self, topic: str, send: Send) -> Send:
         """Return the function that the node calls to send on ``topic``, where ``send`` publishes."""
@@ -53,13 +58,25 @@ class Interposer:
         return True
 
 
+class _Counted:
+    """Counts as ``sent`` what a node hands to ``send``, whatever that makes of it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.sent = send, 0
+
+    def send(self, data: bytes) -> None:
+        self.sent += 1
+        self._send(data)
+
+
 class NodeTopics:
     """Publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
     ``run`` tells its messages from those of other runs; ``codec`` packs and unpacks those of the streams.
     ``inboxes`` are what messages are taken from, ``opened`` the same without what was put before one of them,
-    ``outlets`` the publishers. ``sent`` counts the messages of each topic, ``malformed`` those of others that made
-    no sense. ``on_heard`` is told of each message at a low rate.
+    ``outlets`` the publishers, ``senders`` what publishes the bytes of a message and counts it: the recorder is
+    told in the end how many there were. ``malformed`` counts the messages of others that made no sense.
+    ``on_heard`` is told of each message at a low rate.
     """
 
     codec: Codec
@@ -74,13 +91,13 @@ class NodeTopics:
         self.inboxes: dict[str, Inbox] = {}
         self.opened: dict[str, Inbox] = {}
         self.guards: dict[str, PublisherGuard] = {}
-        self.sent: dict[str, int] = {}
+        self.senders: dict[str, Send] = {}
         self.malformed = 0
+        self._counts: dict[str, StreamPublisher | _Counted] = {}
         self._published: dict[str, Endpoint] = {}
         self._heard: dict[str, Endpoint] = {}
         self._awaited: set[str] = set()
         """The inboxes whose partners are to be found before the test."""
-        self._senders: dict[str, Send] = {}
         self._streams: list[StreamPublisher] = []
         """The publishers whose messages may go to nodes of this process by hand, of this machine by line."""
 
@@ -100,7 +117,8 @@ class NodeTopics:
         """
         self.codec = codec
         between = interposer or Interposer()
-        self.sent, self.malformed = {}, 0
+        self.malformed = 0
+        self._counts.clear()
         if load is not None:
             self.lines.open(load)
         for each in endpoints:
@@ -108,16 +126,18 @@ class NodeTopics:
                 self._open_outlet(each, best_effort, between)
             else:
                 self._open_inbox(each, best_effort, between)
-        self.lines.connect(self._published, self.outlets, self.sent, self.opened.values())
+        self.lines.connect(self._published, self.outlets, self.opened.values())
 
     def _open_outlet(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         qos = quality(each.row, best_effort)
         kind, chosen = message_class(each.row.type), overridable(each.row)
         outlet = StreamPublisher(self._node.create_publisher(kind, each.name, qos, qos_overriding_options=chosen))
-        self._published[each.key], self.outlets[each.key], self.sent[each.key] = each, outlet, 0
+        self._published[each.key], self.outlets[each.key] = each, outlet
         if each.row.stream:
             self._streams.append(outlet)
-        self._senders[each.key] = interposer.sender(each.key, outlet.send)
+        send = interposer.sender(each.key, outlet.send)
+        counted = outlet if send == outlet.send else _Counted(send)
+        self._counts[each.key], self.senders[each.key] = counted, counted.send
 
     def _open_inbox(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         inbox = open_inbox(self._node, each.row, self.group, self.run, best_effort, each.name, each.partners)
@@ -144,7 +164,7 @@ class NodeTopics:
         for inbox in self.opened.values():
             inbox.fill_by_hand(False)
             self._node.destroy_subscription(inbox.subscription)
-        for each in (self.outlets, self.inboxes, self.guards, self._published, self._heard, self._senders):
+        for each in (self.outlets, self.inboxes, self.guards, self._published, self._heard, self.senders):
             each.clear()
         self._awaited.clear()
         self.opened.clear()
@@ -163,17 +183,12 @@ class NodeTopics:
 
     # -- messages -----------------------------------------------------------------------------------------
 
-    def send(self, topic: str, data: bytes) -> None:
-        """Publish the bytes of a message, and count it: the recorder is told in the end how many there were."""
-        self._senders[topic](data)
-        self.sent[topic] += 1
-
     def tell(self, topic: str, values: Data) -> None:
         """Publish a message at a low rate from plain values; before the run is known, only on handshake topics."""
         row = names.TOPICS[topic]
         if self.run.frame_id or row.handshake:
             header = {"stamp": self._clock.time_ns(), "frame_id": self.run.frame_id}
-            self.send(topic, encode(row.message, header | dict(values)))
+            self.senders[topic](encode(row.message, header | dict(values)))
 
     def receive(self, topic: str, unpack: Callable[[bytes], tuple[T, int]]) -> tuple[T, int] | None:
         """The next well-formed sample of a stream and its stamp; malformed ones are dropped and counted."""
@@ -204,6 +219,11 @@ class NodeTopics:
                 self._on_heard(topic, data, values)
             found.append(values)
         return found
+
+    @property
+    def sent(self) -> dict[str, int]:
+        """Number of messages of each topic that were sent."""
+        return {key: each.sent for key, each in self._counts.items()}
 
     @property
     def stream_counts(self) -> dict[str, int]:
