@@ -33,7 +33,7 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.completion import Completion
 from rths_nodes.ros.nodes.observers import watch_observers
-from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.nodes.phase import UNDER_WAY, PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
@@ -157,11 +157,6 @@ class ActuatorNode(RthsNode):
         return self.running or (self.phase.active and not self.phase.ended)
 
     @property
-    def armed(self) -> bool:
-        """True when all peers are ready, and nothing was sent on the streams yet."""
-        return self.rig is not None and self.rig.machine.state is State.ARMED
-
-    @property
     def running(self) -> bool:
         """True from Measurement 0 to the last one."""
         return self.rig is not None and self.rig.machine.state in MOVING
@@ -215,7 +210,7 @@ class ActuatorNode(RthsNode):
                 self._after.send()
                 self._end.work()
                 return False
-            if not self.armed:
+            if self.rig.machine.state is not State.ARMED:
                 return self._start.work()
             self._on_armed()
             self._times.start()
@@ -290,7 +285,7 @@ class ActuatorNode(RthsNode):
 
     def stop(self, reason: str) -> None:
         """The rig is at hand: no topic is needed."""
-        if self.armed or self.running:
+        if self.rig is not None and self.rig.machine.state in UNDER_WAY:
             self.rig.hold(reason)
 
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:

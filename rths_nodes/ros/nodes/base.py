@@ -225,22 +225,6 @@ class RthsNode(LifecycleNode):
         super().destroy_node()
         self._state_machine.destroy_when_not_in_use()  # rclpy leaves it, and with it the name in the graph
 
-    def turn(self, limit: int, paced: bool = False) -> bool:
-        """Work, if the node is to be given its turn; True when there was something to do.
-
-        ``paced``: it is not while it rests.
-        """
-        # as ``works``, without another call in every turn of every node
-        if self.phase.gone or not (self.phase.active or self.participates):
-            return False
-        if (self.interposer.holds_up and not self.interposer.may_work()) or (paced and self.rests):
-            return False
-        try:
-            return self.work(limit)
-        except Exception as error:
-            self.surprise(error)
-            return False
-
     def work(self, limit: int = 1_000_000) -> bool:
         """Do what there is to do; True when there was something."""
         raise TypeError(f"{type(self).__name__} does no work")
@@ -299,7 +283,7 @@ class RthsNode(LifecycleNode):
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """As a :meth:`turn`, of an ``action``: a surprise is told, the rig made safe, and the end is non-zero."""
+        """Do an ``action`` beside :meth:`work`: a surprise is told, the rig made safe, and the end is non-zero."""
         try:
             return action(*arguments)
         except Exception as error:
