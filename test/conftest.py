@@ -226,12 +226,27 @@ def _forks() -> Iterator[str]:
     shutil.rmtree(Path(path).parent)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forked_of_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """As ``_forked``, for what tests of a module share, which is there before it."""
+    with pytest.MonkeyPatch.context() as patch:
+        _fork(request, patch)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs of this package, and those that they start, are forked from one that has loaded it."""
-    if request.node.get_closest_marker("nodes") and not request.node.get_closest_marker("anew"):
-        monkeypatch.setenv(forked_programs.SERVER, request.getfixturevalue("_forks"))
-        forked_programs.install(monkeypatch.setattr)
+    _fork(request, monkeypatch)
+
+
+def _fork(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("anew"):
+        patch.delenv(forked_programs.SERVER, raising=False)
+        forked_programs.uninstall(patch.setattr)
+    elif request.node.get_closest_marker("nodes"):
+        patch.setenv(forked_programs.SERVER, request.getfixturevalue("_forks"))
+        forked_programs.install(patch.setattr)
 
 
 _domains = itertools.count(os.getpid() * 7)

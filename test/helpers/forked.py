@@ -13,6 +13,7 @@ The parent of such a program is the server, which therefore tells a node to stop
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -24,6 +25,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -58,6 +60,16 @@ def _python(environment: dict[str, str]) -> dict[str, str]:
 # -- who starts a program ----------------------------------------------------------------------------------------
 
 
+def at_a_terminal() -> None:
+    """Lead a session at the terminal that is the input. Ctrl-C is heard, though a suite may ignore it.
+
+    As ``preexec_fn`` of a program that may be forked.
+    """
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Popen(subprocess.Popen):  # type: ignore[type-arg]
     """As that of subprocess; what it starts is forked where it is a program of this package."""
 
@@ -68,8 +80,14 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         gid, gids, uid, umask, session, group = given[17:23]
         variables = dict(os.environ if environment is None else environment)
         network, words = _network_of(words)
-        special = executable or before or shell or umask != -1 or group != -1 or {gid, gids, uid} != {None}
-        if special or not _is_program(words) or _python(variables) != _python(dict(os.environ)):
+        terminal = before is at_a_terminal
+        special = executable or shell or umask != -1 or group != -1 or {gid, gids, uid} != {None}
+        if (
+            special
+            or (before and not terminal)
+            or not _is_program(words)
+            or _python(variables) != _python(dict(os.environ))
+        ):
             super()._execute_child(*given)  # type: ignore[misc]
             return
         task = {
@@ -77,6 +95,7 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
             "folder": os.path.abspath(folder or os.getcwd()),
             "environment": variables,
             "session": session,
+            "terminal": terminal,
             "starter": os.getpid(),
             "network": network,
             "numbers": [0, 1, 2, *kept],
@@ -129,6 +148,11 @@ def _is_program(words: Any) -> bool:
 def install(replace: Callable[[object, str, object], None]) -> None:
     """From now on programs of this package are forked; ``replace`` is as setattr."""
     replace(subprocess, "Popen", Popen)
+
+
+def uninstall(replace: Callable[[object, str, object], None]) -> None:
+    """From now on Python starts them itself."""
+    replace(subprocess, "Popen", Popen.__base__)
 
 
 # -- the server --------------------------------------------------------------------------------------------------
@@ -253,10 +277,12 @@ def _become(task: dict[str, Any], numbers: list[int]) -> NoReturn:
     code: Any = 1
     try:
         signal.set_wakeup_fd(-1)
-        for each in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
         _enter(task["network"])
         _hand_over(numbers, task["numbers"])
+        if task["terminal"]:
+            at_a_terminal()
+        for each in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
         if task["session"]:
             os.setsid()
         environment, words = task["environment"], task["words"]
