@@ -82,12 +82,8 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         network, words = _network_of(words)
         terminal = before is at_a_terminal
         special = executable or shell or umask != -1 or group != -1 or {gid, gids, uid} != {None}
-        if (
-            special
-            or (before and not terminal)
-            or not _is_program(words)
-            or _python(variables) != _python(dict(os.environ))
-        ):
+        special = special or (before and not terminal) or _python(variables) != _python(dict(os.environ))
+        if special or not _is_program(words):
             super()._execute_child(*given)  # type: ignore[misc]
             return
         task = {
