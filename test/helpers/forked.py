@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -43,8 +43,11 @@ LOADED = (
     "rths_nodes.analysis.report.document",
     "rths_nodes.app.page.server",
     "scipy.signal",
+    "rosidl_generator_py",
+    "service_msgs.msg",
+    "type_description_interfaces.msg",
 )
-"""Modules that programs load once they know what to do, beside those of the commands."""
+"""Modules that programs load once they know what to do, beside those of commands and components."""
 OURS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX")
 """Variables of Python that a fork can still heed, or that change nothing of what is loaded."""
 LONGEST = 1 << 20
@@ -167,25 +170,39 @@ def started() -> tuple[subprocess.Popen[bytes], str]:
 
 def left_in(domain: int) -> list[str]:
     """Programs of this process in a ROS ``domain`` that live: /proc shows the variables of the server for them."""
-    alive = [file for folder in _folders for file in folder.glob("[0-9]*")]
-    return [f"process {file.name}: forked" for file in alive if _text(file) == str(domain)]
+    return [f"process {pid}: forked" for pid, program in _alive() if program["domain"] == str(domain)]
 
 
-def _text(file: Path) -> str:
-    with suppress(FileNotFoundError):  # has just ended
-        return file.read_text(encoding="utf-8")
-    return ""
+def nodes_of(runner: int) -> Iterator[tuple[int, list[str]]]:
+    """Process and words of each program, forked or not, that ends with the process ``runner``, and lives."""
+    mine = f"{PARENT}={runner}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # has just ended
+            if mine in (entry / "environ").read_bytes().split(b"\0"):
+                yield int(entry.name), (entry / "cmdline").read_text().split("\0")
+    for pid, program in _alive():
+        if program["parent"] == str(runner):
+            yield pid, program["words"]
+
+
+def _alive() -> Iterator[tuple[int, dict[str, Any]]]:
+    for file in [file for folder in _folders for file in folder.glob("[0-9]*")]:
+        with suppress(FileNotFoundError):  # has just ended
+            yield int(file.name), json.loads(file.read_text(encoding="utf-8"))
 
 
 _folders: list[Path] = []
-"""Those of the servers of this process; each program that lives has a file in it, with its domain."""
+"""Those of the servers of this process; each program that lives has a file in it, which tells what it is."""
 
 
 def _load() -> None:
     """Load whatever programs need; nothing of it may start a thread, or look at the variables of a test."""
     from rths_nodes.app import commands
+    from rths_nodes.core import registry
 
-    for module in (*LOADED, *(f"{commands.__name__}.{each.name}" for each in iter_modules(commands.__path__))):
+    named = [f"{commands.__name__}.{each.name}" for each in iter_modules(commands.__path__)]
+    components = [place for family in registry.FAMILIES for place in registry.built_in(family).values()]
+    for module in (*LOADED, *named, *(place.partition(":")[0] for place in components)):
         with suppress(ImportError):
             import_module(module)
     gc.collect()
@@ -257,7 +274,11 @@ def _answer(end: socket.socket, path: str) -> int:
         os.close(number)
     if _ends_with_parent(task):
         _nodes.add(pid)
-    Path(path).with_name(str(pid)).write_text(task["environment"].get("ROS_DOMAIN_ID", ""), encoding="utf-8")
+    variables, place = task["environment"], Path(path)
+    told = {"domain": variables.get("ROS_DOMAIN_ID"), "parent": variables.get(PARENT), "words": task["words"]}
+    new = place.with_name(f"new_{pid}")
+    new.write_text(json.dumps(told), encoding="utf-8")
+    new.rename(place.with_name(str(pid)))
     end.send(struct.pack("i", pid))
     return pid
 
