@@ -52,7 +52,7 @@ class Handshake:
         """When this node became active, or was last waited for by the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
         self._same_versions = False
-        """All peers are found, and have the messages of this node: asking the graph costs more than all else here."""
+        """All peers are found, and have the messages of this node: asking the graph again is costly."""
         self._membership = Membership(
             settings.hash,
             self._join,
