@@ -120,9 +120,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if with_nodes or "mark.nodes" in collection_path.read_text() else True
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is marked ``briefly`` make test runs some cases, and make test-long the others."""
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Of a test that is marked ``briefly`` make test runs some cases, and make test-long the others.
+
+    Once it is known which tests are run, those that are long begin first.
+    """
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("briefly") and not any(map(item.get_closest_marker, ("long", "soak"))):
@@ -134,6 +137,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in of_test:
             if item not in kept:
                 item.add_marker(pytest.mark.long)
+    yield
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        items[:] = _dealt(items, workers)
+
+
+def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests in an order of which each of the ``workers`` begins with its share of the long files.
+
+    Each gets as many tests, one behind the other, and takes others from their end once it has done its own.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    first = [file for file, tests in files.items() if any(test.get_closest_marker("first") for test in tests)]
+    hands: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for place, file in enumerate(first):
+        hands[place % workers] += files.pop(file)
+    others = [test for tests in files.values() for test in tests]
+    for place, hand in enumerate(hands):  # as xdist counts them
+        share = len(items) // workers + (place >= workers - len(items) % workers)
+        hand += [others.pop(0) for _ in range(min(max(share - len(hand), 0), len(others)))]
+    return [test for hand in hands for test in hand] + others
 
 
 def _kept(cases: list[pytest.Item], wanted: tuple[str | int, ...]) -> list[pytest.Item]:

@@ -33,7 +33,7 @@ from rths_nodes.mechanics.history import History
 from rths_nodes.recording import bag
 
 rclpy = pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.first]
 
 SHORT = "duration=1.5"
 BRIEF = "duration=0.6"

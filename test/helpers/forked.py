@@ -46,6 +46,10 @@ LOADED = (
     "rosidl_generator_py",
     "service_msgs.msg",
     "type_description_interfaces.msg",
+    *(
+        f"{package}.{package}_s__rosidl_typesupport_c"
+        for package in ("rths_nodes", "std_msgs", "builtin_interfaces", "rcl_interfaces", "lifecycle_msgs")
+    ),
 )
 """Modules that programs load once they know what to do, beside those of commands and components."""
 OURS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX")

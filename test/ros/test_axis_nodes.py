@@ -32,6 +32,7 @@ from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.names import NODES, RECORDER
 from rths_nodes.ros.nodes.shutdown import Shutdown
 
+pytestmark = pytest.mark.first
 NAME = "three_independent_axes"
 AXES = ("story_1", "story_2", "story_3")
 SHORT = ["duration=0.4", "soft_start=null"]

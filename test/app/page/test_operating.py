@@ -370,6 +370,7 @@ def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None
 
 @pytest.mark.nodes
 @pytest.mark.long
+@pytest.mark.first
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 @pytest.mark.parametrize("check_alone", [True, False], ids=["the check", "every other motion"])

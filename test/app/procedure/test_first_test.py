@@ -19,7 +19,7 @@ from terminal import Terminal
 from rths_nodes.app.cli import main
 from rths_nodes.recording import procedure
 
-pytestmark = [pytest.mark.nodes]
+pytestmark = [pytest.mark.nodes, pytest.mark.first]
 pytest.importorskip("rclpy")
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)

@@ -33,7 +33,7 @@ OF_A_REPORT = (
     *("Limits", "Timing", "Scenario file"),
 )
 """Titles of the report of a whole test."""
-pytestmark = [pytest.mark.nodes]
+pytestmark = [pytest.mark.nodes, pytest.mark.first]
 pytest.importorskip("rclpy")
 
 NAME, RIG = "chen_ricles_2010", "bench_simulated"

@@ -283,6 +283,7 @@ def test_no_file_lets_a_run_go(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.long
 @pytest.mark.nodes
+@pytest.mark.first
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("sets", "code"), [([], 0), ([f"axes.story.specimen={SOFTENS}"], 130)])
 def test_a_person_lets_each_run_go_behind_udp(
