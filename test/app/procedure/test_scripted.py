@@ -40,7 +40,7 @@ NAME, RIG = "chen_ricles_2010", "bench_simulated"
 PROGRAM = (sys.executable, "-m", "rths_nodes.app.cli")
 BRIEF, BRIEFER = "--set=duration=2", "--set=duration=1"
 SLOW = ("--set=servo_rate=256", "--set=substeps=3")
-"""Most of a test by UDP are moves at rest, a quarter of whose samples show the same."""
+"""Most of a test are moves at rest, a quarter of whose samples show the same."""
 ANSWERS: dict[str, Any] = {
     "test_id": "first",
     "operator": "A. Tester",
@@ -100,7 +100,7 @@ def carried_out(folder: Path, environment: Mapping[str, str], words: Sequence[st
 def on_simulator(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Tested:
     """The whole ladder on the simulator."""
     folder = tmp_path_factory.mktemp("simulator")
-    return carried_out(folder, environment, ["--rig", RIG, BRIEF], answered(folder))
+    return carried_out(folder, environment, ["--rig", RIG, BRIEF, *SLOW], answered(folder))
 
 
 @pytest.mark.long
