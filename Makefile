@@ -195,7 +195,7 @@ test:
 	# mostly do: for discovery, or for their clock.
 	parallel=(); waiting=()
 	if $$python -c 'import xdist' 2>/dev/null; then
-	  parallel=(-n "$$(($$(nproc) + 1))" --dist worksteal); waiting=(-n 4)
+	  parallel=(-n "$$(($$(nproc) + 1))" --dist worksteal); waiting=(-n 4 --dist worksteal)
 	fi
 	$$python -m pytest -m 'not nodes and not soak $(LENGTH)' "$${parallel[@]}"
 	$$python -m pytest -m 'nodes and not soak $(LENGTH)' "$${waiting[@]}"

@@ -120,9 +120,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if with_nodes or "mark.nodes" in collection_path.read_text() else True
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test that is marked ``briefly`` make test runs some cases, and make test-long the others."""
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Of a test that is marked ``briefly`` make test runs some cases, and make test-long the others.
+
+    Once it is known which tests are run, those that are long begin first.
+    """
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("briefly") and not any(map(item.get_closest_marker, ("long", "soak"))):
@@ -134,6 +137,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in of_test:
             if item not in kept:
                 item.add_marker(pytest.mark.long)
+    yield
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        items[:] = _dealt(items, workers)
+
+
+def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests in an order of which each of the ``workers`` begins with its share of the long files.
+
+    Each gets as many tests, one behind the other, and takes others from their end once it has done its own.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    first = [file for file, tests in files.items() if any(test.get_closest_marker("first") for test in tests)]
+    hands: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for place, file in enumerate(first):
+        hands[place % workers] += files.pop(file)
+    others = [test for tests in files.values() for test in tests]
+    for place, hand in enumerate(hands):  # as xdist counts them
+        share = len(items) // workers + (place >= workers - len(items) % workers)
+        hand += [others.pop(0) for _ in range(min(max(share - len(hand), 0), len(others)))]
+    return [test for hand in hands for test in hand] + others
 
 
 def _kept(cases: list[pytest.Item], wanted: tuple[str | int, ...]) -> list[pytest.Item]:
@@ -226,12 +252,27 @@ def _forks() -> Iterator[str]:
     shutil.rmtree(Path(path).parent)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forked_of_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """As ``_forked``, for what tests of a module share, which is there before it."""
+    with pytest.MonkeyPatch.context() as patch:
+        _fork(request, patch)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _forked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs of this package, and those that they start, are forked from one that has loaded it."""
-    if request.node.get_closest_marker("nodes") and not request.node.get_closest_marker("anew"):
-        monkeypatch.setenv(forked_programs.SERVER, request.getfixturevalue("_forks"))
-        forked_programs.install(monkeypatch.setattr)
+    _fork(request, monkeypatch)
+
+
+def _fork(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("anew"):
+        patch.delenv(forked_programs.SERVER, raising=False)
+        forked_programs.uninstall(patch.setattr)
+    elif request.node.get_closest_marker("nodes"):
+        patch.setenv(forked_programs.SERVER, request.getfixturevalue("_forks"))
+        forked_programs.install(patch.setattr)
 
 
 _domains = itertools.count(os.getpid() * 7)

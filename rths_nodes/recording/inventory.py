@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import attrs
 from mcap.opcode import Opcode
 from mcap.records import Channel, Metadata, Schema, Statistics
@@ -74,6 +76,7 @@ class Inventory:
             self.information.update(record.metadata)
 
 
+@lru_cache(maxsize=64)
 def _offered(text: str) -> list[dict[str, object]]:
     """The QoS profiles of a channel; none where they cannot be read: the messages can be all the same."""
     try:

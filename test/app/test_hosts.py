@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 import pty
@@ -11,13 +10,13 @@ import re
 import signal
 import subprocess
 import sys
-import termios
 import threading
 import time
 
 import numpy as np
 import pytest
 from absorber import frame, section
+from forked import at_a_terminal
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -34,7 +33,7 @@ from rths_nodes.mechanics.history import History
 from rths_nodes.recording import bag
 
 rclpy = pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-pytestmark = pytest.mark.nodes
+pytestmark = [pytest.mark.nodes, pytest.mark.first]
 
 SHORT = "duration=1.5"
 BRIEF = "duration=0.6"
@@ -441,7 +440,7 @@ def test_a_run_ends_in_order_where_its_terminal_is_closed(tmp_path):
         stdout=follower,
         stderr=follower,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+        preexec_fn=at_a_terminal,
     )
     os.close(follower)
     journal = tmp_path / "run" / "run_0.mcap"

@@ -13,6 +13,7 @@ The parent of such a program is the server, which therefore tells a node to stop
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import json
 import os
@@ -24,7 +25,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import termios
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -41,8 +43,15 @@ LOADED = (
     "rths_nodes.analysis.report.document",
     "rths_nodes.app.page.server",
     "scipy.signal",
+    "rosidl_generator_py",
+    "service_msgs.msg",
+    "type_description_interfaces.msg",
+    *(
+        f"{package}.{package}_s__rosidl_typesupport_c"
+        for package in ("rths_nodes", "std_msgs", "builtin_interfaces", "rcl_interfaces", "lifecycle_msgs")
+    ),
 )
-"""Modules that programs load once they know what to do, beside those of the commands."""
+"""Modules that programs load once they know what to do, beside those of commands and components."""
 OURS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX")
 """Variables of Python that a fork can still heed, or that change nothing of what is loaded."""
 LONGEST = 1 << 20
@@ -58,6 +67,16 @@ def _python(environment: dict[str, str]) -> dict[str, str]:
 # -- who starts a program ----------------------------------------------------------------------------------------
 
 
+def at_a_terminal() -> None:
+    """Lead a session at the terminal that is the input. Ctrl-C is heard, though a suite may ignore it.
+
+    As ``preexec_fn`` of a program that may be forked.
+    """
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Popen(subprocess.Popen):  # type: ignore[type-arg]
     """As that of subprocess; what it starts is forked where it is a program of this package."""
 
@@ -68,8 +87,10 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         gid, gids, uid, umask, session, group = given[17:23]
         variables = dict(os.environ if environment is None else environment)
         network, words = _network_of(words)
-        special = executable or before or shell or umask != -1 or group != -1 or {gid, gids, uid} != {None}
-        if special or not _is_program(words) or _python(variables) != _python(dict(os.environ)):
+        terminal = before is at_a_terminal
+        special = executable or shell or umask != -1 or group != -1 or {gid, gids, uid} != {None}
+        special = special or (before and not terminal) or _python(variables) != _python(dict(os.environ))
+        if special or not _is_program(words):
             super()._execute_child(*given)  # type: ignore[misc]
             return
         task = {
@@ -77,6 +98,7 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
             "folder": os.path.abspath(folder or os.getcwd()),
             "environment": variables,
             "session": session,
+            "terminal": terminal,
             "starter": os.getpid(),
             "network": network,
             "numbers": [0, 1, 2, *kept],
@@ -131,6 +153,11 @@ def install(replace: Callable[[object, str, object], None]) -> None:
     replace(subprocess, "Popen", Popen)
 
 
+def uninstall(replace: Callable[[object, str, object], None]) -> None:
+    """From now on Python starts them itself."""
+    replace(subprocess, "Popen", Popen.__base__)
+
+
 # -- the server --------------------------------------------------------------------------------------------------
 
 
@@ -147,25 +174,39 @@ def started() -> tuple[subprocess.Popen[bytes], str]:
 
 def left_in(domain: int) -> list[str]:
     """Programs of this process in a ROS ``domain`` that live: /proc shows the variables of the server for them."""
-    alive = [file for folder in _folders for file in folder.glob("[0-9]*")]
-    return [f"process {file.name}: forked" for file in alive if _text(file) == str(domain)]
+    return [f"process {pid}: forked" for pid, program in _alive() if program["domain"] == str(domain)]
 
 
-def _text(file: Path) -> str:
-    with suppress(FileNotFoundError):  # has just ended
-        return file.read_text(encoding="utf-8")
-    return ""
+def nodes_of(runner: int) -> Iterator[tuple[int, list[str]]]:
+    """Process and words of each program, forked or not, that ends with the process ``runner``, and lives."""
+    mine = f"{PARENT}={runner}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # has just ended
+            if mine in (entry / "environ").read_bytes().split(b"\0"):
+                yield int(entry.name), (entry / "cmdline").read_text().split("\0")
+    for pid, program in _alive():
+        if program["parent"] == str(runner):
+            yield pid, program["words"]
+
+
+def _alive() -> Iterator[tuple[int, dict[str, Any]]]:
+    for file in [file for folder in _folders for file in folder.glob("[0-9]*")]:
+        with suppress(FileNotFoundError):  # has just ended
+            yield int(file.name), json.loads(file.read_text(encoding="utf-8"))
 
 
 _folders: list[Path] = []
-"""Those of the servers of this process; each program that lives has a file in it, with its domain."""
+"""Those of the servers of this process; each program that lives has a file in it, which tells what it is."""
 
 
 def _load() -> None:
     """Load whatever programs need; nothing of it may start a thread, or look at the variables of a test."""
     from rths_nodes.app import commands
+    from rths_nodes.core import registry
 
-    for module in (*LOADED, *(f"{commands.__name__}.{each.name}" for each in iter_modules(commands.__path__))):
+    named = [f"{commands.__name__}.{each.name}" for each in iter_modules(commands.__path__)]
+    components = [place for family in registry.FAMILIES for place in registry.built_in(family).values()]
+    for module in (*LOADED, *named, *(place.partition(":")[0] for place in components)):
         with suppress(ImportError):
             import_module(module)
     gc.collect()
@@ -237,7 +278,11 @@ def _answer(end: socket.socket, path: str) -> int:
         os.close(number)
     if _ends_with_parent(task):
         _nodes.add(pid)
-    Path(path).with_name(str(pid)).write_text(task["environment"].get("ROS_DOMAIN_ID", ""), encoding="utf-8")
+    variables, place = task["environment"], Path(path)
+    told = {"domain": variables.get("ROS_DOMAIN_ID"), "parent": variables.get(PARENT), "words": task["words"]}
+    new = place.with_name(f"new_{pid}")
+    new.write_text(json.dumps(told), encoding="utf-8")
+    new.rename(place.with_name(str(pid)))
     end.send(struct.pack("i", pid))
     return pid
 
@@ -253,10 +298,12 @@ def _become(task: dict[str, Any], numbers: list[int]) -> NoReturn:
     code: Any = 1
     try:
         signal.set_wakeup_fd(-1)
-        for each in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
         _enter(task["network"])
         _hand_over(numbers, task["numbers"])
+        if task["terminal"]:
+            at_a_terminal()
+        for each in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
         if task["session"]:
             os.setsid()
         environment, words = task["environment"], task["words"]

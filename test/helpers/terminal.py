@@ -3,28 +3,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import re
 import select
-import signal
 import subprocess
-import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from forked import at_a_terminal
+
 PATIENCE_S = 60.0
 """How long a word may take on a machine that is busy."""
 STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-def _at_a_terminal() -> None:
-    """Lead a session at this terminal. Ctrl-C is heard, though a suite in the background may ignore it."""
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -41,7 +33,7 @@ class Terminal:
             stderr=follower,
             cwd=folder,
             env={**environment, "TERM": "xterm", "COLUMNS": f"{columns}", "LINES": "50"},
-            preexec_fn=_at_a_terminal,
+            preexec_fn=at_a_terminal,
         )
         os.close(follower)
         self.shown = ""

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 
@@ -20,7 +21,7 @@ from rths_nodes.core.wire.layout import number_of
 from rths_nodes.recording import bag
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-pytestmark = [pytest.mark.nodes, pytest.mark.anew]
+pytestmark = [pytest.mark.nodes]
 
 NODES = ("integrator", "compensator", "actuator", "monitor", "recorder")
 
@@ -44,18 +45,10 @@ class Rig:
     def nodes(self) -> dict[str, int]:
         """Process ids of the node processes that live, by role."""
         if len(self._known) < len(NODES):
-            for entry in Path("/proc").iterdir():
-                if entry.name.isdigit() and (role := self._role(entry)):
-                    self._known[role] = int(entry.name)
+            for process, words in forked.nodes_of(self.popen.pid):
+                if "rths_nodes.app.node" in words:
+                    self._known[words[words.index("rths_nodes.app.node") + 1]] = process
         return {role: pid for role, pid in self._known.items() if alive(pid)}
-
-    def _role(self, entry: Path) -> str:
-        try:
-            words = (entry / "cmdline").read_text().split("\0")
-            mine = f"RTHS_PARENT={self.popen.pid}" in (entry / "environ").read_text().split("\0")
-        except OSError:
-            return ""
-        return words[words.index("rths_nodes.app.node") + 1] if mine and "rths_nodes.app.node" in words else ""
 
     def wait_until_running(self) -> None:
         """Until about a second of test is in the journal."""
@@ -146,6 +139,7 @@ def test_a_killed_recorder_leaves_all_that_it_has_handed_over(tmp_path, patient)
     assert samples == list(range(len(samples)))
 
 
+@pytest.mark.anew
 @pytest.mark.long
 def test_no_orphan_is_left_when_the_runner_is_killed(tmp_path, patient):
     rig = Rig(tmp_path / "run", "--pace", "realtime", *patient)
@@ -161,6 +155,7 @@ def test_no_orphan_is_left_when_the_runner_is_killed(tmp_path, patient):
     assert run.outcome == "held"
 
 
+@pytest.mark.anew
 @pytest.mark.long
 def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path, patience, patient):
     def small_disk() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+import forked
 from weighted import weight
 
 import rths_nodes
@@ -31,6 +32,7 @@ from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.names import NODES, RECORDER
 from rths_nodes.ros.nodes.shutdown import Shutdown
 
+pytestmark = pytest.mark.first
 NAME = "three_independent_axes"
 AXES = ("story_1", "story_2", "story_3")
 SHORT = ["duration=0.4", "soft_start=null"]
@@ -263,26 +265,21 @@ class Rig:
 
     def nodes(self) -> dict[str, int]:
         found = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and (peer := self._peer(entry)):
-                found[peer] = int(entry.name)
+        for process, words in forked.nodes_of(self.popen.pid):
+            if "rths_nodes.app.node" in words and alive(process):
+                role = words[words.index("rths_nodes.app.node") + 1]
+                namespace = next(word for word in words if word.startswith("__ns:="))
+                found[f"{namespace.rpartition('/')[2]}/axis" if role == "axis" else role] = process
         return found
 
-    def _peer(self, entry: Path) -> str:
-        try:
-            words = (entry / "cmdline").read_text().split("\0")
-            mine = f"RTHS_PARENT={self.popen.pid}" in (entry / "environ").read_text().split("\0")
-            alive = (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        except OSError:
-            return ""
-        if not mine or not alive or "rths_nodes.app.node" not in words:
-            return ""
-        role = words[words.index("rths_nodes.app.node") + 1]
-        namespace = next(word for word in words if word.startswith("__ns:="))
-        return f"{namespace.rpartition('/')[2]}/axis" if role == "axis" else role
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
-@pytest.mark.anew
 @pytest.mark.long
 @pytest.mark.parametrize("peer", ["story_2/axis", pytest.param("actuator", marks=pytest.mark.soak)])
 def test_a_killed_node_ends_the_run_with_a_reason(peer, tmp_path):
@@ -310,7 +307,6 @@ def test_a_killed_node_ends_the_run_with_a_reason(peer, tmp_path):
         assert run.outcome == "tripped"
 
 
-@pytest.mark.anew
 @pytest.mark.long
 def test_a_killed_axis_node_ends_a_pause_with_a_reason(tmp_path):
     """The integrator stands still; while the rig waits, an axis dies."""

@@ -17,6 +17,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.loop.supervision.safe_stop import excess_travel
 from rths_nodes.recording import bag
 
+pytestmark = pytest.mark.first
 NAME = "chen_ricles_2010"
 SHORT = ["duration=1"]
 FAULT = 512

@@ -37,6 +37,7 @@ from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.transport.endpoints import message_class
 from rths_nodes.ros.transport.greeting import address
 
+pytestmark = pytest.mark.first
 NAME = "chen_ricles_2010"
 SHORT = "duration=1.5"
 NOBODY = 65534

@@ -51,6 +51,8 @@ class Handshake:
         self._seen_at = 0
         """When this node became active, or was last waited for by the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
+        self._same_versions = False
+        """All peers are found, and have the messages of this node: asking the graph again is costly."""
         self._membership = Membership(
             settings.hash,
             self._join,
@@ -87,6 +89,7 @@ class Handshake:
             if self.duplicated():
                 return
         if missing:
+            self._same_versions = False
             if now > self._complain_at:
                 self._complain_at = now + COMPLAINT_NS
                 self._logger.info(f"waits for {missing}")
@@ -94,8 +97,9 @@ class Handshake:
                 self._check_versions()
             self._give_up_after(self._patience, missing)
             return
-        if self._check_versions():
+        if not self._same_versions and self._check_versions():
             return
+        self._same_versions = True
         if self._topics.lines.call():
             return
         self._prepare()

@@ -348,7 +348,7 @@ def emulated(folder: Path, *words: str) -> Iterator[None]:
 @pytest.mark.parametrize("rig", ["bench_simulated", "bench_udp"])
 @pytest.mark.briefly("bench_simulated")
 def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None:
-    words = ["--set=duration=0.5"]
+    words = ["--set=duration=0.5", "--set=servo_rate=256", "--set=substeps=3"]
     with ExitStack() as stack:
         if rig == "bench_udp":
             if not any(map(shutil.which, ("cc", "gcc", "clang"))):
@@ -370,6 +370,7 @@ def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None
 
 @pytest.mark.nodes
 @pytest.mark.long
+@pytest.mark.first
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 @pytest.mark.parametrize("check_alone", [True, False], ids=["the check", "every other motion"])

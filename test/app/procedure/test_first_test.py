@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from terminal import Terminal
 from rths_nodes.app.cli import main
 from rths_nodes.recording import procedure
 
-pytestmark = [pytest.mark.nodes]
+pytestmark = [pytest.mark.nodes, pytest.mark.first]
 pytest.importorskip("rclpy")
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
@@ -33,7 +33,9 @@ ROWS = [
     if re.match(r"\| `", line)
 ]
 """What is asked, what is typed, what happens."""
-SHORT, LONGER = "--set=duration=0.5", "--set=duration=2"
+SLOW = ("--set=servo_rate=256", "--set=substeps=3")
+"""Most of a test are moves at rest, a quarter of whose samples show the same."""
+SHORT, LONGER = ("--set=duration=0.5", *SLOW), ("--set=duration=2", *SLOW)
 """The differences of the page need more than the first tremor."""
 
 
@@ -67,11 +69,11 @@ def folder(tmp_path: Path) -> Path:
 
 @contextmanager
 def emulated(
-    line: str, folder: Path, environment: dict[str, str], duration: str = SHORT
+    line: str, folder: Path, environment: dict[str, str], duration: Sequence[str] = SHORT
 ) -> Iterator[subprocess.Popen[str]]:
     """The first terminal of the page."""
     rig = subprocess.Popen(
-        [*program(line), duration], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+        [*program(line), *duration], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
     )
     try:
         assert rig.stdout is not None
@@ -109,7 +111,7 @@ def test_an_operator_gets_through_with_the_page_alone(folder: Path, environment:
     first, last = ROWS[:-2], ROWS[-2:]
     test = program(next(line for line in COMMANDS if line.endswith("duration=5") and "rths test" in line))
     with emulated(command("rths emulate", "duration=5"), folder, environment, LONGER):
-        terminal = Terminal([*test, LONGER], folder, environment)
+        terminal = Terminal([*test, *LONGER], folder, environment)
         try:
             for row in first:
                 answer(terminal, *row)
@@ -140,7 +142,7 @@ def climb(terminal: Terminal, rung: str) -> None:
     answer(terminal, f"Enter: position, for rung {rung}", "Enter")
     answer(terminal, f"Enter: arm, for rung {rung}", "Enter")
     if rung == "e":
-        answer(terminal, "time_ratio", "10")
+        answer(terminal, "time_ratio", "4")
     answer(terminal, "type the first 6 characters", "HASH")
     answer(terminal, f"Enter: run, for rung {rung}", "Enter")
 
@@ -158,7 +160,7 @@ def test_the_file_of_answers_of_the_page_takes_a_test_to_its_report(
 ) -> None:
     with emulated(command("rths emulate", "duration=5"), folder, environment, LONGER):
         done = subprocess.run(
-            [*program(command("--answers answers.yaml")), LONGER],
+            [*program(command("--answers answers.yaml")), *LONGER],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -181,7 +183,7 @@ def test_the_wrong_rig_of_the_page_is_found(folder: Path, environment: dict[str,
     (folder / "answers.yaml").write_text(brief)
     with emulated(wrong, folder, environment):
         done = subprocess.run(
-            [*program(command("--answers answers.yaml")), SHORT, "--no-report"],
+            [*program(command("--answers answers.yaml")), *SHORT, "--no-report"],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

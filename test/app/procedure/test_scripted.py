@@ -33,12 +33,14 @@ OF_A_REPORT = (
     *("Limits", "Timing", "Scenario file"),
 )
 """Titles of the report of a whole test."""
-pytestmark = [pytest.mark.nodes]
+pytestmark = [pytest.mark.nodes, pytest.mark.first]
 pytest.importorskip("rclpy")
 
 NAME, RIG = "chen_ricles_2010", "bench_simulated"
 PROGRAM = (sys.executable, "-m", "rths_nodes.app.cli")
 BRIEF, BRIEFER = "--set=duration=2", "--set=duration=1"
+SLOW = ("--set=servo_rate=256", "--set=substeps=3")
+"""Most of a test are moves at rest, a quarter of whose samples show the same."""
 ANSWERS: dict[str, Any] = {
     "test_id": "first",
     "operator": "A. Tester",
@@ -98,7 +100,7 @@ def carried_out(folder: Path, environment: Mapping[str, str], words: Sequence[st
 def on_simulator(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Tested:
     """The whole ladder on the simulator."""
     folder = tmp_path_factory.mktemp("simulator")
-    return carried_out(folder, environment, ["--rig", RIG, BRIEF], answered(folder))
+    return carried_out(folder, environment, ["--rig", RIG, BRIEF, *SLOW], answered(folder))
 
 
 @pytest.mark.long
@@ -190,7 +192,7 @@ def by_udp(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("no C compiler here")
     folder = tmp_path_factory.mktemp("udp")
-    words = ["--rig", "bench_udp", BRIEFER, f"--set=port.port={free_port()}"]
+    words = ["--rig", "bench_udp", BRIEFER, *SLOW, f"--set=port.port={free_port()}"]
     emulator = subprocess.Popen(
         [*PROGRAM, "emulate", NAME, *words], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
     )

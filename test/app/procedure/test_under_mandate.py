@@ -283,6 +283,7 @@ def test_no_file_lets_a_run_go(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.long
 @pytest.mark.nodes
+@pytest.mark.first
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("sets", "code"), [([], 0), ([f"axes.story.specimen={SOFTENS}"], 130)])
 def test_a_person_lets_each_run_go_behind_udp(
@@ -292,7 +293,10 @@ def test_a_person_lets_each_run_go_behind_udp(
     pytest.importorskip("rclpy")
     (tmp_path / "rig.yaml").write_text(RIG.replace("{type: udp,", f"{{type: udp, port: {free_port()},"))
     (tmp_path / "answers.yaml").write_text(yaml.safe_dump(ANSWERS))
-    rths, test = [sys.executable, "-m", "rths_nodes.app.cli"], [NAME, "--rig", "rig.yaml", "--set=duration=6"]
+    rths, test = (
+        [sys.executable, "-m", "rths_nodes.app.cli"],
+        [NAME, "--rig", "rig.yaml", "--set=duration=6", "--set=servo_rate=256"],
+    )
     emulator = subprocess.Popen(
         [*rths, "emulate", *test, *(f"--set={each}" for each in sets)],
         cwd=tmp_path,
