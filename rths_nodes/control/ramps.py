@@ -86,7 +86,10 @@ class OfKernel(Ramp):
         return motion_of(self.rows(substep))
 
     def predict(self, substep: int) -> Motion:
-        return motion_of(self.rows(substep, predicted=True))
+        return motion_of(self.predicted_rows(substep))
+
+    def predicted_rows(self, substep: int) -> Rows:
+        return self.rows(substep, predicted=True)
 
     def _each(self, target: Target, rows: Rows) -> Iterable[tuple[object, ...]]:
         if self.apart:

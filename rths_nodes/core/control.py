@@ -74,9 +74,13 @@ class Ramp(Component):
         """Motion at one of the ``predicted`` sub-steps before :meth:`follow`; the same as after it."""
         return self.step(substep)
 
-    def rows(self, substep: int, predicted: bool = False) -> Rows:
-        """As :meth:`step`, or :meth:`predict` where it is ``predicted``, in numbers."""
-        return rows_of(self.predict(substep) if predicted else self.step(substep))
+    def rows(self, substep: int) -> Rows:
+        """As :meth:`step`, in numbers."""
+        return rows_of(self.step(substep))
+
+    def predicted_rows(self, substep: int) -> Rows:
+        """As :meth:`predict`, in numbers."""
+        return rows_of(self.predict(substep))
 
 
 class Setup(Component):

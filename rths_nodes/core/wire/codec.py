@@ -10,6 +10,7 @@ have the same sample, which nobody may change.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import methodcaller
 
 from rths_nodes.core.samples import (
     MODE_DISPLACEMENT,
@@ -21,6 +22,8 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.core.wire.layout import Layout
 from rths_nodes.core.wire.run_mark import RunMark
+
+TO_LIST = methodcaller("tolist")
 
 
 class Codec:
@@ -83,7 +86,7 @@ class Codec:
             target.auxiliary,
         )
         head = (target.step, target.flags, *target.energies.tolist())
-        return self._target.pack(stamp, head, [a.tolist() for a in arrays])
+        return self._target.pack(stamp, head, list(map(TO_LIST, arrays)))
 
     def unpack_target(self, data: bytes) -> tuple[Target, int]:
         if self._last_target is not None and self._last_target[0] is data:

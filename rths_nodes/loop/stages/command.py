@@ -157,7 +157,9 @@ class CommandStage:
             step, substep = -(-sample // self.substeps), measured.sample % self.substeps + 1
             if self._targets:
                 self._follow(step)
-            rows = self.setup.moved(self.ramp.rows(substep, self._followed < step))
+            ramp = self.ramp
+            rows = ramp.rows(substep) if self._followed >= step else ramp.predicted_rows(substep)
+            rows = self.setup.moved(rows)
             self._rows = self._bridge.rejoin(rows, sample) if self._bridge.apart else rows
             self._in_a_row = 0
         return self._command(sample, measured, 0)

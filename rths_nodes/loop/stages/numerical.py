@@ -170,13 +170,20 @@ class NumericalStage:
 
     def _target(self, external: Array, before: Array) -> Target:
         """Target with the ``external`` force of the step before; the model stood at ``before`` then."""
-        solver, ratio, seen = self.integrator, self._ratio, self._seen.motion
-        velocity, acceleration = seen(solver.velocity), seen(solver.acceleration)
-        exact = seen(solver.exact_acceleration)
+        solver, ratio, restoring = self.integrator, self._ratio, self.integrator.restoring_force
+        moved: Sequence[Array] = (
+            solver.displacement,
+            solver.velocity,
+            solver.acceleration,
+            solver.exact_acceleration,
+        )
+        if not self._seen.whole:
+            moved = [*map(self._seen.motion, moved)]
+            restoring = self._seen.restoring(restoring, before)
+        displacement, velocity, acceleration, exact = moved
         if ratio != 1:  # on the wire stands the motion of the rig
             square = ratio * ratio
             velocity, acceleration, exact = velocity / ratio, acceleration / square, exact / square
-        displacement, restoring = seen(solver.displacement), self._seen.restoring(solver.restoring_force, before)
         auxiliary = self._auxiliary
         return Target(self._index, displacement, velocity, acceleration, exact, external, restoring, auxiliary)
 

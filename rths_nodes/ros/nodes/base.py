@@ -230,7 +230,7 @@ class RthsNode(LifecycleNode):
 
         ``paced``: it is not while it rests.
         """
-        # as ``works``
+        # as ``works``, without another call in every turn of every node
         if self.phase.gone or not (self.phase.active or self.participates):
             return False
         if (self.interposer.holds_up and not self.interposer.may_work()) or (paced and self.rests):

@@ -51,11 +51,11 @@ class MonitorNode(RthsNode):
         """The last sample that came, and its stamp, ns."""
 
     def work(self, limit: int = 1_000_000) -> bool:
-        busy, judged = False, self.measurements.handed_over
+        busy = False
         while limit > 0 and (found := self.measurements.next()) is not None:
             measured, stamp = found
             self.stage.measurement(measured)
-            self._guard.measurement(measured, judged)
+            self._guard.measurement(measured, self.measurements.handed_over)
             self._stamped = measured.sample, stamp
             limit -= 1
             busy = True

@@ -59,14 +59,14 @@ class Interposer:
 
 
 class _Counted:
-    """Counts as ``sent`` what a node hands to ``send``, whatever that makes of it."""
+    """Counts as ``sent`` what a node has handed to ``send``, whatever that made of it."""
 
     def __init__(self, send: Send) -> None:
         self._send, self.sent = send, 0
 
     def send(self, data: bytes) -> None:
-        self.sent += 1
         self._send(data)
+        self.sent += 1
 
 
 class NodeTopics:
