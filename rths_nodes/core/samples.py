@@ -41,6 +41,12 @@ NO_ENERGIES: Array = np.full(4, np.nan)
 """Energies of a Target that tells none."""
 
 
+def equal(one: Array, other: Array) -> bool:
+    """Return whether the few numbers ``(n,)`` of both are equal: a tenth of the time of ``np.array_equal``."""
+    found: bool = one.tolist() == other.tolist()
+    return found
+
+
 def by_force(modes: bytes) -> NDArray[np.bool_]:
     """True for each axis ``(n_axes,)`` whose command is in N by the control ``modes``, a byte per axis."""
     found: NDArray[np.bool_] = np.frombuffer(modes, np.uint8) == MODE_FORCE

@@ -29,6 +29,7 @@ from rths_nodes.core.samples import (
     HYDRAULICS_OFF,
     Array,
     Measurement,
+    equal,
 )
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
@@ -132,7 +133,7 @@ class LossWatch:
 
     def hear(self, port: Port, measured: Measurement, sent: Array) -> None:
         """Take in what the rig behind ``port`` measures after the command ``sent`` ``(n_axes,)`` m."""
-        same = self._sent is not None and np.array_equal(sent, self._sent)
+        same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
         pressure = measured.hydraulics
         if pressure != HYDRAULICS_LOW:

@@ -19,7 +19,7 @@ import numpy as np
 
 from rths_nodes.core.errors import PortError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import Array, Command, Measurement, by_force
+from rths_nodes.core.samples import Array, Command, Measurement, by_force, equal
 from rths_nodes.laboratory.ports.before import PortBefore
 from rths_nodes.loop.supervision.handover import Handover, Tares
 from rths_nodes.loop.supervision.safe_stop import held_places
@@ -161,7 +161,7 @@ class RungPort(PortBefore):
     def _presented(self, shown: Measurement) -> Measurement:
         """``shown``, which is untared, as the test counts."""
         tares = self.handover.tares
-        exact = self._ticked and np.array_equal(shown.command, self._last)
+        exact = self._ticked and equal(shown.command, self._last)
         return replace(
             shown,
             displacement=shown.displacement - tares.displacement,

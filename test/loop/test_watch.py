@@ -48,11 +48,7 @@ MOMENTS = fast_moments(6)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 @pytest.mark.parametrize(
     "moment",
-    [
-        *MOMENTS[:1],
-        pytest.param(MOMENTS[1], marks=pytest.mark.long),
-        *(pytest.param(each, marks=pytest.mark.soak) for each in MOMENTS[2:]),
-    ],
+    [*MOMENTS[:1], *(pytest.param(each, marks=pytest.mark.soak) for each in MOMENTS[1:])],
 )
 def test_pulse_ends_in_50_ms(attack: Attack, moment: float) -> None:
     begins = 4.3 if attack.at_rest else moment

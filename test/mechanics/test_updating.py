@@ -244,8 +244,9 @@ def test_a_plant_that_is_off_by_30_percent_is_found_within_5(model: str, by: str
     check_plant(model, by, 1)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(2, 21))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=pytest.mark.soak if seed > 5 else pytest.mark.long) for seed in range(2, 21)]
+)
 @pytest.mark.parametrize(("model", "by"), CASES)
 def test_20_plants_are_found(model: str, by: str, seed: int) -> None:
     check_plant(model, by, seed)

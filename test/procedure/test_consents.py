@@ -299,6 +299,13 @@ def test_stop_hold_and_trip_need_no_role(both):
     assert w.session.state is State.HELD
 
 
+seeds = pytest.mark.parametrize(
+    "seed",
+    [1, pytest.param(2, marks=pytest.mark.long), *(pytest.param(n, marks=pytest.mark.soak) for n in (0, 3, 4, 5))],
+)
+"""One in make test, one more in make test-long, and all in make soak."""
+
+
 def alone(chance: random.Random, w: Any, acts: int) -> list[str]:
     """So many acts of an operator with his own key, and everything else that he may know; what was refused."""
     session, refused = w.session, []
@@ -340,8 +347,7 @@ def alone(chance: random.Random, w: Any, acts: int) -> list[str]:
     return refused
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.briefly(1)
+@seeds
 def test_no_sequence_of_acts_by_the_operator_alone_signs_for_anything(both, seed):
     w = both(rig=UNKNOWN)
     w.refer()
@@ -352,8 +358,7 @@ def test_no_sequence_of_acts_by_the_operator_alone_signs_for_anything(both, seed
     assert State.POSITIONED not in w.states
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.briefly(1)
+@seeds
 def test_no_sequence_of_acts_by_the_operator_alone_arms_the_full_test(both, seed):
     w = both()
     armed = []

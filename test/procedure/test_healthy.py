@@ -16,7 +16,7 @@ from rths_nodes.procedure.small_move import SCENARIO
 
 SHIPPED = tuple(files.shipped())
 RATIOS, RESOLUTIONS, SEEDS = (1, 10, 50), (1e-6, 5e-6, 20e-6), range(1, 21)
-FEW, MORE = 4, 4
+FEW, MORE = 4, 1
 """How many of all are tried in `make test`, and how many more among those that are long; soak tries all."""
 CHOSEN = random.Random(605).sample([*product(SHIPPED, RATIOS, RESOLUTIONS, SEEDS)], FEW + MORE)
 TRUE_OF = {

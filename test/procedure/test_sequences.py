@@ -371,11 +371,11 @@ def test_stops_of_a_column_keep_its_load(seed: int) -> None:
 
 KINDS = {"one": Sequences, "pair": PairSequences, "hops": HopsSequences, "column": ColumnSequences}
 BRIEFLY = {"one": 30, "pair": 12, "hops": 8, "column": 3}
-"""Sequences: a sixth in make test, a half in make test-long, and twenty times as many in make soak."""
+"""Sequences: a sixth in make test, a third in make test-long, and twenty times as many in make soak."""
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("part", [6, pytest.param(2, marks=pytest.mark.long)], ids=["a sixth", "a half"])
+@pytest.mark.parametrize("part", [6, pytest.param(3, marks=pytest.mark.long)], ids=["a sixth", "a third"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_sequences_of_acts_and_faults(kind: str, part: int) -> None:
     many(KINDS[kind], max(1, BRIEFLY[kind] // part))

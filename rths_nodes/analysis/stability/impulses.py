@@ -290,15 +290,15 @@ class Way:
             block, sent = np.empty((BLOCK, 2, self.n_axes)), np.zeros(BLOCK, bool)
             for row in range(BLOCK):
                 line.append(commands(first + row, measured))
-                sent[row] = line[-1].any()
+                sent[row] = any(line[-1].tolist())
                 force, measured = self._answer(line.popleft())
-                block[row, 0], block[row, 1] = force - self._rest_force, measured
-                finite = math.isfinite(block[row].sum())
+                block[row, 0], block[row, 1] = force, measured
+                finite = math.isfinite(sum(force.tolist(), sum(measured.tolist())))
                 if not finite:
                     block, sent = block[: row + 1], sent[: row + 1]
                     break
             with np.errstate(invalid="ignore"):  # of forces that have run away
-                block[:, 0] = felt.after(block[:, 0])
+                block[:, 0] = felt.after(block[:, 0] - self._rest_force)
             blocks.append(block)
             if faded.after(block, sent):
                 return np.concatenate(blocks)[: faded.loud]

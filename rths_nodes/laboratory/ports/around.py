@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import MODE_FORCE, MODE_NOT_TOLD, Array, Command, Measurement, by_force
+from rths_nodes.core.samples import MODE_FORCE, MODE_NOT_TOLD, Array, Command, Measurement, by_force, equal
 from rths_nodes.laboratory.calibration import Calibration, Channel, channels_of, si_names
 from rths_nodes.laboratory.corrections import ForceCorrections
 from rths_nodes.laboratory.force_control import ForceLoops
@@ -58,7 +58,7 @@ class CalibratedPort(_Renumbered):
     def read(self) -> Measurement:
         """The Measurement of the tick; a command that acted as it was sent is told as it was given."""
         told, given, sent = self._port.read(), self._given, self._sent
-        exact = given is not None and sent is not None and np.array_equal(told.command, sent.command)
+        exact = given is not None and sent is not None and equal(told.command, sent.command)
         return self._calibration.measured(told, given.command.copy() if given is not None and exact else None)
 
     def _true(self, true: Measurement) -> Measurement:
