@@ -10,7 +10,7 @@ import numpy as np
 
 from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER
 from rths_nodes.control.compensators.recursive_iv import OF_DIFFERENCES, Constants, Law, State, inverse, kept
-from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbers, put, replaced, sqrt, times
+from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbers, replaced, sqrt, times
 from rths_nodes.core.samples import Array
 
 TAIL = 3
@@ -90,7 +90,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         found = np.empty(2 * n * size + n)
         place = by_power(rows, count, found, 0)
         place = by_power(deviations, count, found, place)
-        put(found, place, distance)
+        found[place:] = distance
         return found
 
     return shown if learns else identified
@@ -103,7 +103,7 @@ def watch(
     place, whole, seen, mean, noise, learned, covariance, distance, count, resting = s
     settling, last = k[10], len(whole) - KNOWN - 1
     place += 1
-    put(whole[KNOWN + place], 0, command + measured + target)
+    whole[KNOWN + place] = np.array(command + measured + target)
     if rests:
         resting = settling + 1
     if place == last:
@@ -125,22 +125,18 @@ def taken(k: Law, s: Watched) -> Array:
     _, whole, seen, _, noise, _, _, _, count, _ = s
     n, every = len(noise), len(whole) - KNOWN
     signals = whole[KNOWN:]
-    for row in range(every):
-        put(seen[TAIL + row], 0, signals[row, n : 2 * n])
+    seen[TAIL:] = signals[:, n : 2 * n]
     if count < 0:  # at rest before, at whatever the sensors show there
-        put(whole[ORDER], 0, matvec(signals.T, np.full(every, 1.0 / every)))
-        put(whole[0], 0, whole[ORDER])
-        for row in range(TAIL):
-            put(seen[row], 0, seen[TAIL])
+        whole[ORDER] = matvec(signals.T, np.full(every, 1.0 / every))
+        whole[0] = whole[ORDER]
+        seen[:TAIL] = seen[TAIL]
     filtered = np.empty((ORDER, 3 * n))
     for row in range(ORDER):
-        put(filtered[row], 0, matvec(whole.T, block[row]))
-    for row in range(ORDER):
-        put(whole[row], 0, filtered[row])
-    put(whole[ORDER], 0, whole[len(whole) - 1])
+        filtered[row] = matvec(whole.T, block[row])
+    whole[:ORDER] = filtered
+    whole[ORDER] = whole[len(whole) - 1]
     third = seen[3:] - seen[:-3] + 3.0 * (seen[1:-2] - seen[2:-1])
-    for row in range(TAIL):
-        put(seen[row], 0, seen[every + row])
+    seen[:TAIL] = seen[every:].copy()
     return matvec((third * third).T, np.full(every, 1.0 / (every * OF_DIFFERENCES)))
 
 
@@ -168,8 +164,7 @@ def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
             error = bound
         row += error / expected * pz
         p -= (pz / expected).reshape(size, 1) * pz
-    for axis in range(n):
-        put(rows[axis], 0, np.minimum(np.maximum(rows[axis], low[axis]), high[axis]))
+    rows[:] = np.minimum(np.maximum(rows, low), high)
     away = np.maximum(rows - ends, ends - rows) * per_spread
     for axis in range(n):
         for place in range(size):
@@ -195,9 +190,8 @@ def of_series(
     lead: float, slope: Array, rows: Rows, past: Array, x: Numbers, v: Numbers, a: Numbers
 ) -> tuple[Array, Numbers, Numbers]:
     """Past accelerations, the target read ahead, and the commands: the sum of its derivatives."""
-    for row in range(len(past) - 1):
-        put(past[row], 0, past[row + 1])
-    put(past[len(past) - 1], 0, a)
+    past[:-1] = past[1:]
+    past[-1] = np.array(a)
     jerk = first(x, numbers(matvec(past.T, slope)))
     if lead > 0.0:
         half, third = 0.5 * lead, lead / 3.0

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.core.arithmetic import along, first, matvec, numbers, put, times
+from rths_nodes.core.arithmetic import along, first, matvec, numbers, times
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, number, params, section, sections, vector
@@ -139,9 +139,9 @@ def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]
         n, onward, motions, of_coupler, mass, damping, stiffness = k
         whole, near = s
         m = len(whole) - 2 * n
-        put(whole, 0, whole[n + m :])
-        put(whole, n + m, command)
-        put(whole, n, matvec(onward, whole))
+        whole[:n] = whole[n + m :]
+        whole[n + m :] = command
+        whole[n : n + m] = matvec(onward, whole)
         found = matvec(motions, whole[n:])
         seen = numbers(found)
         x, v, a = first(near, seen), first(near, seen[n:]), first(near, seen[2 * n :])
