@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Measurement
-
-if TYPE_CHECKING:
-    from rths_nodes.core.protocols import Port
 
 OPENED = "rig: its interlock is open: no actuator follows"
 """Why a rig with an open interlock stops, where its port has no better words."""
@@ -79,7 +76,7 @@ class Readback(Protocol):
         return None
 
 
-def why_opened(port: Port, measured: Measurement) -> str:
+def why_opened(port: Any, measured: Measurement) -> str:
     """Why the rig behind ``port`` does not follow, by its interlock, in words; empty where that is closed."""
     return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
 
@@ -89,12 +86,3 @@ def why_failed(port: OfPort, hydraulics: int) -> str:
     if port.failure:
         return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""
-
-
-def why_stands(port: Port, measured: Measurement) -> str:
-    """Why the rig behind ``port`` does not follow, or cannot go on, in words; empty where it can."""
-    if port.interlock or measured.interlock == INTERLOCK_OPEN:
-        return why_opened(port, measured)
-    if measured.hydraulics == HYDRAULICS_OFF or port.failure:
-        return why_failed(port, measured.hydraulics)
-    return ""

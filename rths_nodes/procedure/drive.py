@@ -19,7 +19,7 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import why_failed, why_stands
+from rths_nodes.core.readback import why_failed, why_opened
 from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of
 from rths_nodes.loop.scenario.schema import Scenario
@@ -350,7 +350,7 @@ class RigDrive:
             sent = Command(measured.sample, command, command, control_mode=self._modes)
             breach = self.levels.judge(sent, measured)
         self.alarm = beyond or (breach.reason if breach is not None else "")
-        failed = why_stands(port, measured) or self.loss.reason
+        failed = why_opened(port, measured) or why_failed(port, measured.hydraulics) or self.loss.reason
         return failed or beyond, breach
 
     # -- lending the port to a run ------------------------------------------------------------------------

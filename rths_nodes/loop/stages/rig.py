@@ -10,7 +10,7 @@ import numpy as np
 
 from rths_nodes.core.limits import HOLD, INTERLOCK, Level, Limits
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import why_stands
+from rths_nodes.core.readback import why_failed, why_opened
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SLOWED,
@@ -252,7 +252,8 @@ class RigStage:
         if port.interlock:
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
-            reason = why_stands(port, measured)
+            opened = why_opened(port, measured) if measured.interlock == INTERLOCK_OPEN else ""
+            reason = opened or why_failed(port, measured.hydraulics)
             reason = reason or (self._handover.lost() if self._handover is not None else "")
             moved = shown.displacement.tolist()
             aims = self._targets
@@ -274,8 +275,7 @@ class RigStage:
             # the rig did not follow a Target, or not in its time, or its port had to fill in what was lost on the
             # way: nothing is to be learnt from this measurement
             measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
-            bridged = measured.flags & FLAG_BRIDGED > 0
-            self.bridged += bridged
+            self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
             if self._bridges.overruns is not None:
                 self._bridges.overruns.sampled(sample, bridged)
             self.slowed += measured.flags & FLAG_SLOWED > 0
