@@ -26,6 +26,8 @@ class Observation:
 
     whole = True
     """True where a Target has all degrees of freedom of the model."""
+    as_is = True
+    """True where everything is handed on as it is: what is below gives what it gets."""
 
     def __init__(self, n_model: int) -> None:
         self.n_model = self.n_observed = self.n_interface = n_model
@@ -61,6 +63,8 @@ class Observation:
 class WithObserved(Observation):
     """All that is known here of somebody else's model: ``n_interface`` at the interface, others behind them."""
 
+    as_is = False
+
     def __init__(self, n_interface: int, n_model: int) -> None:
         super().__init__(n_model)
         self.n_interface = n_interface
@@ -77,7 +81,7 @@ class WithObserved(Observation):
 class Selection(Observation):
     """Some of the degrees of freedom: places of those at the ``interface``, and of all ``observed`` ones."""
 
-    whole = False
+    whole = as_is = False
 
     def __init__(self, n_model: int, interface: Sequence[int], observed: Sequence[int]) -> None:
         super().__init__(n_model)

@@ -172,7 +172,7 @@ def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Red
 class Recovery(Observation):
     """Observed degrees of freedom of a full model, whose reduction is what an integrator works on."""
 
-    whole = False
+    whole = as_is = False
 
     def __init__(self, model: Reduced, interface: Sequence[int], observed: Sequence[int]) -> None:
         super().__init__(len(model.names))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of a key of a scenario from its text to its component: few files have it in hand, and one checks it."""
+"""The ways of a key of a scenario, to its component, and of a force, to a Command: few files have them in hand."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from types import FrameType
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 
+from rths_nodes.core.samples import Measurement
+from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.recording.run import Collector
 
 PACKAGE = Path(files.__file__).parents[2]
 TEXT = "17.3125"
@@ -69,3 +73,44 @@ def test_a_key_passes_few_files_and_one_check(given: str, tmp_path: Path) -> Non
     assert f"{OWN}adaptive_inverse.py" in passed
     assert len([path for path in passed if not path.startswith(OWN)]) + 1 <= 9, sorted(passed)
     assert found["core/validation.py", "checked_number call"] == 1
+
+
+SAMPLE = 200
+"""A sample at which a step of the integrator begins."""
+BESIDE = ("loop/supervision/", "loop/stages/monitor.py", "laboratory/specimens/", "laboratory/actuators/")
+"""What makes the force, what judges it and what watches it: beside the way from the port to the Command."""
+
+
+def in_hand(value: Any, force: float) -> bool:
+    """True for the force, an array or a short row with it, and its Measurement."""
+    if isinstance(value, np.ndarray):
+        return value.dtype == float and value.size < 50 and bool((value == force).any())
+    if isinstance(value, (list, tuple)):
+        return len(value) < 50 and any(in_hand(each, force) for each in value)
+    if isinstance(value, Measurement):
+        return value.sample == SAMPLE and in_hand(value.force, force)
+    return isinstance(value, float) and value == force
+
+
+def test_a_force_passes_few_files_to_the_command() -> None:
+    scenario = files.load("chen_ricles_2010", ["duration=0.5"])
+    first, again = Loop(Assembly(scenario)), Loop(Assembly(scenario))
+    collector = Collector(scenario, first.assembly.names)
+    first.run([collector])
+    force = float(collector.run().force[SAMPLE, 0])
+    passed: set[str] = set()
+
+    def look(frame: FrameType, event: str, result: Any) -> None:
+        if event not in ("call", "return") or not (path := Path(frame.f_code.co_filename)).is_relative_to(PACKAGE):
+            return
+        if any(in_hand(each, force) for each in frame.f_locals.values()) or in_hand(result, force):
+            passed.add(path.relative_to(PACKAGE).as_posix())
+
+    sys.setprofile(look)
+    try:
+        again.run()
+    finally:
+        sys.setprofile(None)
+    way = {path for path in passed if not path.startswith(BESIDE)}
+    assert {"laboratory/ports/simulator.py", "loop/stages/numerical.py", "loop/stages/command.py"} <= way
+    assert len(way) <= 12, sorted(way)

@@ -42,6 +42,7 @@ class NumericalStage:
         self._steps = scenario.steps
         self._index = 0
         self.pending = False
+        self._begins = type(self.integrator).begin is not Integrator.begin
         self._nothing = np.zeros(seen.n_observed)
         self._controller: SemiActive | None = assembly.controller if controlled else None
         self._ground_acceleration = assembly.ground_acceleration.tolist() if self._controller else []
@@ -132,13 +133,16 @@ class NumericalStage:
         forces = measured.force.tolist() if self._lead is None else self._lead.now()
         if self._moved is not None:
             forces = forces[: self._moved]
-        pose = self._seen.interface(self.integrator.displacement)
-        self._force = self._seen.spread(np.array(self.setup.felt(forces, pose.tolist())))
+        seen, solver = self._seen, self.integrator
+        pose = solver.displacement if seen.as_is else seen.interface(solver.displacement)
+        felt = np.array(self.setup.felt(forces, pose.tolist()))
+        self._force = felt if seen.as_is else seen.spread(felt)
         if self._index == self._steps:
-            self.integrator.finish(self._force)
+            solver.finish(self._force)
             return None
         self._index += 1
-        self.integrator.begin(self._force)
+        if self._begins:
+            solver.begin(self._force)
         self.pending = True
         return self.answer()
 
