@@ -192,7 +192,7 @@ class Rig:
         self.node, self.clock = node, clock
         node.phase.to(Phase.READY)
         node.work()
-        assert node.armed
+        assert node.rig.machine.state is State.ARMED
         node.work()
         assert node.running
 
