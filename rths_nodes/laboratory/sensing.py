@@ -144,7 +144,7 @@ class Noise:
         self.reset()
 
     def reset(self) -> None:
-        """From its beginning."""
+        """Draw from its beginning again."""
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
         self._left: list[Array] = []
 

@@ -298,7 +298,7 @@ class _Histories:
 
 
 def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
-    """``(samples, n)``; nan for what is not known."""
+    """Return the ``columns`` side by side, ``(samples, n)``; nan for one that is not known."""
     return np.column_stack([np.full(samples, math.nan) if each is None else each[:samples] for each in columns])
 
 

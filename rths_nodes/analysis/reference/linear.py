@@ -40,7 +40,7 @@ class LinearResponse:
 
     @property
     def displacement(self) -> Array:
-        """``(steps + 1, n_dof)`` m relative to the ground."""
+        """Displacement relative to the ground, ``(steps + 1, n_dof)`` m."""
         return self.states @ self.rows.T
 
     @property

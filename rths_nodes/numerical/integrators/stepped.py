@@ -81,7 +81,7 @@ class Played(Stepped):
         self._follow(kernel, nothing, history, history[0, 2] + np.zeros(n_dof), n_dof == 1)
 
     def reset(self) -> None:
-        """To the start of the history."""
+        """Go back to the start of the history."""
         super().reset()
         x, v, a = self.excitation[0]
         zeros = np.zeros(len(self._first))

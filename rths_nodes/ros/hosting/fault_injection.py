@@ -302,7 +302,7 @@ def _start_freezer(seconds: float) -> subprocess.Popen[bytes]:
 
 
 def _freeze(freezer: subprocess.Popen[bytes]) -> None:
-    """Until the freezer has woken this process again: nothing is done in between."""
+    """Stop this process until its ``freezer`` wakes it again."""
     assert freezer.stdin is not None
     assert freezer.stdout is not None
     freezer.stdin.write(b".")

@@ -138,7 +138,7 @@ class NodeLines:
     # -- whom it speaks to --------------------------------------------------------------------------------
 
     def call(self) -> str:
-        """Before the test: call the partners; whose first answer is still missing, in words. Empty: nobody's.
+        """Call the partners before the test; return in words whose first answer is missing, empty for nobody's.
 
         Who is not reached is called again now and then: it may have been configured anew.
         """
