@@ -6,8 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from copy import deepcopy
-from functools import lru_cache
 from pathlib import Path
 
 from rths_nodes.core import inputs, registry, validation
@@ -145,14 +143,8 @@ def _of_scenario(source: str, origin: str, folder: Path | None) -> dict[str, obj
     return with_absolute_cases(_data(source, origin, folder, Scenario), folder or Path())
 
 
-@lru_cache(maxsize=4)
-def _parsed(source: str, origin: str) -> object:
-    """Read a text, whose data nobody may change: a node or a test builds its scenario from it several times."""
-    return parse(source, origin)
-
-
 def _data(source: str, origin: str, folder: Path | None, cls: type) -> dict[str, object]:
-    data = deepcopy(_parsed(source, origin))
+    data = parse(source, origin)
     if not isinstance(data, Mapping):
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
     inputs.make_absolute(cls, data, folder or Path())
