@@ -16,6 +16,7 @@ from rths_nodes.core.samples import (
     MODE_DISPLACEMENT,
     MODE_FORCE,
     MODE_NOT_TOLD,
+    Array,
     Command,
     Measurement,
     Target,
@@ -32,6 +33,7 @@ class Codec:
     ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` those of a command, ``n_state`` the
     compensator's inner numbers, ``n_updating`` what is known of copies of the specimen. The last ``n_force`` axes
     may be controlled by force. All messages are those of ``run``: what is of another cannot be unpacked.
+    ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` give the sample of a message and its stamp.
     """
 
     def __init__(
@@ -63,10 +65,9 @@ class Codec:
         self._measurement = Layout("Measurement", axes | {"auxiliary": n_auxiliary}, run)
         self._state = Layout("CompensatorState", {"values": n_state}, run)
         self._updating = Layout("CompensatorState", {"values": n_updating}, run)
-        # what was unpacked last is known: in one process a message goes to several nodes
-        self._last_target: tuple[bytes, tuple[Target, int]] | None = None
-        self._last_command: tuple[bytes, tuple[Command, int]] | None = None
-        self._last_measurement: tuple[bytes, tuple[Measurement, int]] | None = None
+        self.unpack_target = self._target.reader(_target)
+        self.unpack_command = self._command.reader(self._as_command)
+        self.unpack_measurement = self._measurement.reader(self._as_measurement)
 
     @property
     def largest(self) -> int:
@@ -88,15 +89,6 @@ class Codec:
         head = (target.step, target.flags, *target.energies.tolist())
         return self._target.pack(stamp, head, list(map(TO_LIST, arrays)))
 
-    def unpack_target(self, data: bytes) -> tuple[Target, int]:
-        if self._last_target is not None and self._last_target[0] is data:
-            return self._last_target[1]
-        stamp, (step, flags), arrays, _ = self._target.unpack(data)
-        energies, x, v, a, exact, external, restoring, auxiliary = arrays
-        found = Target(step, x, v, a, exact, external, restoring, auxiliary, flags, energies), stamp
-        self._last_target = data, found
-        return found
-
     def pack_command(self, command: Command, stamp: int) -> bytes:
         arrays = (
             command.control_mode or self._displacement,
@@ -106,17 +98,12 @@ class Codec:
         )
         return self._command.pack(stamp, (command.sample, command.flags), arrays)
 
-    def unpack_command(self, data: bytes) -> tuple[Command, int]:
-        if self._last_command is not None and self._last_command[0] is data:
-            return self._last_command[1]
-        stamp, (sample, flags), (target, command, auxiliary), (modes,) = self._command.unpack(data)
+    def _as_command(self, head: tuple[int, ...], arrays: list[Array], octets: list[bytes]) -> Command:
+        (sample, flags), (target, command, auxiliary), (modes,) = head, arrays, octets
         if modes == self._displacement:
-            modes = b""
-        else:
-            self._check_modes(modes)
-        found = Command(sample, target, command, auxiliary, flags, modes), stamp
-        self._last_command = data, found
-        return found
+            return Command(sample, target, command, auxiliary, flags)
+        self._check_modes(modes)
+        return Command(sample, target, command, auxiliary, flags, modes)
 
     def _check_modes(self, modes: bytes) -> None:
         """Newtons are not to be taken for metres."""
@@ -141,18 +128,20 @@ class Codec:
         head = (measured.sample, measured.flags, measured.hydraulics, measured.interlock)
         return self._measurement.pack(stamp, head, arrays)
 
-    def unpack_measurement(self, data: bytes) -> tuple[Measurement, int]:
-        if self._last_measurement is not None and self._last_measurement[0] is data:
-            return self._last_measurement[1]
-        stamp, (sample, flags, hydraulics, interlock), arrays, (modes,) = self._measurement.unpack(data)
+    def _as_measurement(self, head: tuple[int, ...], arrays: list[Array], octets: list[bytes]) -> Measurement:
+        (sample, flags, hydraulics, interlock), (modes,) = head, octets
         displacement, force, command, auxiliary = arrays
         told = b"" if modes == self._not_told else modes
-        measured = Measurement(sample, displacement, force, command, auxiliary, flags, told, hydraulics, interlock)
-        self._last_measurement = data, (measured, stamp)
-        return measured, stamp
+        return Measurement(sample, displacement, force, command, auxiliary, flags, told, hydraulics, interlock)
 
     def pack_updating(self, values: Sequence[float], sample: int, flags: int, stamp: int) -> bytes:
         return self._updating.pack(stamp, (sample, flags), (values,))
 
     def pack_state(self, values: Sequence[float], sample: int, flags: int, stamp: int) -> bytes:
         return self._state.pack(stamp, (sample, flags), (values,))
+
+
+def _target(head: tuple[int, ...], arrays: list[Array], octets: list[bytes]) -> Target:
+    step, flags = head
+    energies, x, v, a, exact, external, restoring, auxiliary = arrays
+    return Target(step, x, v, a, exact, external, restoring, auxiliary, flags, energies)

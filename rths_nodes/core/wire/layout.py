@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.run_mark import FIELD_AT, FIELD_SIZE, RunMark
 
+T = TypeVar("T")
 ENCAPSULATION = b"\x00\x01\x00\x00"
 HEAD = struct.Struct(f"<4x2I{FIELD_SIZE}xI")
 """Beginning of every message of a stream: seconds and nanoseconds of its stamp, sample or step number."""
@@ -27,7 +29,8 @@ TRAILING = 8
 """Bytes that the middleware may append: it aligns for the numbers of an array even when there are none."""
 SEPARATOR = "=" * 80
 """In a definition as recordings have it: what follows defines the types inside the message."""
-Unpacked = tuple[int, tuple[int, ...], list[Array], list[bytes]]
+Make = Callable[[tuple[int, ...], list[Array], list[bytes]], T]
+"""Makes a sample of whole scalars, float64 arrays and uint8 arrays."""
 CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float32": ("f", 4), "float64": ("d", 8)}
 FIELD = re.compile(
     r"^\s*(?P<type>[A-Za-z0-9_/]+)(?P<array>\[(?:<=(?P<bound>\d+))?\])?\s+(?P<name>\w+)\s*(?:#.*)?$"
@@ -109,26 +112,33 @@ class Layout:
             row += values
         return self._struct.pack(*row)
 
-    def unpack(self, data: bytes) -> Unpacked:
-        """Stamp (ns), whole scalars, float64 arrays and uint8 arrays of the message.
+    def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
+        """Function of the bytes of a message: what ``make`` makes of it, and its stamp, ns.
 
-        Raises ValueError when ``data`` has another layout, or is of another run.
+        It raises ValueError when they have another layout, or are of another run. The message that was read last
+        is known: in one process it goes to several nodes.
         """
-        if not self.size <= len(data) <= self.size + TRAILING:
-            raise ValueError(f"{self.message}: {len(data)} bytes, expected {self.size}")
-        row = self._integers.unpack_from(data)
-        if row[0] != ENCAPSULATION or row[self._tail] != self._counts:
-            raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
-        if row[3] != self._run.field:
-            raise ValueError(f"{self.message}: of another run")
-        # a copy, because numbers begin at a multiple of 8 only without the encapsulation; bytes are read-only
-        content = np.frombuffer(data[len(ENCAPSULATION) :], np.float64, self._cells)
-        return (
-            row[1] * SECOND + row[2],
-            row[self._head],
-            list(map(content.__getitem__, self._numbers)),
-            list(map(data.__getitem__, self._octets)),
-        )
+        last: tuple[bytes, tuple[T, int]] | None = None
+
+        def read(data: bytes) -> tuple[T, int]:
+            nonlocal last
+            if last is not None and last[0] is data:
+                return last[1]
+            if not self.size <= len(data) <= self.size + TRAILING:
+                raise ValueError(f"{self.message}: {len(data)} bytes, expected {self.size}")
+            row = self._integers.unpack_from(data)
+            if row[0] != ENCAPSULATION or row[self._tail] != self._counts:
+                raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
+            if row[3] != self._run.field:
+                raise ValueError(f"{self.message}: of another run")
+            # a copy, because numbers begin at a multiple of 8 only without the encapsulation; bytes are read-only
+            content = np.frombuffer(data[len(ENCAPSULATION) :], np.float64, self._cells)
+            numbers, octets = map(content.__getitem__, self._numbers), map(data.__getitem__, self._octets)
+            found = make(row[self._head], list(numbers), list(octets)), row[1] * SECOND + row[2]
+            last = data, found
+            return found
+
+        return read
 
 
 def stamp_of(nanoseconds: int) -> tuple[int, int]:
