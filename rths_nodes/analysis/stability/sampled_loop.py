@@ -41,7 +41,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.fft import next_fast_len
 
 from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.analysis.stability.impulses import KINDS, Impulses
@@ -98,7 +97,7 @@ class Lines(NamedTuple):
         lines = self.blocks.reshape(few, few, -1).transpose(1, 0, 2).reshape(few * few, -1)
         largest = np.abs(lines).max(axis=0)
         lines = lines[:, largest > 0.0] / largest[largest > 0.0]
-        points = next_fast_len(4 * len(lines), real=True)
+        points = 1 << (4 * len(lines) - 1).bit_length()
         angles = 2.0 * math.pi / points * np.arange(points // 2 + 1)
         sizes, changes = np.zeros(len(angles)), np.zeros(len(angles) - 1)
         late = np.exp(-1j * self.first * angles)

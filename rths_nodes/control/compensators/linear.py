@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy import signal
 
 from rths_nodes.control.compensators.per_axis import Coupled, CoupledKernel
 from rths_nodes.control.compensators.taylor_lead import acceleration_cautions, lead_parameter, response
@@ -84,6 +83,8 @@ class Law:
     def system(self, path: str) -> System:
         """The law in arrays, as it stands. Raises ConfigError for sizes that do not fit to each other."""
         if self.denominator is not None:
+            from scipy import signal  # a second, which no list of components should take
+
             return System(*map(np.atleast_2d, signal.tf2ss(self.numerator, self.denominator)))
         d = np.array(self.D or ())
         if self.A is None:
@@ -108,6 +109,8 @@ class Law:
             )
         if self.Ts or not len(system.a):
             return system
+        from scipy import signal
+
         return System(*signal.cont2discrete(system, dt, "bilinear")[:4])
 
 

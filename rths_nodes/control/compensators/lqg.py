@@ -18,7 +18,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag, solve_continuous_are
 
 from rths_nodes.core.arithmetic import Numbers, first, matvec, numbers, put
 from rths_nodes.core.errors import ConfigError
@@ -84,6 +83,8 @@ def deviation_controller(
     off-diagonal terms of Eq. (1.5) are ignored. Raises ConfigError, with ``path``, when there is no such feedback
     or when the sampled loop of it and ``plant`` is not stable.
     """
+    from scipy.linalg import block_diag  # half a second, which no list of components should take
+
     n = len(plant.outputs)
     groups = [list(range(n))] if coupled else [[axis] for axis in range(n)]
     parts = [_continuous(_part(plant, group), params, path) for group in groups]
@@ -106,6 +107,8 @@ def _part(plant: StateSpace, axes: list[int]) -> StateSpace:
 
 def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[Array, Array, Array]:
     """A_c, B_c, K of z^' = A_c z^ + B_c y, u~ = -K z^; the plant's states, then those of the shaping filters."""
+    from scipy.linalg import solve_continuous_are
+
     speed = float(np.abs(plant.poles()).max())  # the unit of time for which Riccati solvers have numbers near 1
     a, b, c = plant.system / speed, plant.inputs / speed, plant.outputs
     n, m = b.shape

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_continuous_are
 
 from rths_nodes.core import channels
 from rths_nodes.core.arithmetic import Numbers, groups, numbers, put, times
@@ -220,6 +219,8 @@ class _Plant:
 
 def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:
     """Solution of the Riccati equation with R = r I. Raises ConfigError where there is none."""
+    from scipy.linalg import solve_continuous_are
+
     try:
         # b / sqrt(r) instead of r: an effort that costs next to nothing keeps its digits
         found: Array = solve_continuous_are(a, b * (1.0 / np.sqrt(r)), q, np.eye(b.shape[1]))
