@@ -124,6 +124,37 @@ def test_bad_yaml_is_one_line_with_file_and_line(text: str, message: str) -> Non
     assert "\n" not in str(caught.value)
 
 
+def with_plain_loader(text: str) -> object:
+    """What the loader makes of ``text`` that has PyYAML's own scanner; its refusal in words."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml_text, "_QUICK", yaml_text._Loader)
+        return told(text)
+
+
+def told(text: str) -> object:
+    try:
+        return repr(parse(text, "file"))
+    except ConfigError as error:
+        return str(error)
+
+
+@pytest.mark.skipif(yaml_text._QUICK is yaml_text._Loader, reason="PyYAML is without libyaml here")
+@given(
+    st.lists(
+        st.sampled_from(
+            ["a", "b", "0.1", "-3e-4", "[", "]", "{", "}", ", ", ": ", "\n", "\n  ", "- ", "'", '"', "#"]
+        )
+        | st.sampled_from(
+            ["&a ", "*a", "!!int ", "|\n ", ">-\n ", "<<", "? ", "%", "@", "\t", "\0", "é", "\x85", "---\n"]
+        ),
+        max_size=12,
+    ).map("".join)
+)
+@settings(max_examples=300)
+def test_libyaml_reads_nothing_else_than_the_scanner_of_pyyaml(text: str) -> None:
+    assert told(text) == with_plain_loader(text)
+
+
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in itertools.pairwise("abcdefghi")
 )
