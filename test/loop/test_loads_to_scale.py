@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from scipy.integrate import trapezoid
 
 import rths_nodes
 from rths_nodes.analysis.energy import energies
@@ -197,7 +198,7 @@ def test_the_energy_error_has_no_work_of_the_load_in_it() -> None:
     assert run.loads is not None
     moved, push = run.displacement[:, 0], run.loads.force[:, 0]
     restoring = run.force[:, 0] + push * moved / np.hypot(ACTUATOR, moved)
-    of_specimen = np.trapezoid(restoring, moved)
+    of_specimen = trapezoid(restoring, moved)
     of_structure = energies(Evaluation(run))["experimental substructure"][-1]
     fed_in = run.metrics["hsem_percent"] / 100.0 * Evaluation(run).running.input_energy[-1]
     assert abs(fed_in) > 10.0
