@@ -203,12 +203,16 @@ def _load() -> None:
     """Load whatever programs need; nothing of it may start a thread, or look at the variables of a test."""
     from rths_nodes.app import commands
     from rths_nodes.core import registry
+    from rths_nodes.core.errors import ConfigError
+    from rths_nodes.laboratory import receiver
 
     named = [f"{commands.__name__}.{each.name}" for each in iter_modules(commands.__path__)]
     components = [place for family in registry.FAMILIES for place in registry.built_in(family).values()]
     for module in (*LOADED, *named, *(place.partition(":")[0] for place in components)):
         with suppress(ImportError):
             import_module(module)
+    with suppress(ConfigError):  # no compiler here
+        receiver.library()
     gc.collect()
     gc.freeze()
 

@@ -34,7 +34,7 @@ def both(walk: Callable[..., Any]) -> Callable[..., Any]:
 
     def make(*sets: str, **further: Any) -> Any:
         clock = Hours()
-        found = walk(*sets, roles=ROLES_OF_BENCH, clock=clock, **further)
+        found = walk("servo_rate=256", *sets, roles=ROLES_OF_BENCH, clock=clock, **further)
         found.clock = clock
         return found
 

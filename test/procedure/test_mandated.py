@@ -85,7 +85,7 @@ class Iterated:
 def iterated(walk: Callable[..., Any]) -> Callable[..., Iterated]:
     def make(*sets: str, **further: Any) -> Iterated:
         clock = Hours()
-        w = walk(*sets, clock=clock, **further)
+        w = walk("servo_rate=256", *sets, clock=clock, **further)
         w.clock = clock
         return Iterated(w)
 
@@ -349,9 +349,9 @@ def test_a_force_beyond_the_first_run_trips(iterated):
 
 
 def test_a_displacement_beyond_the_elastic_limit_trips(iterated):
-    most = iterated().terms().first.peaks[AXIS]
+    most = iterated("servo_rate=1024").terms().first.peaks[AXIS]
     limit = 1.001 * max(most.command, most.displacement)
-    it = iterated(rig=("elastic_limit: 0.04", f"elastic_limit: {limit}"))
+    it = iterated("servo_rate=1024", rig=("elastic_limit: 0.04", f"elastic_limit: {limit}"))
     it.arm()
     scenario = it.plan(override(it.w.scenario, ["ground_motion.scale=0.548"]))
     it.session.position()

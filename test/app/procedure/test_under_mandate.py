@@ -57,7 +57,7 @@ def made(tmp_path: Path) -> Made:
 
     def make(*sets: str, mode: str | None = None, rig: str = SIMULATED, name: str = NAME) -> ProcedureRunner:
         (tmp_path / "rig.yaml").write_text(rig)
-        scenario = files.load(name, ["duration=6", *sets], rig=str(tmp_path / "rig.yaml"))
+        scenario = files.load(name, ["duration=6", "servo_rate=256", *sets], rig=str(tmp_path / "rig.yaml"))
         ladder = Ladder(scenario, ("g", "h"), None, None, False)
         ladder.iteration = mode
         record = ProcedureRecord("test", name, "", operator="A. Tester", planned=["g", "h"])
@@ -120,7 +120,12 @@ def test_runs_are_corrected_until_they_agree(made: Made, mode: str) -> None:
 def test_a_structure_that_yields_is_iterated_by_its_commands(made: Made) -> None:
     """Its steps are longer than a sample; both runs are compared at the steps of the test."""
     rig = files.locate("bench_simulated", files.RIG).read_text()
-    runner = made("compensator.type=none", "duration=3", mode=TRACKING, rig=rig, name="chen_ricles_2010")
+    runner = made(
+        *("compensator.type=none", "duration=3", "servo_rate=1024"),
+        mode=TRACKING,
+        rig=rig,
+        name="chen_ricles_2010",
+    )
     led_on(runner)
     (mandate,), rung = runner.record.mandates, runner.record.rungs[-1]
     assert mandate.converged
