@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from rths_nodes.analysis.stability.loaded_rig import LoadedRig
 from rths_nodes.core import registry
+from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Target
 from rths_nodes.core.validation import walk
@@ -161,7 +162,7 @@ class Way:
         late = self.transport + max(self._late) + math.ceil(4.0 * max(delays) / scenario.dt)
         self._patience = PATIENCE + 4 * self.per_step + late + round(spans / scenario.dt)
         self._rig.reset()
-        self._rest_force = self._answer(np.zeros(self.n_axes))[0]
+        self._rest_force = np.array(self._rig.follow([0.0] * self.n_axes, self.auxiliary)[1])
 
     def _inputs(self, assembly: Assembly) -> Array:
         """Auxiliary inputs of the rig at rest: what their controller gives there."""
@@ -220,8 +221,8 @@ class Way:
         moments = []
         for unit in np.eye(self.n_axes):
 
-            def push(sample: int, _: Array, unit: Array = unit) -> Array:
-                return SMALL * unit * (sample == 0)
+            def push(sample: int, _: Floats, unit: Array = unit) -> Floats:
+                return (SMALL * unit * (sample == 0)).tolist()  # type: ignore[no-any-return]
 
             answer = self._record(push, _Felt([0] * self.n_axes, [None] * self.n_axes, np.ones(1))) / SMALL
             times = self.scenario.dt * np.arange(len(answer))
@@ -244,21 +245,21 @@ class Way:
         """Force and displacement at every sample, ``(samples, 2, n_axes)``."""
         rest, nothing, parts = np.zeros(n_dof), np.zeros((KINDS, n_dof)), np.zeros((KINDS, n_dof))
         parts[kind, dof] = size
-        ramp, compensator, n = self._ramp, self._compensator, self.per_step
+        ramp, moved, compensator, n = self._ramp, self._setup.moved, self._compensator, self.per_step
         in_time = InTime(n * self.scenario.dt, 0) if self._late_velocity else None
+        force = self._rest_force.tolist()
 
         def target(step: int) -> Target:
             displacement, velocity, acceleration = parts if step == MOVED else nothing
             found = Target(step, displacement, velocity, acceleration, rest, rest, rest)
             return found if in_time is None else in_time.of(found)
 
-        def command(sample: int, measured: Array) -> Array:
+        def command(sample: int, measured: Floats) -> Floats:
             step, substep = divmod(sample, n)
             if substep == 0:
                 ramp.follow(target(step + 1))
-            motion = self._setup.axes(ramp.step(substep + 1))
-            motion.flagged, motion.force = True, self._rest_force
-            return compensator.step(motion, measured).copy()
+            x, v, a = moved(ramp.rows(substep + 1))
+            return compensator.commands(x, v, a, measured, force, True, False)
 
         compensator.reset()
         ramp.start(target(0))
@@ -269,34 +270,36 @@ class Way:
         longest = 0.0
         for unit in np.eye(self.n_axes):
 
-            def push(sample: int, _: Array, unit: Array = unit) -> Array:
-                return SMALL * unit * (sample == 0)
+            def push(sample: int, _: Floats, unit: Array = unit) -> Floats:
+                return (SMALL * unit * (sample == 0)).tolist()  # type: ignore[no-any-return]
 
             response = self._record(push)[:, 1] @ unit
             longest = max(longest, float(response @ np.arange(len(response)) / response.sum()))
         return longest * self.scenario.dt
 
-    def _record(self, commands: Callable[[int, Array], Array], felt: _Felt | None = None) -> Array:
+    def _record(self, commands: Callable[[int, Floats], Floats], felt: _Felt | None = None) -> Array:
         """Return what the rig answers to the commands, from rest until it has faded: ``(samples, 2, n_axes)``.
 
         Its forces are as the integrator gets them, or as ``felt`` gives them.
         """
         self._rig.reset()
-        line = deque(np.zeros(self.n_axes) for _ in range(self.transport))
+        follow, auxiliary = self._rig.follow, self.auxiliary
+        line: deque[Floats] = deque([0.0] * self.n_axes for _ in range(self.transport))
         felt = felt or _Felt(self._late, self._filters, self._weights)
         blocks: list[Array] = []
-        measured, faded, finite = np.zeros(self.n_axes), _Faded(self._patience), True
+        measured, faded, finite = [0.0] * self.n_axes, _Faded(self._patience), True
         for first in range(0, LONGEST, BLOCK):
-            block, sent = np.empty((BLOCK, 2, self.n_axes)), np.zeros(BLOCK, bool)
-            for row in range(BLOCK):
-                line.append(commands(first + row, measured))
-                sent[row] = any(line[-1].tolist())
-                force, measured = self._answer(line.popleft())
-                block[row, 0], block[row, 1] = force, measured
-                finite = math.isfinite(sum(force.tolist(), sum(measured.tolist())))
+            rows, moving = [], []
+            for sample in range(first, first + BLOCK):
+                command = commands(sample, measured)
+                line.append(command)
+                moving.append(any(command))
+                measured, force = follow(line.popleft(), auxiliary)
+                rows.append((force, measured))
+                finite = math.isfinite(sum(force, sum(measured)))
                 if not finite:
-                    block, sent = block[: row + 1], sent[: row + 1]
                     break
+            block, sent = np.array(rows), np.array(moving)
             with np.errstate(invalid="ignore"):  # of forces that have run away
                 block[:, 0] = felt.after(block[:, 0] - self._rest_force)
             blocks.append(block)
@@ -308,10 +311,6 @@ class Way:
             f"the rig's response to a Target does not fade within {LONGEST} samples, so the stability cannot be "
             "judged before the test"
         )
-
-    def _answer(self, command: Array) -> tuple[Array, Array]:
-        self._rig.step(command, self.auxiliary)
-        return np.array(self._rig.force), np.array(self._rig.displacement)
 
 
 def _rig(scenario: Scenario) -> Any:

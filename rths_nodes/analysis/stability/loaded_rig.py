@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.samples import Array
@@ -68,19 +69,10 @@ class LoadedRig:
         """Auxiliary channels."""
         return np.array(self.rig.auxiliary)
 
-    @property
-    def displacement(self) -> Array:
-        """Displacements ``(n_moved,)`` m."""
-        return np.array(self.rig.displacement[: self._n])
-
-    @property
-    def force(self) -> Array:
-        """Forces ``(n_moved,)`` N."""
-        return np.array(self.rig.force[: self._n])
-
-    def step(self, command: Array, auxiliary: Array) -> None:
-        """One sample on, with the command ``(n_moved,)`` m."""
-        self.rig.step(np.concatenate((command, self.places)), auxiliary)
+    def follow(self, command: Floats, auxiliary: Array) -> tuple[list[float], list[float]]:
+        """One sample on, with commands (m) of those that follow displacements; their displacements and forces."""
+        places, forces = self.rig.follow([*command, *self.places.tolist()], auxiliary)
+        return places[: self._n], forces[: self._n]
 
     # -- the force axes -------------------------------------------------------------------------------------
 
@@ -129,7 +121,7 @@ class LoadedRig:
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):
             self.places[index] = start + share * (place - start)
-            self.step(np.zeros(self._n), self.none)
+            self.follow([0.0] * self._n, self.none)
         before = math.inf
         for _ in range(LONGEST):
             force = float(self.rig.force[axis])
@@ -137,7 +129,7 @@ class LoadedRig:
                 return force
             before = force
             for _ in range(GLIDE):
-                self.step(np.zeros(self._n), self.none)
+                self.follow([0.0] * self._n, self.none)
         return math.nan
 
     def _refuse_coupled(self, index: int) -> None:
