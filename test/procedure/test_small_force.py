@@ -41,7 +41,7 @@ class Rig:
     def __init__(self, folder: Path, text: str, sets: Sequence[str]) -> None:
         file = folder / "there.yaml"
         file.write_text(text)
-        scenario = files.load(NAME, [*BRIEF, "rig.vertical={type: pure_delay}", *sets], rig=str(file))
+        scenario = files.load(NAME, ["rig.vertical={type: pure_delay}", *sets], rig=str(file))
         self.emulator = Emulator(scenario, 0)
         self.port = f"port.port={self.emulator.address[1]}"
         self.places: list[float] = []
@@ -71,11 +71,11 @@ def begun(tmp_path: Path) -> Iterator[Begun]:
     """A session with offsets on an emulated rig, whose rig file has ``wrong`` in place of the right words."""
     made: list[tuple[Walk, Rig]] = []
 
-    def begun(wrong: tuple[str, str] = ("", ""), sets: Sequence[str] = ()) -> tuple[Walk, Rig]:
-        text = files.locate(RIG, files.RIG).read_text()
+    def begun(wrong: tuple[str, str] = ("", ""), sets: Sequence[str] = (), rate: int = 256) -> tuple[Walk, Rig]:
+        text, both = files.locate(RIG, files.RIG).read_text(), [*BRIEF, f"servo_rate={rate}"]
         assert wrong[0] in text
-        rig = Rig(tmp_path, text.replace(*wrong), sets)
-        walk = Walk(files.load(NAME, [*BRIEF, rig.port], rig=RIG), [])
+        rig = Rig(tmp_path, text.replace(*wrong), [*both, *sets])
+        walk = Walk(files.load(NAME, [*both, rig.port], rig=RIG), [])
         made.append((walk, rig))
         walk.refer()
         return walk, rig
@@ -134,7 +134,7 @@ def test_a_loop_that_is_wrong_bars_the_way_and_is_held(begun: Begun, fault: str)
 
 @pytest.mark.long
 def test_from_offsets_over_a_rung_under_load_to_the_report(begun: Begun) -> None:
-    walk, rig = begun()
+    walk, rig = begun(rate=1024)
     walk.session.check()
     sign(walk)
     walk.session.position()
