@@ -85,17 +85,20 @@ def learns_two_axes(data: dict[str, Any]) -> bool:
     return data.get("inverse") is TWO_AXES["inverse"] and data.get("learning", True)
 
 
-def compiled_by_test(place: int) -> bool:
-    """Return whether make test compiles it, as the first form of each component that does not learn two axes."""
+def compiled_by(place: int) -> list[pytest.MarkDecorator]:
+    """Return who compiles it: make test the first form of each component that does not learn two axes."""
+    if learns_two_axes(WITH_KERNEL[place][2]):
+        return [pytest.mark.soak]
     forms = [at for at, each in enumerate(WITH_KERNEL) if each[:2] == WITH_KERNEL[place][:2]]
-    return place == next((at for at in forms if not learns_two_axes(WITH_KERNEL[at][2])), None)
+    return (
+        [] if place == next(at for at in forms if not learns_two_axes(WITH_KERNEL[at][2])) else [pytest.mark.long]
+    )
 
 
 TO_COMPILE = [
-    pytest.param(*each, id="-".join(each[:2]), marks=[] if compiled_by_test(place) else [pytest.mark.long])
-    for place, each in enumerate(WITH_KERNEL)
+    pytest.param(*each, id="-".join(each[:2]), marks=compiled_by(place)) for place, each in enumerate(WITH_KERNEL)
 ]
-"""To compile takes long: make test-long has the further forms, of which those that learn two axes take 10 s."""
+"""To compile takes long: make test-long has the further forms, soak those that learn two axes, which take 15 s."""
 
 
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
