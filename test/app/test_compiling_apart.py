@@ -64,9 +64,10 @@ def test_interrupted_it_leaves_no_child_behind(tmp_path: Path) -> None:
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt):
-            done_apart(work)
+        for _ in range(50):  # in one of a hundred the signal came before it was known whom to end
+            with pytest.raises(KeyboardInterrupt):
+                done_apart(work)
+            with pytest.raises(ProcessLookupError):
+                os.kill(int((tmp_path / "pid").read_text(encoding="utf-8")), 0)
     finally:
         signal.signal(signal.SIGINT, before)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text(encoding="utf-8")), 0)

@@ -33,27 +33,36 @@ def done_apart(work: Callable[[], None]) -> bool:
     others = set(threading.enumerate()) - {threading.current_thread()}
     if not all(isinstance(each, Watch) for each in others):
         return False
-    parent = os.getpid()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for any thread
-        child = os.fork()
-    if not child:
-        _do_and_exit(work, parent)
+    parent, child = os.getpid(), 0
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it is known whom a Ctrl-C has to end
     try:
+        child = _forked()
+        if not child:
+            _do_and_exit(work, parent, heard)
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
             time.sleep(LOOKED_AFTER)
         return ended[1] == 0
     except BaseException:  # Ctrl-C, above all
-        with suppress(ProcessLookupError, ChildProcessError):
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+        if child:
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
         raise
 
 
-def _do_and_exit(work: Callable[[], None], parent: int) -> None:
+def _forked() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for any thread
+        return os.fork()
+
+
+def _do_and_exit(work: Callable[[], None], parent: int, heard: set[int | signal.Signals]) -> None:
     """Exit without what the parent does at its end: its handlers, what it has not written yet."""
     status = 1
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
         end_with(parent)
         gc.freeze()  # the collector need not look at what is the parent's
         gc.set_threshold(COLLECTED)
