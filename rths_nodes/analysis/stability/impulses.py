@@ -220,11 +220,7 @@ class Way:
         """
         moments = []
         for unit in np.eye(self.n_axes):
-
-            def push(sample: int, _: Floats, unit: Array = unit) -> Floats:
-                return (SMALL * unit * (sample == 0)).tolist()  # type: ignore[no-any-return]
-
-            answer = self._record(push, _Felt([0] * self.n_axes, [None] * self.n_axes, np.ones(1))) / SMALL
+            answer = self._record(_push(unit), _Felt([0] * self.n_axes, [None] * self.n_axes, np.ones(1))) / SMALL
             times = self.scenario.dt * np.arange(len(answer))
             moments.append(np.stack((answer.sum(axis=0), -np.tensordot(times, answer, 1))))
         (force, moved), (force_moment, moved_moment) = np.stack(moments, axis=-1)
@@ -269,11 +265,7 @@ class Way:
         """Return the rig's delay with transport, s: first moment of its response to an impulse of the command."""
         longest = 0.0
         for unit in np.eye(self.n_axes):
-
-            def push(sample: int, _: Floats, unit: Array = unit) -> Floats:
-                return (SMALL * unit * (sample == 0)).tolist()  # type: ignore[no-any-return]
-
-            response = self._record(push)[:, 1] @ unit
+            response = self._record(_push(unit))[:, 1] @ unit
             longest = max(longest, float(response @ np.arange(len(response)) / response.sum()))
         return longest * self.scenario.dt
 
@@ -311,6 +303,12 @@ class Way:
             f"the rig's response to a Target does not fade within {LONGEST} samples, so the stability cannot be "
             "judged before the test"
         )
+
+
+def _push(unit: Array) -> Callable[[int, Floats], Floats]:
+    """Commands that are ``SMALL`` along ``unit`` at the first sample, and zero behind it."""
+    first, nothing = (SMALL * unit).tolist(), [0.0] * len(unit)
+    return lambda sample, _: nothing if sample else first
 
 
 def _rig(scenario: Scenario) -> Any:
