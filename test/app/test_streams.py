@@ -51,22 +51,30 @@ ENCODINGS = {
 }
 
 
-long = pytest.mark.long
-"""Each of these cases starts a program, which takes a second or more."""
+long, soak = pytest.mark.long, pytest.mark.soak
+"""Each of these cases starts a program, which takes a second or more, and some with a report."""
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
-@pytest.mark.long
-def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_result(name: str, tmp_path: Path) -> None:
-    """And with its report, where there is no letter but those of ASCII."""
-    asked = ["--report", "x.html"] if name == "C" else []
-    code, out, err = started([*RUN, *asked], tmp_path, ENCODINGS[name])
+def shown_in(name: str, words: Sequence[str], folder: Path) -> str:
+    """The output at a terminal of the encoding ``name``, of a test that comes to its end."""
+    code, out, err = started(words, folder, ENCODINGS[name])
     assert (code, err) == (ExitCode.FINISHED, b"")
     told = out.decode(ENCODINGS[name].get("PYTHONIOENCODING", "ascii"))
     assert "finished after 210 samples" in told
-    assert ("report: x.html" in told) == bool(asked)
-    if asked:
-        assert "µs" in (tmp_path / "x.html").read_text(encoding="utf-8")
+    return told
+
+
+@pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "C"])
+@pytest.mark.long
+def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_result(name: str, tmp_path: Path) -> None:
+    shown_in(name, RUN, tmp_path)
+
+
+@pytest.mark.parametrize("name", [name if name == "C" else pytest.param(name, marks=soak) for name in ENCODINGS])
+@pytest.mark.long
+def test_a_test_at_a_terminal_of_any_encoding_ends_with_its_report(name: str, tmp_path: Path) -> None:
+    assert "report: x.html" in shown_in(name, [*RUN, "--report", "x.html"], tmp_path)
+    assert "µs" in (tmp_path / "x.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -95,23 +103,35 @@ def test_a_scenario_with_letters_of_any_language_runs_in_a_locale_without_them(t
     assert len(read_run(tmp_path / "rec").time) == 111
 
 
-@pytest.mark.parametrize("redirected", [">&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"])
-@pytest.mark.long
-def test_a_test_without_an_output_has_its_own_exit_code_and_report(redirected: str, tmp_path: Path) -> None:
-    code, _, err = started([*RUN, "--report", "x.html"], tmp_path, redirected=redirected)
+def ends_as_ever(words: Sequence[str], redirected: str, folder: Path) -> None:
+    code, _, err = started(words, folder, redirected=redirected)
     assert code == ExitCode.FINISHED
     assert b"Traceback" not in err
     assert b"Exception" not in err
-    assert (tmp_path / "x.html").read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 
-@pytest.mark.parametrize("redirected", [">/dev/full", "| true", "| head -1"])
+NOBODY_LISTENS = (">/dev/full", "| true", "| head -1")
+
+
+@pytest.mark.parametrize("redirected", NOBODY_LISTENS)
 @pytest.mark.long
 def test_a_test_whose_output_nobody_gets_has_its_own_exit_code(redirected: str, tmp_path: Path) -> None:
-    code, _, err = started(RUN, tmp_path, redirected=redirected)
-    assert code == ExitCode.FINISHED
-    assert b"Traceback" not in err
-    assert b"Exception" not in err
+    ends_as_ever(RUN, redirected, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "redirected",
+    [
+        *(">&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"),
+        *(pytest.param(each, marks=soak) for each in NOBODY_LISTENS),
+    ],
+)
+@pytest.mark.long
+def test_a_test_whose_output_goes_nowhere_has_its_own_exit_code_and_report(
+    redirected: str, tmp_path: Path
+) -> None:
+    ends_as_ever([*RUN, "--report", "x.html"], redirected, tmp_path)
+    assert (tmp_path / "x.html").read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 
 @pytest.mark.parametrize(

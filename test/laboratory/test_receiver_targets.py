@@ -91,6 +91,7 @@ def test_other_bits_than_the_tested_ones_are_told(tmp_path: Path) -> None:
     assert "not those of this version of the receiver" in done.stdout
 
 
+FLAGS = ("-O0", "-O3", "-O2 -DRTHS_FREESTANDING")
 FEWER = "100"
 """Rounds of the vectors that are compared with ours, in place of the 500 whose numbers are stated."""
 
@@ -108,7 +109,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return fewer(tmp_path_factory.mktemp("here"))
 
 
-@pytest.mark.parametrize("flags", ["-O0", "-O3", "-O2 -DRTHS_FREESTANDING"])
+@pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.briefly("-O3", "FREESTANDING")
 def test_neither_optimisation_nor_a_missing_library_changes_a_bit(
     tmp_path: Path, flags: str, here: list[str]
@@ -116,14 +117,11 @@ def test_neither_optimisation_nor_a_missing_library_changes_a_bit(
     assert fewer(tmp_path, CFLAGS=flags) == here
 
 
-def fewer_of(folder: Path, name: str, flags: str) -> list[str]:
+def foreign(name: str) -> dict[str, str]:
+    """Variables of ``make`` for another processor; skips where it cannot be emulated."""
     compiler, emulator, packages = FOREIGN[name]
     needs(f"qemu-user {packages}", compiler, emulator)
-    return fewer(folder, CC=compiler, RUN=emulator, LDFLAGS="-static", CFLAGS=flags)
-
-
-FEWER = "100"
-"""Rounds of the vectors that are compared with ours, in place of the 500 whose numbers are stated."""
+    return {"CC": compiler, "RUN": emulator, "LDFLAGS": "-static"}
 
 
 @pytest.mark.long
@@ -135,7 +133,7 @@ def test_another_compiler_gives_the_same_bits(tmp_path: Path, here: list[str]) -
 @pytest.mark.parametrize("name", ["aarch64", "arm", "powerpc"])
 @pytest.mark.long
 def test_another_processor_gives_the_same_bits(tmp_path: Path, name: str, here: list[str]) -> None:
-    assert fewer_of(tmp_path, name, "-O2") == here
+    assert fewer(tmp_path, CFLAGS="-O2", **foreign(name)) == here
 
 
 @pytest.mark.long
@@ -143,15 +141,20 @@ def test_another_processor_gives_the_same_bits(tmp_path: Path, name: str, here: 
 def test_another_processor_without_a_library_gives_the_same_bits(
     tmp_path: Path, name: str, here: list[str]
 ) -> None:
-    assert fewer_of(tmp_path, name, "-O3 -DRTHS_FREESTANDING") == here
+    assert fewer(tmp_path, CFLAGS="-O3 -DRTHS_FREESTANDING", **foreign(name)) == here
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("flags", FLAGS)
+def test_any_build_gives_the_stated_vectors(tmp_path: Path, flags: str) -> None:
+    passes(make(tmp_path, "vectors", CFLAGS=flags))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("flags", ["-O2", "-O3 -DRTHS_FREESTANDING"])
 @pytest.mark.parametrize("name", FOREIGN)
-def test_another_processor_gives_the_stated_vectors(tmp_path: Path, name: str) -> None:
-    compiler, emulator, packages = FOREIGN[name]
-    needs(f"qemu-user {packages}", compiler, emulator)
-    passes(make(tmp_path, "vectors", CC=compiler, RUN=emulator, LDFLAGS="-static"))
+def test_another_processor_gives_the_stated_vectors(tmp_path: Path, name: str, flags: str) -> None:
+    passes(make(tmp_path, "vectors", CFLAGS=flags, **foreign(name)))
 
 
 @pytest.mark.long
