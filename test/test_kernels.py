@@ -85,18 +85,17 @@ def learns_two_axes(data: dict[str, Any]) -> bool:
     return data.get("inverse") is TWO_AXES["inverse"] and data.get("learning", True)
 
 
-def compiled_by(place: int) -> list[pytest.MarkDecorator]:
-    """Return who compiles it: make test the first form of each component that does not learn two axes."""
+def marks_of(place: int) -> list[pytest.MarkDecorator]:
+    """Marks of a form: make test compiles the first one of each component that does not learn two axes."""
     if learns_two_axes(WITH_KERNEL[place][2]):
         return [pytest.mark.soak]
     forms = [at for at, each in enumerate(WITH_KERNEL) if each[:2] == WITH_KERNEL[place][:2]]
-    return (
-        [] if place == next(at for at in forms if not learns_two_axes(WITH_KERNEL[at][2])) else [pytest.mark.long]
-    )
+    first = next(at for at in forms if not learns_two_axes(WITH_KERNEL[at][2]))
+    return [] if place == first else [pytest.mark.long]
 
 
 TO_COMPILE = [
-    pytest.param(*each, id="-".join(each[:2]), marks=compiled_by(place)) for place, each in enumerate(WITH_KERNEL)
+    pytest.param(*each, id="-".join(each[:2]), marks=marks_of(place)) for place, each in enumerate(WITH_KERNEL)
 ]
 """To compile takes long: make test-long has the further forms, soak those that learn two axes, which take 15 s."""
 

@@ -125,7 +125,7 @@ def test_bad_yaml_is_one_line_with_file_and_line(text: str, message: str) -> Non
 
 
 def with_plain_loader(text: str) -> object:
-    """What the loader makes of ``text`` that has PyYAML's own scanner; its refusal in words."""
+    """The data of ``text``, or the words that refuse it, by PyYAML's own scanner."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml_text, "_QUICK", yaml_text._Loader)
         return told(text)
