@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -37,6 +38,7 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.laboratory.ports.udp_ear import UdpEar
 from rths_nodes.laboratory.receiver import build_number
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
@@ -471,6 +473,86 @@ def test_a_stranger_gets_no_state_and_moves_nothing(rig: Any, different: Any) ->
     assert unlike == []
     assert set(came) <= {datagrams.ANSWER}
     assert far.session().counts["foreign"] > 0
+
+
+def test_states_of_another_port_of_the_rigs_address_are_counted_and_not_used(rig: Any, different: Any) -> None:
+    """A program on the rig's computer that knows the session sends forged states; no bit of the test changes."""
+    far, changed = rig(sets=(*HARD, "port.session=4711"), transport=1)
+    loop = Loop(Assembly(files.load(NAME, changed)))
+    heard = Collector(loop.assembly.scenario, loop.assembly.names)
+    ended, (row, forged) = threading.Event(), (datagrams.STATE_ROW.pack(0.01, 5e5, 0.01, 0, 0), [0])
+
+    def forge(stranger: socket.socket, test_computer: tuple[str, int]) -> None:
+        head = datagrams.Head(datagrams.STATE, 1, 4711, period=976562, transport=1, state=datagrams.RUNNING)
+        while not ended.is_set():
+            now = far._emulator._receiver.counter
+            for head.counter in range(now, now + 4):
+                stranger.sendto(datagrams.packed(head, row), test_computer)
+                forged[0] += 1
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        opened = loop.rig.port.open
+        threads: list[threading.Thread] = []
+
+        def then_forge(pacer: Any = None) -> None:
+            opened(pacer)
+            port = socket.socket(fileno=os.dup(loop.rig.port.ear.fileno())).getsockname()[1]
+            threads.append(threading.Thread(target=forge, args=(stranger, ("127.0.0.1", port)), daemon=True))
+            threads[0].start()
+
+        loop.rig.port.open = then_forge
+        try:
+            outcome = loop.run([heard])
+        finally:
+            ended.set()
+            threads[0].join(10.0)
+    assert outcome.reason == ""
+    assert forged[0] > 100
+    assert outcome.timing["port"]["foreign"] > 100
+    expected = rths_nodes.run(NAME, ["port={type: simulator, transport_samples: 1}", *HARD])
+    assert [each for each in different(heard.run(), expected) if not each.startswith("true_")] == []
+
+
+def test_a_rig_may_answer_from_another_port_than_it_listens_on(rig: Any) -> None:
+    """The peer is the port that answers, also for another process; the port that was addressed is none."""
+    far, changed = rig(sets=(BRIEF, "port.session=4711"), transport=1)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listens,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sends,
+    ):
+        for line in (listens, sends):
+            line.bind(("127.0.0.1", 0))
+        ended, callers = threading.Event(), [("", 0)]
+
+        def relay() -> None:
+            while not ended.is_set():
+                for line in select.select([listens, sends], [], [], 0.05)[0]:
+                    data, sender = line.recvfrom(2000)
+                    if line is listens:
+                        callers[0] = sender
+                        sends.sendto(data, far._emulator.address)
+                    else:
+                        sends.sendto(data, callers[0])
+
+        thread = threading.Thread(target=relay, daemon=True)
+        thread.start()
+        port: Any = Assembly(files.load(NAME, [*changed, f"port.port={listens.getsockname()[1]}"])).port
+        port.open()
+        try:
+            port.begin()
+            assert port.ear.told()[1] == (listens.getsockname(), sends.getsockname())
+            adopted = UdpEar.adopted(socket.socket(fileno=os.dup(port.ear.fileno())), *port.ear.told())
+            forged = datagrams.Head(datagrams.STATE, 1, 4711, 7)
+            row = datagrams.STATE_ROW.pack(0.01, 5e5, 0.01, 0, 0)
+            listens.sendto(datagrams.packed(forged, row), callers[0])
+            states = adopted.states(5.0)
+            assert [each.measured.sample for each in states] == [0]
+            adopted.close()
+        finally:
+            port.close()
+            ended.set()
+            thread.join(5.0)
 
 
 # By the clock of the rig

@@ -152,9 +152,11 @@ def test_own_sensors_in_si_of_one_session() -> None:
     command = datagrams.packed(datagrams.Head(datagrams.COMMAND, 1, 7, 2), bytes(24))
     for data in (good, other, good[:-1] + b"\0", command, b"", shown(7, 3, [(0.5, 0.0)] * 2)):
         out.sendto(data, far)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as forging:  # the session is right, the port is not
+        forging.sendto(shown(7, 2, [(0.1, 1.0)]), far)
     time.sleep(0.05)
     assert list(sensors.received()) == [(1, (pytest.approx(0.03),), (pytest.approx(-1e6),))]
-    assert dict(sensors.counts) == {"foreign": 1, "garbage": 4}
+    assert dict(sensors.counts) == {"foreign": 2, "garbage": 4}
     sensors.close()
     out.close()
 

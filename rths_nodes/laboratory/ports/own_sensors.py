@@ -22,7 +22,7 @@ FOREIGN, GARBAGE = "foreign", "garbage"
 
 
 class OwnSensors:
-    """The datagrams that come to ``port`` from ``address``, of the session that came first.
+    """The datagrams that come to ``port`` from ``address``, of the session and the sending port that came first.
 
     ``channels`` are, for each axis, those of displacement and force. Raises ConfigError for an address that is not
     known, and a port that is taken.
@@ -31,7 +31,7 @@ class OwnSensors:
     def __init__(self, address: str, port: int, channels: Sequence[tuple[Channel, Channel]]) -> None:
         self.counts: Counter[str] = Counter({FOREIGN: 0, GARBAGE: 0})
         self._gains = [(one.gain, other.gain) for one, other in channels]
-        self._session = 0
+        self._session, self._far_port = 0, 0
         try:
             self._address = socket.gethostbyname(address)
         except OSError as error:
@@ -56,7 +56,7 @@ class OwnSensors:
                 data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)
             except BlockingIOError:
                 return
-            if sender[0] != self._address:
+            if sender[0] != self._address or sender[1] != (self._far_port or sender[1]):
                 self.counts[FOREIGN] += 1
                 continue
             try:
@@ -71,6 +71,7 @@ class OwnSensors:
             if head.session != self._session:
                 self.counts[FOREIGN] += 1
                 continue
+            self._far_port = sender[1]
             pairs = list(zip(self._gains, state.displacement.tolist(), state.force.tolist(), strict=True))
             yield head.counter, tuple(g[0] * x for g, x, _ in pairs), tuple(g[1] * f for g, _, f in pairs)
 

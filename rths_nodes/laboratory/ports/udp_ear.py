@@ -12,7 +12,7 @@ import numpy as np
 from rths_nodes.core.samples import INTERLOCK_OPEN, Measurement
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, Unreadable
-from rths_nodes.laboratory.ports.udp_link import UdpLink
+from rths_nodes.laboratory.ports.udp_link import Ends, UdpLink
 
 STOPS = 3
 """A stop is told so often: nobody answers it."""
@@ -40,15 +40,15 @@ class UdpEar:
         """Return the descriptor of the session's socket, for another process."""
         return self._link.socket.fileno()
 
-    def told(self) -> tuple[Head, object]:
+    def told(self) -> tuple[Head, Ends]:
         """The rest that another process needs: see :meth:`adopted`."""
-        return replace(self._head), self._link.far
+        return replace(self._head), self._link.ends
 
     @classmethod
-    def adopted(cls, opened: socket.socket, head: Head, far: object) -> UdpEar:
+    def adopted(cls, opened: socket.socket, head: Head, ends: Ends) -> UdpEar:
         """The ear of a session that another process has opened, with its ``opened`` socket."""
         link = UdpLink("", 0, 0)
-        link.adopt(opened, head.session, far)
+        link.adopt(opened, head.session, ends)
         return cls(link, head)
 
     def states(self, seconds: float) -> list[HeardState]:

@@ -8,7 +8,6 @@ import select
 import socket
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.laboratory.ports import datagrams
@@ -17,6 +16,8 @@ from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
 """Kinds under which a datagram from the rig, or the lack of one, is counted."""
 
+MOST_AT_ONCE = 256
+"""Datagrams read in one call: a flood from another sender must not keep the caller from its clock."""
 _REMEMBERED = 1024
 """Lost counters that are remembered, to know one that comes after all."""
 
@@ -31,9 +32,14 @@ def check_address(address: str, path: str) -> None:
         raise ConfigError(f"{path} = {show(address)}: must be that of one computer, the rig's")
 
 
-class UdpLink:
-    """Datagrams to and from ``address``:``port``, of one ``session``; from any port of that computer.
+Ends = tuple[tuple[str, int], tuple[str, int] | None]
+"""Address to which datagrams go, and address and port of the end that has answered."""
 
+
+class UdpLink:
+    """Datagrams to and from ``address``:``port``, of one ``session``.
+
+    Until :meth:`settle` any port of that computer may answer; then only the one address and port that did.
     ``local_port`` is ours, 0 for any: a target that is set up to send to one needs it declared.
     """
 
@@ -45,16 +51,20 @@ class UdpLink:
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self._address, self._port, self._local = address, port, local_port
         self._socket: socket.socket | None = None
-        self._far: Any = ("", 0)
+        self._far: tuple[str, int] = ("", 0)
+        self._sender: tuple[str, int] | None = None
+        self._peer: tuple[str, int] | None = None
         self._missing: dict[int, None] = {}
 
     def open(self, session: int) -> None:
         """Begin ``session``. Raises ConfigError for an address that is none, and a local port that is taken."""
         self.close()
         self.session, self.other_version = session, 0
+        self._sender = self._peer = None
         try:
             found = socket.getaddrinfo(self._address, self._port, type=socket.SOCK_DGRAM)
-            family, kind, _, _, self._far = found[0]
+            family, kind, _, _, far = found[0]
+            self._far = far  # type: ignore[assignment]  # of IPv6 with flow and scope
             self._socket = socket.socket(family, kind)
             self._socket.setblocking(False)
             self._socket.bind(("", self._local))
@@ -66,16 +76,20 @@ class UdpLink:
                 f"port.local_port = {self._local}: cannot be used ({error.strerror or error})"
             ) from error
 
-    def adopt(self, opened: socket.socket, session: int, far: object) -> None:
-        """Go on with the ``session`` that another process has opened, with its socket, towards address ``far``."""
+    def adopt(self, opened: socket.socket, session: int, ends: Ends) -> None:
+        """Continue the ``session`` of another process, with its ``opened`` socket and the ``ends`` of its link."""
         self.close()
-        self.session, self._socket, self._far = session, opened, far
+        self.session, self._socket, (self._far, self._peer) = session, opened, ends
         opened.setblocking(False)
 
+    def settle(self) -> None:
+        """Accept datagrams only from the sender of the last one, which has answered the opening."""
+        self._peer = self._sender
+
     @property
-    def far(self) -> object:
-        """Address of the rig, while it is open."""
-        return self._far
+    def ends(self) -> Ends:
+        """Address to which datagrams go, and address and port from which they come, while it is open."""
+        return self._far, self._peer
 
     @property
     def socket(self) -> socket.socket:
@@ -97,8 +111,8 @@ class UdpLink:
             return  # as if it were lost on the way: the rig's silence, or its bridge, tells
 
     def received(self) -> Iterator[tuple[Head, bytes]]:
-        """All datagrams of the session that are here, without waiting; others are counted."""
-        while True:
+        """Datagrams of the session that are here, without waiting; others are counted."""
+        for _ in range(MOST_AT_ONCE):
             try:
                 data, sender = self.socket.recvfrom(2 * datagrams.LARGEST)
             except BlockingIOError:
@@ -106,7 +120,8 @@ class UdpLink:
             except OSError:
                 continue  # what the network tells of a datagram of ours
             try:
-                if sender[0] != self._far[0]:
+                self._sender = sender[:2]
+                if self._sender != self._peer and (self._peer or sender[0] != self._far[0]):
                     self.counts[FOREIGN] += 1
                     continue
                 head = datagrams.head_of(data)

@@ -157,6 +157,7 @@ class Opening:
                 link.wait(left)
                 for head, data in link.received():
                     if head.kind == datagrams.ANSWER and head.heard == self._number:
+                        link.settle()
                         return head, data
                 if link.other_version:
                     raise ConfigError(
