@@ -14,6 +14,7 @@ from functools import partial
 from rclpy.service import Service
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
+from rths_nodes.loop.realtime import Starving
 from rths_nodes.ros.hosting.slack import SlackBudget
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.transport.endpoints import ByHand
@@ -90,13 +91,20 @@ def look(node: RthsNode) -> None:
 
 
 def answer(node: RthsNode, service: Service) -> None:
-    """One request to ``service`` of ``node``, if there is any; what rclpy cannot make sense of is told."""
+    """Answer one request to ``service`` of ``node``, if there is any.
+
+    A request that rclpy cannot serve (a lifecycle transition that the state does not have, a parameter of no type)
+    is refused by the empty response, in which nothing is successful, and logged.
+    """
     request, header = service.handle.service_take_request(service.srv_type.Request)
     if header is None:
         return
     response = service.srv_type.Response()
     try:
         response = service.callback(request, response)
-    except (TypeError, ValueError) as error:
+    except Starving:
+        raise
+    except Exception as error:
         node.get_logger().warning(f"{service.srv_name}: request refused: {error}")
+        response = service.srv_type.Response()
     service.send_response(response, header)

@@ -116,8 +116,10 @@ class ActuatorNode(RthsNode):
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """From now on the peers are waited for."""
-        self._start.activate()
-        return super().on_activate(state)
+        done = super().on_activate(state)
+        if done == TransitionCallbackReturn.SUCCESS:
+            self._start.activate()
+        return done
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self.stop("the actuator node was deactivated")

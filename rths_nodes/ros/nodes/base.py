@@ -186,6 +186,9 @@ class RthsNode(LifecycleNode):
         self.handshake.tell()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Take part; refused while the rig of a node that was deactivated may still move."""
+        if self.phase.under_way:
+            return _refused(self, "activate")
         self.phase.activate(True)
         self.handshake.begin()
         return super().on_activate(state)
