@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from messages import naming
 
 from rths_nodes import core
 
@@ -38,7 +39,7 @@ def test_no_module_hides_a_name() -> None:
 
 
 def test_an_unknown_name_is_no_attribute() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'numbr'"):
+    with pytest.raises(AttributeError, match=naming("attribute", "numbr")):
         core.numbr  # noqa: B018
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 import random
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import naming
 
 from rths_nodes.core.dimensions import unit_of
 from rths_nodes.core.expressions import FUNCTIONS, LONGEST, Expression, renamed
@@ -45,35 +45,35 @@ def test_an_expression_has_its_value_and_its_unit(text: str, value: float, unit:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("force.north + displacement.north", "N and m do not go together"),
-        ("force.north + 3", 'a constant with a unit is written si(2, "N")'),
-        ("force.east", "no such force; known: north, south 2"),
-        ("pressure.north", "no such quantity; known: force, piston_velocity, displacement"),
-        ("sqrt(force.north)", "of N there is no root"),
-        ("force.north ** 0.5", "must be a whole number"),
-        ("force.north ** 9", "1 to 4"),
-        ("9 ** 9 ** 9", "must be a whole number"),
-        ("si(2, 'furlong')", "'furlong' is no unit; known: 1, m, N"),
-        ("max(force.north)", "max takes 2 to 8 numbers"),
-        ("force.north > 3", "is not let in"),
-        ("__import__('os').system('true')", "no such function"),
-        ("().__class__.__bases__", "no such quantity"),
-        ("force.north.__class__", "no such quantity"),
-        ("(lambda: 1)()", "no such function"),
-        ("[force.north for x in (1,)]", "is not let in"),
-        ("'a' * 10**9", "is no number"),
-        ("True", "is no number"),
-        ("1e999", "beyond all"),
-        ("v[0]", "no such quantity"),
-        ("force.north\x00", "is no expression"),
-        ("(" * 300, "is no expression"),
-        ("-" * 400 + "1", "parts: must be <= 100"),
-        ("+".join(["1"] * 300), f"characters: must be <= {LONGEST}"),
-        ("", "is no expression"),
+        ("force.north + displacement.north", ("N", "m")),
+        ("force.north + 3", ('si(2, "N")',)),
+        ("force.east", ("north", "south", "2")),
+        ("pressure.north", ("force", "piston_velocity", "displacement")),
+        ("sqrt(force.north)", ("N", "root")),
+        ("force.north ** 0.5", ("whole", "number")),
+        ("force.north ** 9", ("1", "4")),
+        ("9 ** 9 ** 9", ("whole", "number")),
+        ("si(2, 'furlong')", ("furlong", "1", "m", "N")),
+        ("max(force.north)", ("max", "2", "8", "numbers")),
+        ("force.north > 3", ("not let in",)),
+        ("__import__('os').system('true')", ("no such function",)),
+        ("().__class__.__bases__", ("no such quantity",)),
+        ("force.north.__class__", ("no such quantity",)),
+        ("(lambda: 1)()", ("no such function",)),
+        ("[force.north for x in (1,)]", ("not let in",)),
+        ("'a' * 10**9", ("is no number",)),
+        ("True", ("is no number",)),
+        ("1e999", ("beyond all",)),
+        ("v[0]", ("no such quantity",)),
+        ("force.north\x00", ("is no expression",)),
+        ("(" * 300, ("is no expression",)),
+        ("-" * 400 + "1", ("parts", "<= 100")),
+        ("+".join(["1"] * 300), ("characters", f"<= {LONGEST}")),
+        ("", ("is no expression",)),
     ],
 )
-def test_what_is_not_let_in_is_refused_in_words(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(why)):
+def test_what_is_not_let_in_is_refused_in_words(text: str, why: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=naming(*why)):
         Expression(text, NAMES)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from messages import naming
 
 from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
@@ -55,7 +56,7 @@ def test_a_key_that_others_may_touch_is_refused(key: Path, mode: int) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may give a file away")
 def test_a_key_of_somebody_else_is_refused(key: Path) -> None:
     os.chown(key, 65534, -1)
-    with pytest.raises(ConfigError, match="belongs to user 65534, must belong to user 0"):
+    with pytest.raises(ConfigError, match=naming("user", "65534", "0")):
         key_file.read(key)
 
 
@@ -72,24 +73,24 @@ def _piped(key: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (Path.unlink, "cannot be read"),
-        (_linked, "cannot be read"),
-        (_piped, "is not a regular file"),
-        (lambda key: key.write_text(""), "must hold 64 hexadecimal digits"),
-        (lambda key: key.write_text("00" * 31), "must hold 64 hexadecimal digits"),
-        (lambda key: key.write_bytes(b"\xff" * 64), "must hold 64 hexadecimal digits"),
-        (lambda key: key.write_text("00" * 3200), "must hold 64 hexadecimal digits"),
+        (Path.unlink, ("cannot be read",)),
+        (_linked, ("cannot be read",)),
+        (_piped, ("regular", "file")),
+        (lambda key: key.write_text(""), ("64", "digits")),
+        (lambda key: key.write_text("00" * 31), ("64", "digits")),
+        (lambda key: key.write_bytes(b"\xff" * 64), ("64", "digits")),
+        (lambda key: key.write_text("00" * 3200), ("64", "digits")),
     ],
 )
-def test_what_is_no_key_is_refused(key: Path, change: Callable[[Path], None], words: str) -> None:
+def test_what_is_no_key_is_refused(key: Path, change: Callable[[Path], None], words: tuple[str, ...]) -> None:
     change(key)
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=naming(*words)):
         key_file.read(key)
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match=naming("cannot be written")):
         key_file.create(tmp_path / "file" / "key")
 
 

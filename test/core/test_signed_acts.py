@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import (
@@ -87,9 +88,9 @@ def test_an_answer_belongs_to_its_request() -> None:
     for field in fields(Answer):
         value = getattr(told, field.name)
         changed = not value if isinstance(value, bool) else value * 2 or "x"
-        with pytest.raises(ConfigError, match="not signed with this key"):
+        with pytest.raises(ConfigError, match=naming("signed", "key")):
             signer.accept(asked, replace(told, **{field.name: changed}))
-    with pytest.raises(ConfigError, match="not signed with this key"):
+    with pytest.raises(ConfigError, match=naming("signed", "key")):
         signer.accept(signer.request(), told)
 
 
@@ -135,17 +136,17 @@ def test_a_nonce_is_good_for_a_minute() -> None:
 
 @pytest.mark.parametrize("made", ["", ".", "..", "1.2.3", "5000000.0.0", "é.é.é", "\ud800"])
 def test_nobody_makes_a_nonce_himself(made: str) -> None:
-    with pytest.raises(ConfigError, match="not of this session"):
+    with pytest.raises(ConfigError, match=naming("session")):
         Nonces().use(made)
 
 
 def test_a_nonce_is_of_one_session_and_keeps_its_time() -> None:
     one, other = Nonces(), Nonces()
     nonce = one.draw()
-    with pytest.raises(ConfigError, match="not of this session"):
+    with pytest.raises(ConfigError, match=naming("session")):
         other.use(nonce)
     time, rest = nonce.split(".", 1)
-    with pytest.raises(ConfigError, match="not of this session"):
+    with pytest.raises(ConfigError, match=naming("session")):
         one.use(f"{int(time) + 1}.{rest}")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from fmus import EXAMPLE, changed, frame, of_text, skip_without_fmi
 from generic_client import models_left
+from messages import mentions
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -307,17 +308,14 @@ def test_check_lists_its_variables_and_measures_its_step(
     built(tmp_path)
     assert main(["check", str(tmp_path / "frame.yaml"), "--set", "duration=1"]) == 0
     told = capsys.readouterr().out
-    assert "integrator: frame: FMI 2.0 for co-simulation, by build.py; its state can be saved and restored" in told
+    assert mentions(told, "integrator", "frame", "FMI", "2.0", "build.py")
     assert "integrator: inputs: ground_acceleration [m/s^2] = 0.0, f1 [N] = 0.0" in told
     assert "integrator: outputs: x1 [m], x2 [m], x3 [m], v1 [m/s]" in told
     assert "k1 [N/m] = 1000000.0" in told
-    assert "integrator: input f2: nothing of the test, stays at its start 0.0" in told
-    assert "integrator: of these the scenario sets k1 = 500000" in told
-    assert "a step takes" in told
-    assert "takes the measured force" not in told, "this one takes it at the start of its step"
+    assert mentions(told, "integrator", "f2", "0.0")
+    assert mentions(told, "integrator", "k1", "500000")
+    assert mentions(told, "step", "takes")
+    assert not mentions(told, "measured", "force"), "this one takes it at the start of its step"
     assert main(["check", str(tmp_path / "frame.yaml"), "--set", "integrator.force_age=0.5"]) == 0
-    assert (
-        "caution: integrator: force_age = 0.5: the FMU takes the measured force 2.5 ms late"
-        in capsys.readouterr().out
-    )
+    assert mentions(capsys.readouterr().out, "caution", "integrator", "force_age", "0.5", "FMU", "2.5 ms")
     assert "excitation: elcentro_1940_ns, peak " in told

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from fmus import changed, rogue, skip_without_fmi
 from generic_client import models_left
+from messages import mentions
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
@@ -102,7 +103,7 @@ def test_a_warning_is_none_of_these(tmp_path: Path) -> None:
 def test_an_endless_loop_is_ended(tmp_path: Path) -> None:
     result = ended(rogue("for (;;)"), tmp_path, answer=0.5)
     assert result.outcome == "failed"
-    assert f"the FMU has not answered in 0.5 s ({AT})" in result.reason
+    assert mentions(result.reason, "FMU", "0.5 s", AT)
 
 
 def test_one_that_prints_without_an_end_does_not_fill_the_disk(
@@ -111,13 +112,13 @@ def test_one_that_prints_without_an_end_does_not_fill_the_disk(
     monkeypatch.setattr(process, "LARGEST_FILE", 1 << 20)
     result = ended(rogue('for (;;) puts("and on")'), tmp_path)
     assert result.outcome == "failed"
-    assert f"the FMU was ended by SIGXFSZ ({AT})" in result.reason
+    assert mentions(result.reason, "FMU", "SIGXFSZ", AT)
 
 
 def test_an_early_return_is_no_step(tmp_path: Path) -> None:
     result = ended(rogue("", 3, more=("-DEARLY_AT=0.05",)), tmp_path)
     assert result.outcome == "failed"
-    assert "the model has stopped at 0.055 s in the step from 0.05 s to 0.055 s" in result.reason
+    assert mentions(result.reason, "0.055 s", "0.05 s")
 
 
 def test_what_it_writes_stays_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,26 +169,26 @@ def test_another_token_is_refused_by_the_fmu(version: int, tmp_path: Path) -> No
     named = {2: "guid", 3: "instantiationToken"}[version]
     file = changed(rogue(version=version), tmp_path / "rogue.fmu", (f'{named}="', f'{named}="not '))
     words = refused(file, tmp_path)
-    assert "integrator.file = 'rogue.fmu': the FMU has ended with code 1: cannot be started: Failed to" in words
+    assert mentions(words, "integrator.file", "rogue.fmu", "FMU", "1")
 
 
 @pytest.mark.parametrize(
     ("at_start", "says"),
     [
-        ("return 3", "ExitInitializationMode"),
-        ("*(volatile int *)0 = 1", "the FMU was ended by SIGSEGV"),
-        ("v[X] = NAN", "x is nan at 0 s: must be a number"),
-        ("v[X] = 0.01", "its displacement at the start is 0.01 m: must be 0, where the rig stands"),
+        ("return 3", ("fmi2ExitInitializationMode",)),
+        ("*(volatile int *)0 = 1", ("FMU", "SIGSEGV")),
+        ("v[X] = NAN", ("nan", "0 s", "number")),
+        ("v[X] = 0.01", ("displacement", "0.01 m", "0")),
     ],
 )
-def test_a_model_that_does_not_start_is_refused(at_start: str, says: str, tmp_path: Path) -> None:
-    assert says in refused(rogue(at_start=at_start), tmp_path)
+def test_a_model_that_does_not_start_is_refused(at_start: str, says: tuple[str, ...], tmp_path: Path) -> None:
+    assert mentions(refused(rogue(at_start=at_start), tmp_path), *says)
 
 
 @pytest.mark.long
 def test_a_model_that_does_not_come_to_its_start_is_refused_in_time(tmp_path: Path) -> None:
     words = refused(rogue(at_start="for (;;)"), tmp_path, start_within=1.5)
-    assert "the FMU has not answered in 1.5 s" in words
+    assert mentions(words, "FMU", "1.5 s")
 
 
 def test_a_binary_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_a_binary_that_is_none_is_refused(tmp_path: Path) -> None:
         new.writestr("modelDescription.xml", old.read("modelDescription.xml"))
         new.writestr(name, b"no library")
     words = refused(file, tmp_path)
-    assert "cannot be started: Failed to load shared library" in words
+    assert mentions(words, "shared", "library")
 
 
 @pytest.mark.long

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from doubts import doubts
+from messages import mentions
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -466,7 +466,7 @@ def test_warns_of_a_short_test_and_of_long_steps(name: str) -> None:
     params = from_data(registry.load("ground_motion", name).Params, FINITE[name])
     assert params.cautions(SimpleNamespace(duration=5.0, step=0.01)) == []
     (cut,) = params.cautions(SimpleNamespace(duration=3.0, step=0.01))
-    assert cut == "lasts 4 s, the test ends after 3 s"
+    assert mentions(cut, "4 s", "3 s")
     (coarse,) = params.cautions(SimpleNamespace(duration=5.0, step=0.5))
     expect(coarse, "frequency = ", "resolves less than 1 Hz")
 
@@ -709,13 +709,9 @@ def test_the_energy_above_a_frequency_is_that_of_the_sines_there() -> None:
 def test_steps_that_undersample_the_record_are_told() -> None:
     told = doubts(files.load("chen_ricles_2010", ["substeps=2000", "duration=10"]))
     (caution,) = (words for words in told if "energy lies above" in words)
-    assert re.match(
-        r"ground_motion: \d\d\.\d % of the record's energy lies above 0\.256 Hz, the highest frequency that the "
-        r"integration step of 1\.953 s resolves",
-        caution,
-    )
+    assert mentions(caution, "ground_motion", "0.256 Hz", "1.953 s")
     for name in files.shipped():
-        assert not any("energy lies above" in words for words in doubts(files.load(name)))
+        assert not any(mentions(words, "energy", "lies") for words in doubts(files.load(name)))
 
 
 def test_a_sine_above_the_nyquist_frequency_of_the_step_is_told() -> None:
@@ -744,4 +740,4 @@ def test_records_that_come_with_the_package(name: str, points: int, step: float,
 def test_those_records_are_all_there_is_in_the_folder() -> None:
     folder = resource("config", "ground_motions")
     assert {path.stem for path in folder.glob("*.txt")} == set(record.OWN)
-    assert "Permission is hereby granted" in (folder / "README.md").read_text()
+    assert mentions((folder / "README.md").read_text(), "Permission", "granted")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from doubts import doubts
+from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
@@ -162,7 +163,7 @@ def test_stable_with_a_step_far_beyond_the_period(swing: Callable[..., np.ndarra
 @pytest.mark.parametrize("name", ["central_difference", "explicit_newmark"])
 def test_the_central_methods_name_their_stability_limit(swing: Callable[..., np.ndarray], name: str) -> None:
     limit = 2.0 / OMEGA
-    with pytest.raises(ConfigError, match=rf"0\.32 s: must be < {limit:.6g} s \(stability limit 2/omega_max\)"):
+    with pytest.raises(ConfigError, match=naming("0.32 s", f"< {limit:.6g} s", "2/omega_max")):
         swing(name, 0.32, 10)
     assert np.abs(swing(name, 0.99 * limit, 2000) - STATIC).max() < 20.0 * STATIC
 
@@ -176,7 +177,7 @@ def test_an_equivalent_specimen_counts_in_the_limit(make: Callable[..., Any], na
 
 def test_runge_kutta_names_its_stability_limit(swing: Callable[..., np.ndarray]) -> None:
     """On the imaginary axis it is stable up to sqrt(8)."""
-    with pytest.raises(ConfigError, match=r"runge_kutta: step .* = 0\.5 s: must be < 0\.45015") as caught:
+    with pytest.raises(ConfigError, match=naming("runge_kutta", "0.5 s", "< 0.450158 s")) as caught:
         swing("runge_kutta", 0.5, 10)
     assert math.sqrt(8.0) / OMEGA == pytest.approx(float(str(caught.value).split("< ")[1].split()[0]), rel=1e-5)
     assert np.abs(swing("runge_kutta", 0.45, 2000) - STATIC).max() < 20.0 * STATIC
@@ -229,7 +230,7 @@ def test_prescribed_follows_the_function_with_its_derivatives(make: Callable[...
 def test_prescribed_and_a_structure_exclude_each_other(make: Callable[..., Any]) -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY)
     sine = {"type": "sine", "amplitude": 0.02, "frequency": 1.0}
-    with pytest.raises(ConfigError, match="structure: must be left out"):
+    with pytest.raises(ConfigError, match=naming("structure", "left")):
         make("integrator", "prescribed", frame, np.zeros((2, 1)), 0.01, displacement=sine)
     with pytest.raises(ConfigError, match="structure: missing"):
         make("integrator", "cr", None, np.zeros((2, 1)), 0.01)
@@ -237,12 +238,12 @@ def test_prescribed_and_a_structure_exclude_each_other(make: Callable[..., Any])
 
 def test_prescribed_needs_a_motion_with_derivatives(make: Callable[..., Any]) -> None:
     record = {"type": "record", "record": "elcentro_1940_ns"}
-    with pytest.raises(ConfigError, match=r"'record': gives no velocity and acceleration; known: .*none.*sine"):
+    with pytest.raises(ConfigError, match=naming("record", "acceleration")):
         make("integrator", "prescribed", None, np.zeros((2, 1)), 0.01, displacement=record)
 
 
 def test_an_integrator_says_how_to_advance(make: Callable[..., Any]) -> None:
-    with pytest.raises(TypeError, match="how to advance"):
+    with pytest.raises(TypeError, match=naming("how to advance")):
         Dynamics(None, make("structure", "sdof", mass=1.0, frequency=1.0), np.zeros((2, 1)), 0.01)
 
 
@@ -529,7 +530,7 @@ def test_a_dashpot_under_test_lowers_the_limit(make: Callable[..., Any]) -> None
 
         return float(np.abs(displacements(solver, 400, force)).max())
 
-    with pytest.raises(ConfigError, match=rf"< {limit:.6g} s \(stability limit with what is under test\)"):
+    with pytest.raises(ConfigError, match=naming(f"< {limit:.6g} s", "stability", "test")):
         largest(1.01 * limit, equivalent_damping=dashpot)
     assert largest(0.99 * limit, equivalent_damping=dashpot) < 5.0 * STATIC
     assert largest(1.01 * limit) > 100.0 * STATIC
@@ -537,9 +538,9 @@ def test_a_dashpot_under_test_lowers_the_limit(make: Callable[..., Any]) -> None
 
 def test_a_mass_under_test_must_be_the_lighter_one(make: Callable[..., Any]) -> None:
     frame = make("structure", "shear_frame", masses=[3.0], stiffnesses=[7.0], experimental_masses=[1.6])
-    with pytest.raises(ConfigError, match="inertia is late by a step"):
+    with pytest.raises(ConfigError, match=naming("inertia", "step")):
         make("integrator", "explicit_newmark", frame, np.zeros((2, 1)), 0.01)
-    with pytest.raises(ConfigError, match="a mass under test is not provided for"):
+    with pytest.raises(ConfigError, match=naming("mass", "test")):
         make("integrator", "hht_alpha", frame, np.zeros((2, 1)), 0.01)
 
 
@@ -574,7 +575,7 @@ def test_exact_refuses_a_step_at_which_the_held_force_feeds_the_swing(make: Call
         damping={"type": "modal", "ratios": [zeta]},
         experimental_stiffnesses=[stiffness],
     )
-    with pytest.raises(ConfigError, match="integrator exact: step") as caught:
+    with pytest.raises(ConfigError, match=naming("exact", "step")) as caught:
         make("integrator", "exact", frame, np.zeros((2, 1)), 0.03)
     assert float(str(caught.value).split("< ")[1].split()[0]) == pytest.approx(4.0 * zeta / OMEGA, rel=0.03)
     make("integrator", "exact", frame, np.zeros((2, 1)), 0.03, measured_force="extrapolated")
@@ -628,14 +629,14 @@ def test_a_trial_does_not_move_the_memory(make: Callable[..., Any]) -> None:
 
 def test_exact_refuses_a_nonlinear_restoring_force(make: Callable[..., Any]) -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, restoring_force=YIELDING)
-    with pytest.raises(ConfigError, match="exact: needs a structure with a linear restoring force"):
+    with pytest.raises(ConfigError, match=naming("exact", "restoring")):
         make("integrator", "exact", frame, np.zeros((2, 1)), 0.01)
 
 
 @pytest.mark.parametrize("name", [*EXPLICIT, "hht_alpha"])
 def test_equivalent_numbers_are_for_one_degree_of_freedom(make: Callable[..., Any], tower: Any, name: str) -> None:
     for key, unit in (("equivalent_stiffness", "N/m"), ("equivalent_damping", "N s/m")):
-        with pytest.raises(ConfigError, match=rf"integrator\.{key} = 5 {unit}: is for one degree of freedom"):
+        with pytest.raises(ConfigError, match=naming(f"integrator.{key}", "5", unit)):
             make("integrator", name, tower(), np.zeros((2, 3)), 0.001, **{key: 5.0})
 
 
@@ -687,5 +688,5 @@ def test_hht_alpha_agrees_with_cr_in_the_whole_loop(simulate: Callable[..., Any]
 
 def test_hht_alpha_warns_of_iterations_longer_than_a_sample() -> None:
     scene = files.load("chen_ricles_2010", ["integrator.type=hht_alpha"])
-    assert any("made for substeps = 1" in words for words in doubts(scene))
+    assert any(mentions(words, "made", "substeps", "1") for words in doubts(scene))
     assert not doubts(files.load("chen_ricles_2010", ["integrator.type=hht_alpha", "substeps=1"]))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
+from messages import mentions, naming
 from scipy.io import mmwrite
 from scipy.sparse import csr_array, diags, save_npz
 
@@ -132,7 +133,7 @@ def test_growth_through_the_part_under_test_is_refused_by_newmark() -> None:
     under_test = {"experimental_at": [1], "experimental_stiffness": [[9e5]]}
     model = structure("sparse", chain(80), damping=undamped, **under_test)
     params = from_data(registry.load("integrator", "newmark").Params, {}, "integrator")
-    with pytest.raises(ConfigError, match=r"integrator newmark: step .* must be <"):
+    with pytest.raises(ConfigError, match=naming("integrator", "newmark")):
         registry.build("integrator", params, model, np.zeros((3, 80)), 0.05)
 
 
@@ -140,31 +141,29 @@ def test_growth_through_the_part_under_test_is_refused_by_newmark() -> None:
 def test_integrators_with_full_step_matrices_refuse_with_the_reason(name: str) -> None:
     model = structure("sparse", chain(12))
     params = from_data(registry.load("integrator", name).Params, {}, "integrator")
-    with pytest.raises(
-        ConfigError, match=r"its step matrices are full.* give reduction, or take another: .*newmark"
-    ):
+    with pytest.raises(ConfigError, match=naming("matrices", "reduction")):
         registry.build("integrator", params, model, np.zeros((3, 12)), DT)
 
 
 def test_modal_damping_would_fill_the_matrix_and_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"structure.damping.type = 'modal': fills the whole matrix"):
+    with pytest.raises(ConfigError, match=naming("structure.damping.type", "modal")):
         structure("sparse", chain(12), damping={"type": "modal", "ratios": [0.02]})
 
 
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ({"experimental_at": [1], "experimental_stiffness": [[3e6]]}, "its stiffness numerical"),
-        ({"experimental_at": [1], "experimental_stiffness": [[-1e5]]}, "its stiffness under test"),
-        ({"experimental_at": [1], "experimental_mass": [[2e3]]}, "its mass numerical"),
-        ({"experimental_at": [13], "experimental_mass": [[2.0]]}, "must be different whole numbers from 1 to 12"),
+        ({"experimental_at": [1], "experimental_stiffness": [[3e6]]}, ("stiffness", "numerical")),
+        ({"experimental_at": [1], "experimental_stiffness": [[-1e5]]}, ("stiffness", "test")),
+        ({"experimental_at": [1], "experimental_mass": [[2e3]]}, ("mass", "numerical")),
+        ({"experimental_at": [13], "experimental_mass": [[2.0]]}, ("numbers", "1", "12")),
     ],
 )
-def test_parts_that_leave_no_structure_are_refused(rows: dict[str, Any], words: str) -> None:
+def test_parts_that_leave_no_structure_are_refused(rows: dict[str, Any], words: tuple[str, ...]) -> None:
     for storage in ("dense", "sparse"):
         with pytest.raises(ConfigError) as refused:
             structure(storage, chain(12), **rows)
-        assert words in str(refused.value) or storage == "dense"
+        assert mentions(str(refused.value), *words) or storage == "dense"
 
 
 def frame_module() -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.mechanics.discretisation import transition
@@ -70,7 +71,7 @@ def test_a_force_at_a_degree_of_freedom_without_mass_moves_it_as_a_spring(make: 
 def test_other_integrators_refuse_what_has_no_mass(make: Make) -> None:
     structure = make("structure", "matrices", **FRAME, damping=RAYLEIGH)
     for name in ("explicit_newmark", "cr", "exact", "hht_alpha"):
-        with pytest.raises(ConfigError, match=r"needs a mass everywhere, the degrees of freedom 2 .* newmark"):
+        with pytest.raises(ConfigError, match=naming("everywhere", "2", "newmark")):
             make("integrator", name, structure, np.zeros((9, 3)), DT)
 
 
@@ -78,9 +79,7 @@ def test_a_part_under_test_that_outweighs_the_rest_is_refused(make: Make) -> Non
     """Its measured inertia is a step late."""
     heavy = {"experimental_at": [1], "experimental_mass": [[2.0]]}
     structure = make("structure", "matrices", **FRAME, **heavy, damping=RAYLEIGH)
-    with pytest.raises(
-        ConfigError, match=r"integrator newmark: step .* \(stability limit with what is under test\)"
-    ):
+    with pytest.raises(ConfigError, match=naming("newmark", "stability")):
         make("integrator", "newmark", structure, np.zeros((9, 3)), DT)
 
 
@@ -104,13 +103,13 @@ def test_experimental_matrices_stand_at_their_degrees_of_freedom(make: Make) -> 
 @pytest.mark.parametrize(
     ("at", "words"),
     [
-        ([1, 4], r"experimental_at = .*: must be different whole numbers from 1 to 3"),
-        ([1, 1], r"experimental_at = .*: must be different whole numbers from 1 to 3"),
-        ([1], r"experimental_stiffness: must be symmetric, 1 rows of 1 numbers, as many as experimental_at"),
+        ([1, 4], ("experimental_at", "numbers", "1", "3")),
+        ([1, 1], ("experimental_at", "numbers", "1", "3")),
+        ([1], ("experimental_stiffness", "symmetric", "1", "experimental_at")),
     ],
 )
-def test_places_that_do_not_fit_are_refused(make: Make, at: list[int], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_places_that_do_not_fit_are_refused(make: Make, at: list[int], words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         make(
             "structure",
             "matrices",

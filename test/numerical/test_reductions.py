@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.analysis.energy import energies
 from rths_nodes.analysis.histories import Evaluation
@@ -148,19 +148,19 @@ def test_response_errors_of_a_large_frame_are_small(full_run: Run) -> None:
 
 
 def test_what_needs_the_reduction_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ConfigError, match=r"999 degrees of freedom are too many to judge .* give reduction"):
+    with pytest.raises(ConfigError, match=naming("999", "judge")):
         sampled_loop(load("tall_frame"))
     small = load("tall_frame", ["reduction={type: craig_bampton, modes: 6}"])
     assert np.isfinite(sampled_loop(small).characteristic(np.array([2j, 20j]))).all()
     assert main(["check", "tall_frame", "--set", "reduction={type: modal, modes: 20}"]) == 0
     told = capsys.readouterr().out
-    assert re.search(r"reduction modal: 999 -> 21 degrees of freedom; .* compliance of the interface within", told)
+    assert mentions(told, "999", "> 21")
 
 
 def test_a_reduction_needs_an_interface_and_a_linear_structure() -> None:
-    with pytest.raises(ConfigError, match="reduction: needs a structure, and interface"):
+    with pytest.raises(ConfigError, match=naming("reduction", "structure", "interface")):
         _ = Assembly(load("rths_benchmark_2020", ["reduction={type: modal, modes: 2}"])).structure
     yielding = "structure.restoring_force={type: bouc_wen, stiffness: 1.0e6, yield_displacement: 0.01}"
     given = ["reduction={type: modal, modes: 1}", "interface=[x]", yielding]
-    with pytest.raises(ConfigError, match="needs a structure with a linear restoring force"):
+    with pytest.raises(ConfigError, match=naming("linear", "restoring")):
         _ = Assembly(load("chen_ricles_2010", given)).structure

@@ -21,6 +21,7 @@ from generic_client import (
     newmark,
     vector,
 )
+from messages import mentions, naming
 from remote_rig import SCENARIO, STROKE, driven, scenario, server, welcome
 
 from rths_nodes.app import hosts
@@ -113,7 +114,7 @@ def test_what_the_client_did_is_not_computed_again(tmp_path: Path) -> None:
     port, record = free_port(), tmp_path / "run"
     with beside(analysis, port, 100):
         hosts.run(scenario(port), record=record)
-    with pytest.raises(ConfigError, match=rf"integrator: needs a client on 127\.0\.0\.1 port {port}: its part"):
+    with pytest.raises(ConfigError, match=naming("integrator", "127.0.0.1", port)):
         reproduced(read_run(record))
 
 
@@ -124,7 +125,7 @@ def test_a_report_says_that_the_external_force_is_unknown(tmp_path: Path) -> Non
     assert main(["report", str(record), "--out", str(tmp_path / "report.html")]) == 0
     page = (tmp_path / "report.html").read_text()
     assert "story_1 9 mm, 9000 N" in page
-    assert "that of the client, which is not known here: there is no input energy" in page
+    assert mentions(page, "client", "input")
 
 
 def test_matrices_are_told_column_by_column() -> None:
@@ -177,5 +178,5 @@ def test_the_command_says_what_it_waits_for(tmp_path: Path, capsys: pytest.Captu
     file.write_text(SCENARIO.format(port=port, more="connect_within: 0.1", stroke=STROKE))
     assert main(["run", str(file)]) == 2
     said = capsys.readouterr().err
-    assert f"rths: waiting for a client on 127.0.0.1 port {port}" in said
-    assert f"no client came to 127.0.0.1 port {port} in 0.1 s" in said
+    assert mentions(said, "rths", "127.0.0.1", port)
+    assert mentions(said, "127.0.0.1", port, "0.1 s")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import re
 import resource
 import socket
 import struct
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from generic_client import LENGTH, GenericClient, beside, connected, free_port, greeting, vector
+from messages import mentions, naming
 from remote_rig import STROKE, driven, scenario, server, welcome
 
 from rths_nodes.app import hosts
@@ -57,48 +57,48 @@ AGREED = {"static_steps": 2}
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (r"sizes .* \[2, 2, 2, 0, 1\] .*: must be \[1, 1, 1, 0, 1\] and \[0, 0, 0, 1, 0\]", [greeting(2)]),
-        ("vectors of 2147483647 doubles", [greeting(1, 2**31 - 1)]),
-        ("vectors of -1 doubles", [greeting(1, -1)]),
-        ("vectors of 4 doubles .* must be >= 5", [greeting(1, 4)]),
-        ("closed the connection within a message", [greeting()[:20]]),
-        ("closed the connection in static step 1 of 2", [greeting()]),
-        ("the action nan", [greeting(), vector(np.nan)]),
-        ("the action 4; known: 3 setTrialResponse, 5 commitState", [greeting(), vector(4.0)]),
-        ("the action 3.5", [greeting(), vector(3.5)]),
-        ("the trial response nan", [greeting(), vector(3, np.nan, 0.0, 0.0, 0.0)]),
-        (r"the trial response 1e\+300", [greeting(), vector(3, 1e300, 0.0, 0.0, 0.0)]),
+        (("[2, 2, 2, 0, 1]", "[1, 1, 1, 0, 1]", "[0, 0, 0, 1, 0]"), [greeting(2)]),
+        (("vectors", "2147483647"), [greeting(1, 2**31 - 1)]),
+        (("vectors", "-1"), [greeting(1, -1)]),
+        (("vectors", "4", ">= 5"), [greeting(1, 4)]),
+        (("connection", "message"), [greeting()[:20]]),
+        (("connection", "static", "1", "2"), [greeting()]),
+        (("action", "nan"), [greeting(), vector(np.nan)]),
+        (("action", "4", "known", "3", "5"), [greeting(), vector(4.0)]),
+        (("action", "3.5"), [greeting(), vector(3.5)]),
+        (("trial", "response", "nan"), [greeting(), vector(3, np.nan, 0.0, 0.0, 0.0)]),
+        (("trial", "1e+300"), [greeting(), vector(3, 1e300, 0.0, 0.0, 0.0)]),
         (
-            "has velocities in static step 1 of 2: must be a static analysis",
+            ("velocities", "1", "2", "analysis"),
             [greeting(), vector(3, 0, 1e-9, 0, 0)],
         ),
-        ("ended its analysis in static step 1 of 2", [greeting(), vector(99)]),
+        (("ended", "analysis", "static", "1", "2"), [greeting(), vector(99)]),
         (
-            "goes from time 0 s to 0.02 s: its step must be 0.01 s",
+            ("0 s", "0.02 s", "0.01 s"),
             [*static(), vector(3, 0, 0, 0, 0.02), vector(10)],
         ),
-        ("goes from time 0 s to -1 s", [*static(), vector(3, 0, 0, 0, -1.0), vector(10)]),
-        ("made 10000 requests without commitState", [greeting(), vector(3) * 10_001]),
+        (("0 s", "-1 s"), [*static(), vector(3, 0, 0, 0, -1.0), vector(10)]),
+        (("10000", "requests"), [greeting(), vector(3) * 10_001]),
     ],
 )
-def test_it_is_refused_with_the_reason(words: str, parts: list[bytes]) -> None:
+def test_it_is_refused_with_the_reason(words: tuple[str, ...], parts: list[bytes]) -> None:
     found = refusal(sending(*parts), AGREED)
-    assert re.search(words, found), found
-    assert found.startswith("integrator.type = 'remote': the client")
+    assert mentions(found, *words), found
+    assert mentions(found, "integrator.type", "remote")
 
 
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ("said nothing for 1 s", []),
-        ("said nothing for 1 s", static()),
-        ("of 2048 bytes of a message", [greeting(), vector(3)[:1000]]),
+        (("said", "1 s"), []),
+        (("said", "1 s"), static()),
+        (("2048 bytes", "message"), [greeting(), vector(3)[:1000]]),
     ],
 )
 @pytest.mark.long
-def test_silence_has_an_end(words: str, parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_has_an_end(words: tuple[str, ...], parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "WHOLE_S", 0.2)
-    assert words in refusal(sending(*parts, stay=2.0), AGREED)
+    assert mentions(refusal(sending(*parts, stay=2.0), AGREED), *words)
 
 
 def test_a_slow_drip_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,12 +111,12 @@ def test_a_slow_drip_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
                 client.sendall(b"\0")
                 time.sleep(0.01)
 
-    assert "bytes of a message in 0.2 s" in refusal(drip, AGREED)
+    assert mentions(refusal(drip, AGREED), "bytes", "0.2 s")
 
 
 def test_a_client_that_does_not_come_is_missed() -> None:
     remote, _ = server({"connect_within": 0.1})
-    with pytest.raises(ConfigError, match=r"no client came to 127\.0\.0\.1 port \d+ in 0\.1 s"):
+    with pytest.raises(ConfigError, match=naming("127.0.0.1", "0.1 s")):
         welcome(remote)
 
 
@@ -124,7 +124,7 @@ def test_a_port_in_use_is_refused() -> None:
     remote, port = server()
     with (
         socket.create_server(("127.0.0.1", port)),
-        pytest.raises(ConfigError, match=rf"integrator.port = {port}: cannot listen there \(.*in use"),
+        pytest.raises(ConfigError, match=naming("integrator.port", port)),
     ):
         welcome(remote)
 
@@ -160,13 +160,15 @@ def test_a_second_client_is_turned_away() -> None:
     ],
 )
 def test_what_the_client_has_is_refused_beside_it(name: str, given: str) -> None:
-    with pytest.raises(ConfigError, match=rf"integrator.type = 'remote': {name} must be left out, the client has"):
+    with pytest.raises(ConfigError, match=naming("integrator.type", "remote", name)):
         hosts.run(scenario(8090, f"{name}={given}"))
 
 
 def test_matrices_must_fit_the_interface() -> None:
     for given in ("[[1.0, 0.0], [0.0, 1.0]]", "[[1.0, 2.0]]"):
-        with pytest.raises(ConfigError, match=r"integrator.experimental_stiffness: must be symmetric, 1 rows"):
+        with pytest.raises(
+            ConfigError, match=naming("integrator.experimental_stiffness", "symmetric", "1", "rows")
+        ):
             hosts.run(scenario(8090, f"integrator.experimental_stiffness={given}"))
 
 
@@ -192,22 +194,22 @@ def falls_silent(client: GenericClient, t: float) -> None:
     time.sleep(1.0)
 
 
-ENDS: dict[str, tuple[Callable[[GenericClient, float], Any], str, str]] = {
-    "die": (lambda client, _: client.die(), "tripped", "the client has ended its analysis after 10 of 100 steps"),
-    "gone between two steps": (lambda *_: None, "tripped", "closed the connection after 10 of 100 steps"),
+ENDS: dict[str, tuple[Callable[[GenericClient, float], Any], str, tuple[str, ...]]] = {
+    "die": (lambda client, _: client.die(), "tripped", ("client", "ended", "10 of 100 steps")),
+    "gone between two steps": (lambda *_: None, "tripped", ("connection", "10 of 100 steps")),
     "gone in a step": (
         lambda client, t: client.trial(0.01, 0.0, 0.0, t + 0.01),
         "failed",
-        "closed the connection after 10 of 100 steps",
+        ("connection", "10 of 100 steps"),
     ),
-    "half a message": (lambda client, _: client.socket.sendall(b"12345"), "failed", "within a message"),
-    "another step": (asks_at(0.01, 0.02), "failed", "its step must be 0.01 s"),
-    "a shorter step": (asks_at(0.01, 0.0099), "failed", "its step must be 0.01 s"),
-    "iterations": (iterates, "failed", "another displacement in the same time step"),
-    "nan": (asks_at(float("nan"), 0.01), "failed", "the trial response nan"),
-    "garbage": (lambda client, _: client.ask(17), "failed", "the action 17"),
-    "silence": (falls_silent, "failed", "the client has said nothing for 0.3 s"),
-    "far away": (asks_at(1.0, 0.01), "tripped", "story_1"),
+    "half a message": (lambda client, _: client.socket.sendall(b"12345"), "failed", ("within a message",)),
+    "another step": (asks_at(0.01, 0.02), "failed", ("step", "0.01 s")),
+    "a shorter step": (asks_at(0.01, 0.0099), "failed", ("step", "0.01 s")),
+    "iterations": (iterates, "failed", ("displacement", "time step")),
+    "nan": (asks_at(float("nan"), 0.01), "failed", ("trial response", "nan")),
+    "garbage": (lambda client, _: client.ask(17), "failed", ("action", "17")),
+    "silence": (falls_silent, "failed", ("client", "0.3 s")),
+    "far away": (asks_at(1.0, 0.01), "tripped", ("axes.story_1.limits.stroke",)),
 }
 
 
@@ -218,7 +220,7 @@ def test_the_rig_stops_with_the_reason(name: str, tmp_path: Path) -> None:
     within = ["integrator.answer_within=0.3"] if name == "silence" else []
     with beside(driven(10, then), port):
         result = hosts.run(scenario(port, *within), record=tmp_path / "run")
-    assert (result.outcome, words in result.reason) == (outcome, True), result.reason
+    assert (result.outcome, mentions(result.reason, *words)) == (outcome, True), result.reason
     assert result.exit_code == {"failed": 1, "tripped": 3}[outcome]
     run = result.read()
     assert np.nanmax(np.abs(run.displacement)) <= STROKE
@@ -234,7 +236,7 @@ def test_so_it_does_with_nodes(name: str) -> None:
     port = free_port()
     with beside(driven(10, then), port):
         result = hosts.run(scenario(port), host="composed")
-    assert (result.outcome, words in result.reason) == (outcome, True), result.reason
+    assert (result.outcome, mentions(result.reason, *words)) == (outcome, True), result.reason
 
 
 # A stranger

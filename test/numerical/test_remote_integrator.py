@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.app import hosts
 from rths_nodes.core import registry
@@ -150,7 +151,7 @@ def test_the_loop_is_the_same_to_the_bit(simulate: Any) -> None:
 
 
 def test_there_is_only_one_of_it() -> None:
-    with pytest.raises(ConfigError, match=r"integrator\.type = 'elsewhere': stands outside of this process"):
+    with pytest.raises(ConfigError, match=naming("integrator.type", "elsewhere")):
         Assembly(scenario(*REMOTE)).fresh("integrator")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 from scipy.integrate import solve_ivp, trapezoid
 
 from rths_nodes.core import registry
@@ -157,7 +158,7 @@ def test_a_shape_that_never_unloads_is_refused(family: str, name: str) -> None:
     """Without gamma z would run back along the curve on which it came."""
     cls = registry.load(family, name).Params
     data = {"stiffness": 1.0, "yield_displacement": 1.0} if name == "bouc_wen" else {}
-    with pytest.raises(ConfigError, match=r"force\.gamma = 0.*: must be >= .*, or it never unloads"):
+    with pytest.raises(ConfigError, match=naming("force.gamma", "unloads")):
         from_data(cls, data | {"beta": 1.0, "gamma": 0.0}, "force")
 
 
@@ -173,13 +174,13 @@ SHAPES: dict[str, dict[str, Any]] = {
 def test_one_with_memory_is_refused_for_more_than_one_degree_of_freedom(
     make: Callable[..., Any], name: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"{name}: .* the structure has 2"):
+    with pytest.raises(ConfigError, match=naming(name, "structure", "2")):
         make("restoring_force", name, 2, stiffness=1e6, **SHAPES[name])
 
 
 @pytest.mark.parametrize("name", ["linear", *SHAPES])
 def test_without_a_structure_the_stiffness_must_be_stated(make: Callable[..., Any], name: str) -> None:
-    with pytest.raises(ConfigError, match=f"restoring_force {name}: its stiffness is missing"):
+    with pytest.raises(ConfigError, match=naming("restoring_force", name, "missing")):
         make("restoring_force", name, 1, **SHAPES.get(name, {}))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from generic_client import models_left, skip_without_opensees
+from messages import each_mentions, mentions, naming
 
 from rths_nodes.analysis.step_times import judged
 from rths_nodes.app import hosts
@@ -75,21 +76,18 @@ def scenario(*overrides: str) -> Any:
 def test_the_steps_are_judged_by_what_is_left_for_them() -> None:
     took = np.array([0.001] * 95 + [0.013] * 3 + [0.017, 0.040])
     said = list(judged(scenario("bridge.when_late=trip"), 12, took))
-    assert said[0] == "a step takes 1 ms (median), 17.2 ms (99 %), 40 ms (longest of 100), alone on this machine"
-    assert said[1] == "in real time 12.6 ms of 20 ms are left for it: 5 of 100 took longer"
-    assert said[2] == "none does with this ramp and steps of 67 ms or more"
+    assert mentions(said[0], "1 ms", "17.2 ms", "99 %", "40 ms", "100")
+    assert mentions(said[1], "12.6 ms", "20 ms", "5", "100")
+    assert mentions(said[2], "steps", "67 ms")
     words = "caution: 1 took longer even than bridge.max_bridge = 5 ms lets it: the rig trips; with"
     assert said[3].startswith(words)
-    assert list(judged(scenario(), 12, took))[3].endswith("lets it: the rig pauses")
+    assert mentions(list(judged(scenario(), 12, took))[3], "rig", "pauses")
     assert len(list(judged(scenario(), 12, took[:99]))) == 3, "no word of what does not happen"
 
 
 def test_without_a_prediction_a_ramp_that_has_one_is_named() -> None:
     said = list(judged(scenario("ramp={type: quadratic}"), 0, np.array([0.003])))
-    assert said[1:] == [
-        "in real time 0.6 ms of 20 ms are left for it: 1 of 1 took longer",
-        "none does with ramp.type = predictor_corrector and steps of 5 ms or more",
-    ]
+    assert each_mentions(said[1:], ("0.6 ms", "20 ms", "1"), ("ramp.type", "predictor_corrector", "5 ms"))
 
 
 def test_the_check_tries_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,16 +100,18 @@ def test_the_check_tries_the_model(tmp_path: Path, capsys: pytest.CaptureFixture
     ]
     assert main(["check", str(STARTED), *overrides]) == 0
     said = capsys.readouterr().out
-    assert "(longest of 30), alone on this machine" in said
-    assert "lets it: the rig trips" in said
+    assert mentions(said, "longest", "30")
+    assert mentions(said, "rig", "trips")
     assert models_left() == []
 
 
-@pytest.mark.parametrize(("what", "words"), [("1 / 0", "ZeroDivisionError"), ("os._exit(3)", "ended with code 3")])
-def test_a_model_that_fails_when_it_is_tried_is_refused(what: str, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "words"), [("1 / 0", ("ZeroDivisionError",)), ("os._exit(3)", ("ended", "code", "3"))]
+)
+def test_a_model_that_fails_when_it_is_tried_is_refused(what: str, words: tuple[str, ...], tmp_path: Path) -> None:
     skip_without_opensees()
     given = ["duration=0.3", *slow_model(tmp_path, what, "(11,)")]
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=naming(*words)):
         main_check(given)
     assert models_left() == []
 
@@ -154,7 +154,7 @@ def test_without_a_pause_the_same_trips(tmp_path: Path) -> None:
     skip_without_opensees()
     result = slow(tmp_path, WAITS, "bridge={max_bridge: 0.05, when_late: trip}", host="composed")
     assert result.exit_code == 3
-    assert "bridge.max_bridge: no Target for 51 ms: must be <= 50 ms" in result.reason
+    assert mentions(result.reason, "bridge.max_bridge", "51 ms", "<= 50 ms")
 
 
 @pytest.mark.nodes
@@ -165,7 +165,7 @@ def test_a_model_that_dies_in_a_pause_is_named(host: str, tmp_path: Path) -> Non
     skip_without_opensees()
     result = slow(tmp_path, DIES, host=host)
     assert result.exit_code == 1
-    assert "frame.py: OpenSees was ended by SIGKILL" in result.reason
+    assert mentions(result.reason, "frame.py", "OpenSees", "SIGKILL")
     run = result.read()
     assert run.flags[-1] & FLAG_TRIPPED
     assert run.outcome == "tripped"
@@ -179,7 +179,7 @@ def test_a_model_that_hangs_is_not_waited_for_longer_than_it_may(tmp_path: Path)
     skip_without_opensees()
     result = slow(tmp_path, HANGS, "bridge.max_pause=0.4", host="processes")
     assert result.exit_code == 3
-    assert "bridge.max_pause: nothing to follow for 0.401 s: must be <= 0.4 s" in result.reason
+    assert mentions(result.reason, "bridge.max_pause", "0.401 s", "<= 0.4 s")
     assert models_left() == []
 
 

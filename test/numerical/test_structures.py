@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.mechanics.structure import combined, combined_load
@@ -163,27 +164,27 @@ def test_a_linear_structure_is_known_as_one(make: Callable[..., Any]) -> None:
         (
             "shear_frame",
             {"stiffnesses": [4e7]},
-            r"structure\.stiffnesses = .*: must be 3 numbers, as many as there",
+            ("structure.stiffnesses", "3", "numbers"),
         ),
-        ("shear_frame", {"experimental_masses": [1.0]}, r"experimental_masses = \(1\.0,\): must be 3 numbers"),
+        ("shear_frame", {"experimental_masses": [1.0]}, ("experimental_masses", "(1.0,)", "3")),
         (
             "shear_frame",
             {"experimental_stiffnesses": [0.0, 5e7, 0.0]},
-            r"structure\.experimental_stiffnesses\[1\] = 5e\+07 N/m: must be <= structure\.stiffnesses\[1\]",
+            ("structure.experimental_stiffnesses[1]", "1", "5e+07 N/m", "<= structure.stiffnesses"),
         ),
-        ("shear_frame", {"masses": [2e4, 0.0, 2e4]}, r"masses\[1\] = 0 kg: must be > 0"),
-        ("shear_frame", {"experimental_masses": [2e4, 0.0, 0.0]}, "its mass numerical.*: must be > 0"),
-        ("shear_frame", {"experimental_dampings": [1e9, 0.0, 0.0]}, "its damping numerical.*: must be >= 0"),
-        ("matrices", {"stiffness": [[1.0]]}, r"structure\.stiffness: must be symmetric, 2 rows of 2 numbers"),
-        ("matrices", {"stiffness": [[1.0, 0.5], [0.0, 1.0]]}, r"structure\.stiffness: must be symmetric"),
-        ("matrices", {"influence": [1.0]}, r"structure\.influence = \(1\.0,\): must be 2 numbers"),
-        ("matrices", {"mass": [[1.0, 2.0], [2.0, 1.0]]}, "its mass numerical.*: must be > 0"),
-        ("matrices", {"experimental_mass": [[-1.0, 0.0], [0.0, 1.0]]}, "its mass under test.*: must be >= 0"),
+        ("shear_frame", {"masses": [2e4, 0.0, 2e4]}, ("masses[1]", "0 kg", "> 0")),
+        ("shear_frame", {"experimental_masses": [2e4, 0.0, 0.0]}, ("mass", "> 0")),
+        ("shear_frame", {"experimental_dampings": [1e9, 0.0, 0.0]}, ("damping", ">= 0")),
+        ("matrices", {"stiffness": [[1.0]]}, ("structure.stiffness", "symmetric", "2", "rows")),
+        ("matrices", {"stiffness": [[1.0, 0.5], [0.0, 1.0]]}, ("structure.stiffness", "symmetric")),
+        ("matrices", {"influence": [1.0]}, ("structure.influence", "(1.0,)", "2")),
+        ("matrices", {"mass": [[1.0, 2.0], [2.0, 1.0]]}, ("mass", "> 0")),
+        ("matrices", {"experimental_mass": [[-1.0, 0.0], [0.0, 1.0]]}, ("mass", ">= 0")),
     ],
 )
 def test_what_is_no_structure_is_refused(
-    make: Callable[..., Any], name: str, data: dict[str, Any], words: str
+    make: Callable[..., Any], name: str, data: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     square = {"mass": [[2.0, 0.0], [0.0, 1.0]], "stiffness": [[5.0, -2.0], [-2.0, 2.0]]}
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=naming(*words)):
         make("structure", name, **((FRAME if name == "shear_frame" else square) | data))

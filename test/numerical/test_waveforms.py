@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions
 from motion_file import make, refusal
 
 N, RATE = 300, 100
@@ -92,7 +93,7 @@ def test_without_obspy_the_format_and_the_way_to_read_it_are_named(
     cases = {"K-NET or KiK-net": knet(), "miniSEED": mseed, "SAC": bytes(sac)}
     for name, content in cases.items():
         message = refusal(tmp_path, content)
-        assert f"is {name}, which obspy reads; it is not installed: pip install obspy" in message
+        assert mentions(message, name, "obspy")
 
 
 def test_knet_is_read_by_its_scale_factor_about_its_mean(tmp_path: Path) -> None:
@@ -106,10 +107,10 @@ def test_knet_is_read_by_its_scale_factor_about_its_mean(tmp_path: Path) -> None
 
 def test_knet_that_contradicts_its_header_is_refused(tmp_path: Path) -> None:
     needs_obspy()
-    assert "300 points, it holds 200: cut off" in refusal(tmp_path, knet(points=200))
-    assert "states a peak of 3 m/s^2, its values have 0.9" in refusal(tmp_path, knet(peak=300.0))
+    assert mentions(refusal(tmp_path, knet(points=200)), "300", "200")
+    assert mentions(refusal(tmp_path, knet(peak=300.0)), "3 m/s^2", "0.9241 m/s^2")
     broken = knet().replace(SCALE.encode(), b"no scale")
-    assert "is K-NET or KiK-net, which obspy cannot read" in refusal(tmp_path, broken)
+    assert mentions(refusal(tmp_path, broken), "NET", "KiK-net")
 
 
 @pytest.mark.parametrize("kind", ["SAC", "MSEED"])
@@ -127,9 +128,9 @@ def test_slist_and_tspair_state_their_unit(tmp_path: Path, kind: str) -> None:
     needs_obspy()
     np.testing.assert_allclose(make(tmp_path, samples(kind, "M/S**2")).values, VALUES, atol=1e-6)
     for unit in ("M/S", "COUNTS"):
-        assert f"states the unit '{unit}'" in refusal(tmp_path, samples(kind, unit), unit="m/s^2")
+        assert mentions(refusal(tmp_path, samples(kind, unit), unit="m/s^2"), "states", "unit", unit)
     cut = b"\n".join(samples(kind, "M/S**2").split(b"\n")[:-20]) + b"\n"
-    assert f"states {N} points, it holds" in refusal(tmp_path, cut)
+    assert mentions(refusal(tmp_path, cut), N, "points")
 
 
 def test_what_is_no_single_acceleration_is_refused(tmp_path: Path) -> None:
@@ -138,8 +139,8 @@ def test_what_is_no_single_acceleration_is_refused(tmp_path: Path) -> None:
     assert "velocity series" in refusal(tmp_path, waveform("SAC", sac={"idep": 7}), **unit)
     assert "displacement series" in refusal(tmp_path, waveform("SAC", sac={"idep": 6}), **unit)
     assert len(make(tmp_path, waveform("SAC", sac={"idep": 8}), **unit).values) == N
-    assert "channel HHE, a seismometer" in refusal(tmp_path, waveform("MSEED", channel="HHE"), **unit)
-    assert "of its peak" in refusal(tmp_path, waveform("SAC", VALUES + 0.5), **unit)
+    assert mentions(refusal(tmp_path, waveform("MSEED", channel="HHE"), **unit), "channel", "HHE")
+    assert mentions(refusal(tmp_path, waveform("SAC", VALUES + 0.5), **unit), "of its peak")
     assert "peak 0 m/s^2 must be" in refusal(tmp_path, waveform("MSEED", 0.0 * VALUES), **unit)
     assert "must be 0.001 to 50 m/s^2" in refusal(tmp_path, waveform("MSEED", 1e5 * VALUES), **unit)
     assert "must be 0.0002 to 0.2 s" in refusal(tmp_path, waveform("MSEED", sampling_rate=1.0), **unit)
@@ -151,7 +152,7 @@ def test_what_is_no_single_acceleration_is_refused(tmp_path: Path) -> None:
 def test_parts_and_halves_are_refused(tmp_path: Path) -> None:
     needs_obspy()
     gap = several((VALUES[:100], 0.0), (VALUES[120:], 1.2))
-    assert "holds 2 series or parts of one (XX.ABC..HNE from 1970" in refusal(tmp_path, gap, unit="m/s^2")
+    assert mentions(refusal(tmp_path, gap, unit="m/s^2"), "2 series", "XX.ABC..HNE")
     for kind in ("SAC", "MSEED"):
         content = waveform(kind)
         message = refusal(tmp_path, content[: len(content) - 700], unit="m/s^2")

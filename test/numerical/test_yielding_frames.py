@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 from written_history import written_history
 
 from rths_nodes.core import registry
@@ -175,47 +176,47 @@ def test_a_story_that_falls_over_once_it_yields_is_told(name: str) -> None:
 def test_a_load_that_topples_a_story_is_refused(frame: Any) -> None:
     critical = STIFFNESSES[0] * HEIGHTS[0]
     frame(gravity_loads=[0.999 * critical, 0.0, 0.0], story_heights=HEIGHTS)
-    with pytest.raises(ConfigError, match=r"gravity_loads\[0\] = 2\.1e\+08 N: must be < 2\.1e\+08 N.*topple"):
+    with pytest.raises(ConfigError, match=naming("gravity_loads[0]", "2.1e+08 N")):
         frame(gravity_loads=[critical, 0.0, 0.0], story_heights=HEIGHTS)
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"gravity_loads": [3e5, 2e5, 1e5]}, r"structure\.story_heights: missing, P-Delta of gravity_loads"),
+        ({"gravity_loads": [3e5, 2e5, 1e5]}, ("structure.story_heights", "missing", "gravity_loads")),
         (
             {"gravity_loads": [1e5, 2e5, 1e5], "story_heights": HEIGHTS},
-            r"gravity_loads\[0\] = 100000 N: must be >=",
+            ("gravity_loads[0]", "100000 N"),
         ),
-        ({"gravity_loads": [1e5]}, r"gravity_loads = \(100000\.0,\): must be 3 numbers"),
+        ({"gravity_loads": [1e5]}, ("gravity_loads", "(100000.0,)", "3")),
         (
             {"experimental_gravity_loads": [1.0, 0.0, 0.0]},
-            r"experimental_gravity_loads\[0\] = 1 N: must be <= .* 0 N",
+            ("experimental_gravity_loads[0]", "1 N", "0 N"),
         ),
         (
             {"restoring_forces": {"floor_1": {"type": "linear"}}},
-            r"restoring_forces: unknown story 'floor_1'.*story_1",
+            ("restoring_forces", "unknown", "floor_1"),
         ),
         (
             {"restoring_forces": {"story_1": {"type": "lin"}}},
-            r"restoring_forces\.story_1\.type: .*did you mean 'linear'",
+            ("restoring_forces.story_1.type", "linear"),
         ),
         (
             {"restoring_forces": [1]},
-            r"restoring_forces = \[1\]: must be a mapping of names to sections with a type",
+            ("restoring_forces", "1", "mapping"),
         ),
         (
             {"restoring_forces": {"story_2": {"type": "linear", "stiffness": 1e6}}},
-            r"restoring_forces\.story_2\.stiffness = 1e\+06 N/m: must be 5e\+07 N/m",
+            ("restoring_forces.story_2.stiffness", "1e+06 N/m", "5e+07 N/m"),
         ),
         (
             {"restoring_forces": laws("bilinear", (0,)), "experimental_stiffnesses": [60e6, 0.0, 0.0]},
-            r"restoring_forces\.story_1: nothing is left of the story's stiffness",
+            ("restoring_forces.story_1", "stiffness"),
         ),
     ],
 )
-def test_what_makes_no_frame_is_refused(frame: Any, data: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_what_makes_no_frame_is_refused(frame: Any, data: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         frame(**data)
 
 
