@@ -123,7 +123,7 @@ LAYERS = {
             *("units", "reference", "stability", "histories", "energy", "round_trips"),
             *("response_errors", "published_indices", "identification", "step_times", "response_spectrum"),
         ),
-        ("study_table", "share_of_structure", "equilibrium", "overlay", "live_columns"),
+        ("cautions", "study_table", "share_of_structure", "equilibrium", "overlay", "live_columns"),
         ("tested", "iteration"),
         ("figures",),
         ("report",),

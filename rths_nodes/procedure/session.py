@@ -70,7 +70,8 @@ class RigSession(Mandated):
     """One procedure on the rig of ``scenario``, written down in ``record``; by the clock, or in lockstep.
 
     ``code`` is what computes it, taken when the scenario was read; left out: as it is now. ``roles`` are those of
-    the rig file; left out: nothing needs a consent.
+    the rig file; left out: nothing needs a consent. ``judged`` returns the cautions about a
+    test on a real rig; left out: the cautions of the rules alone, without its stability.
     ``changed`` is told of each state with its reason, also from the thread that drives the rig. :meth:`hold`,
     :meth:`resume`, :meth:`stop` and :meth:`note` may be called from any thread while another act is under way.
     Raises ConfigError for a scenario without a rig file, and for a port that cannot be built.
@@ -86,6 +87,7 @@ class RigSession(Mandated):
         changed: Callable[[State, str], None] | None = None,
         code: Code | None = None,
         roles: Roles | None = None,
+        judged: Callable[[Scenario, bool], list[judgement.Judgement]] = judgement.cautions,
     ) -> None:
         if scenario.rig_file is None:
             raise ConfigError("rig: a procedure needs a rig file (--rig): ranges of sensors, limits, the port")
@@ -107,7 +109,7 @@ class RigSession(Mandated):
         )
         judgement.refuse(scenario, self.drive.port.simulated)
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
-        cautions = [] if self.drive.port.simulated else judgement.cautions(scenario, False)
+        cautions = [] if self.drive.port.simulated else judged(scenario, False)
         self.clearance = Clearance(record, self._rig_axes, cautions)
         self.consents = Consents(roles, scenario.rig_file.name, self._machine, clock)
         self._taken: Offsets | None = None

@@ -12,10 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.analysis.cautions import cautions
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import growing_motions
 from rths_nodes.analysis.stability.impulses import Impulses
-from rths_nodes.analysis.stability.judgement import Judgement, is_stable, judge, judge_loop
+from rths_nodes.analysis.stability.judgement import (
+    LEAST_MARGIN,
+    Judgement,
+    delay_margin,
+    is_stable,
+    judge,
+    judge_loop,
+)
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.analysis.stability.turns import HZ
@@ -161,6 +169,29 @@ def test_without_compensation_the_limit_is_twice_the_damping_ratio(damping_ratio
     (mode,) = found.modes
     assert mode.damping_ratio == pytest.approx(damping_ratio)
     assert mode.loop_damping_ratio == pytest.approx(damping_ratio * (1.0 - factor), abs=2.0 * damping_ratio**2)
+
+
+@pytest.mark.parametrize("damping_ratio", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize("share", [0.3, 0.999, 1.5])
+def test_the_margin_of_one_spring_has_a_closed_form(damping_ratio: float, share: float) -> None:
+    """At the limit cos(w tau) = r^2 and sin(w tau) = 2 zeta r with r = w / w0 (Wallace, Wagg, Neild 2005)."""
+    square = math.sqrt(4.0 * damping_ratio**4 + 1.0) - 2.0 * damping_ratio**2
+    critical = math.acos(square) / math.sqrt(square)
+    found = judge_loop(spring(share * critical, damping_ratio=damping_ratio)).margin
+    assert found.delay == pytest.approx(DELAY)
+    assert found.critical == pytest.approx(DELAY / share)
+    assert found.value == pytest.approx(1.0 - share, abs=1e-6)
+    assert (found.stable, found.small) == (share < 1.0, share > 1.0 - LEAST_MARGIN)
+
+
+def test_the_margin_alone_is_that_of_the_judgement() -> None:
+    scenario = files.load("horiuchi_1996_verification", ["axes.story_1.actuator.delay=0.0125"])
+    assert tuple(delay_margin(scenario)) == tuple(judge(scenario).margin)
+    (caution,) = cautions(scenario)
+    assert caution.name == "delay_margin: stability"
+    for words in ("12.5 ms", "13.63 ms", "delay margin 8.27 %", "at least 20 %"):
+        assert words in caution.words, words
+    assert cautions(override(scenario, ["axes.story_1.actuator.delay=0.010"])) == []
 
 
 def test_the_limit_of_part_of_a_spring_has_a_closed_form() -> None:

@@ -36,7 +36,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_a_stable_test_is_told_its_margins(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, TEST)
     first, *rest = text.splitlines()
-    assert first.startswith(f"{TEST}: stable: the delay may grow from 10 ms to ")
+    assert first.startswith(f"{TEST}: stable: delay margin 26.6 %; the delay may grow from 10 ms to 13.63 ms; ")
     assert "natural frequency may grow from 2 Hz to" in first
     assert sum(line.rstrip().endswith(" stable") for line in rest) == 4
     for words in ("k*/k", "critical delay", "critical first natural frequency", "assumed: small motion"):
@@ -47,7 +47,7 @@ def test_an_unstable_test_is_told_what_would_help(capsys: pytest.CaptureFixture[
     """It is information: the exit code stays 0."""
     text = said(capsys, TEST, *UNSTABLE)
     first = text.splitlines()[0]
-    assert first.startswith(f"{TEST}: UNSTABLE: a motion of 5.731 Hz grows by ")
+    assert first.startswith(f"{TEST}: UNSTABLE: delay margin -203 %; a motion of 5.731 Hz grows by ")
     assert "the delay would have to fall from 10 ms to " in first
     assert text.count("UNSTABLE") == 4  # the verdict and three of the modes
 
@@ -56,10 +56,24 @@ def test_a_case_can_be_judged(capsys: pytest.CaptureFixture[str]) -> None:
     assert "UNSTABLE" in said(capsys, TEST, "--case", "no_compensation")
 
 
+def test_a_small_margin_is_a_caution_of_check(capsys: pytest.CaptureFixture[str]) -> None:
+    """The delay may grow from 26.86 to 26.93 ms: unknown changes of the rig are larger."""
+    small = ["yielding_five_story"]
+    for words in ("compensator.type=none", "structure.damping.ratios=[0.0171, 0.0171]"):
+        small += ["--set", words]
+    assert "stable: delay margin 0.28 %" in said(capsys, *small).splitlines()[0]
+    assert main(["check", *small]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "delay margin" in line]
+    for line in lines:
+        assert all(words in line for words in ("0.28 %", "26.86 ms", "26.93 ms"))
+    assert [line.startswith("  caution: ") for line in lines] == [False, True]
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(said(capsys, TEST, "--json"))
     assert (found["scenario"], found["stable"], found["growing_roots"]) == (TEST, True, 0)
     assert found["critical_delay_s"] > found["delay_s"] == pytest.approx(0.010)
+    assert found["delay_margin"] == pytest.approx(1.0 - found["delay_s"] / found["critical_delay_s"])
     assert [mode["stable"] for mode in found["modes"]] == [True] * 4
     assert set(found["modes"][0]["apparent_stiffness"]) == {"story_1"}
     unstable = json.loads(said(capsys, TEST, *UNSTABLE, "--json"))

@@ -9,13 +9,14 @@ from datetime import date
 
 import numpy as np
 
+from rths_nodes.analysis.cautions import cautions
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report.procedure import Part, grid
 from rths_nodes.analysis.share_of_structure import Partition, partition
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, quantity, rounded
 from rths_nodes.laboratory.calibration import Channel, RigAxis
 from rths_nodes.laboratory.corrections import corrections_in_words
-from rths_nodes.loop.scenario import judgement
+from rths_nodes.loop.scenario.judgement import Judgement
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import axis_names, simulation
 
@@ -57,8 +58,8 @@ def _cautions(of: Evaluation) -> Part:
     except ValueError:
         today = date.today()
     simulated = bool(simulation(of.scenario))
-    nothing: list[judgement.Judgement] = []
-    found = of.or_left_out("cautions", lambda: judgement.cautions(of.scenario, simulated, today), nothing)
+    nothing: list[Judgement] = []
+    found = of.or_left_out("cautions", lambda: cautions(of.scenario, simulated, today), nothing)
     return Part("Cautions", words=() if found else ("None.",), items=tuple(map(str, found)))
 
 

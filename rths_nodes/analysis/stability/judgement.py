@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rths_nodes.analysis.stability import sampled_limits
 from rths_nodes.analysis.stability.corners import unstable_corners
@@ -49,7 +50,52 @@ from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
+
+LEAST_MARGIN = 0.2
+"""Least margin of the delay without a caution. Identified delays of servo-hydraulic actuators scatter by about
+10 % with amplitude, load and oil temperature; this is twice that."""
+
+
+class DelayMargin(NamedTuple):
+    """Expected ``delay`` of the rig and the ``critical`` delay of the loop with its compensator, s.
+
+    ``critical`` is None where no delay is critical, or no shorter delay makes an unstable loop stable.
+    """
+
+    delay: float
+    critical: float | None
+    stable: bool
+
+    @property
+    def value(self) -> float | None:
+        """(critical - expected delay) / critical delay; negative where the loop is unstable."""
+        return (self.critical - self.delay) / self.critical if self.critical else None
+
+    @property
+    def small(self) -> bool:
+        """True if the loop is unstable, or the margin is below :data:`LEAST_MARGIN`."""
+        return not self.stable or (self.value is not None and self.value < LEAST_MARGIN)
+
+    @property
+    def required(self) -> str:
+        """Bound of the margin and its reason."""
+        return (
+            f"must be at least {PERCENT * LEAST_MARGIN:g} %: the delay of a rig changes by about 10 % with "
+            "amplitude, load and temperature (rths stability)"
+        )
+
+    def in_words(self) -> str:
+        """The margin, %, or that there is none."""
+        return "no critical delay" if self.value is None else f"delay margin {PERCENT * self.value:.3g} %"
+
+    def __str__(self) -> str:
+        verdict = "" if self.stable else "UNSTABLE, "
+        if self.critical is None:
+            return f"{verdict}{self.in_words()}"
+        delays = f"expected delay {MS * self.delay:.4g} ms, critical delay {MS * self.critical:.4g} ms"
+        return f"{verdict}{self.in_words()} ({delays})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +141,11 @@ class Judgement:
         return None if self.further_delay is None else max(0.0, self.delay + self.further_delay.value)
 
     @property
+    def margin(self) -> DelayMargin:
+        """Margin of the delay of the loop as configured."""
+        return DelayMargin(self.delay, self.critical_delay, self.stable)
+
+    @property
     def critical_frequency(self) -> float | None:
         """First natural frequency at the limit (Hz), all others being scaled alike."""
         limit = self.frequency_factor
@@ -104,13 +155,15 @@ class Judgement:
         """One sentence."""
         if self.growing:
             nothing = f"no shorter delay of the rig and no lower frequency{self._sought()} helps"
-            return f"UNSTABLE: {self._worst()}; {', or '.join(self._limits('would have to fall')) or nothing}"
+            limits = ", or ".join(self._limits("would have to fall")) or nothing
+            return f"UNSTABLE: {self.margin.in_words()}; {self._worst()}; {limits}"
         if astray := [each.words() for each in self.force_loops if not each.stable]:
             return f"UNSTABLE: {'; '.join(astray)}"
         if self.corners:
             return f"UNSTABLE: where the copies that follow have {'; or '.join(self.corners)}"
         nothing = f"no delay and no frequency{self._sought()} is critical"
-        return "stable: " + ("; ".join(self._limits("may grow")) or nothing)
+        limits = "; ".join(self._limits("may grow")) or nothing
+        return f"stable: {self.margin.in_words()}; {limits}"
 
     @property
     def farthest(self) -> float:
@@ -186,6 +239,7 @@ class Judgement:
             "unstable_corners": list(self.corners),
             "delay_s": self.delay,
             "critical_delay_s": self.critical_delay,
+            "delay_margin": self.margin.value,
             "critical_delay_motion_hz": further.frequency if further else None,
             "critical_delay_continuous_time_s": self.continuous_delay,
             "critical_frequency_hz": self.critical_frequency,
@@ -233,6 +287,16 @@ def is_stable(scenario: Scenario, known: dict[str, Impulses] | None = None) -> b
     return next(unstable_corners(scenario, known), None) is None
 
 
+def delay_margin(scenario: Scenario) -> DelayMargin:
+    """Margin of the delay alone, as of :func:`judge` without its other limits. Raises what that raises."""
+    loop = sampled_loop(scenario)
+    places = places_of(modes_of(loop))
+    growing = growing_motions(loop, places)
+    further = _further_delay(loop, sweep(loop, places), growing)
+    stable = growing == 0 and all(axis.stable for axis in loop.force_loops)
+    return DelayMargin(loop.delay, None if further is None else max(0.0, loop.delay + further.value), stable)
+
+
 def continuous_delay(scenario: Scenario) -> float | None:
     """Critical delay (s) in continuous time; None where there is none, or a part states no response for it."""
     try:
@@ -252,13 +316,12 @@ def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
     growing, grid = growing_motions(loop, places), sweep(loop, places)
     if isinstance(loop, SampledLoop):
         factors = sampled_limits.ratios(loop, places, growing)
-        forces, late = sampled_limits.gains(loop, grid), sampled_limits.delays(loop, grid, delay)
+        forces = sampled_limits.gains(loop, grid)
     else:
-        factors, forces, late = ratios(loop, grid), gains(loop, grid), delays(loop, grid, delay)
+        factors, forces = ratios(loop, grid), gains(loop, grid)
     lower = [crossing for crossing in forces if crossing.value < 1.0 and not crossing.growing]
-    further, gain = _limit(late, 0.0, growing), _limit(forces, 1.0, growing)
+    further, gain = _further_delay(loop, grid, growing), _limit(forces, 1.0, growing)
     if isinstance(loop, SampledLoop) and not growing:
-        further = sampled_limits.verified(loop, "delay", further, 0.0)
         gain = sampled_limits.verified(loop, "gain", gain, 1.0)
     return Judgement(
         loop,
@@ -272,6 +335,14 @@ def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
         gain,
         None if growing else max(lower, key=lambda crossing: crossing.value, default=None),
     )
+
+
+def _further_delay(loop: Loop, grid: Array, growing: int) -> Crossing | None:
+    """The nearest limit of the delay, starting at the delay of the rig; ``growing`` motions grow at present."""
+    if not isinstance(loop, SampledLoop):
+        return _limit(delays(loop, grid, loop.delay), 0.0, growing)
+    further = _limit(sampled_limits.delays(loop, grid, loop.delay), 0.0, growing)
+    return further if growing else sampled_limits.verified(loop, "delay", further, 0.0)
 
 
 def _limit(crossings: Iterable[Crossing], now: float, growing: int) -> Crossing | None:

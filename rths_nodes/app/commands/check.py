@@ -9,6 +9,7 @@ from functools import cache, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rths_nodes.analysis.cautions import judged_margin, of_margin
 from rths_nodes.analysis.round_trips import RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.data import Data
@@ -92,7 +93,10 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals)
     yield from _excess_travel(loaded)
     yield from _margins(loaded, rehearsed(loaded.hops.depth))
     yield from _learning(loaded, rehearsed(loaded.hops.depth))
-    for caution in judgement.cautions(loaded, assembly.port.simulated):
+    margin, reason = judged_margin(loaded)
+    if loaded.structure is not None:
+        yield f"stability: {margin or f'not judged: {reason}'}"
+    for caution in (*judgement.cautions(loaded, assembly.port.simulated), *of_margin(margin)):
         yield f"caution: {caution}"
     yield from _commissioned(loaded, rig)
 

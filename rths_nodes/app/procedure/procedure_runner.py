@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.analysis.cautions import cautions
 from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure import comparison
@@ -92,6 +93,7 @@ class ProcedureRunner:
             realtime=ladder.realtime,
             changed=lambda *told: self.watch.changed(*told),
             roles=roles,
+            judged=cautions,
         )
         self.iteration = UnderMandate(self.ladder, self.session, record, folder)
         self.unwritten = ""
@@ -118,10 +120,7 @@ class ProcedureRunner:
 
     @property
     def climbed(self) -> list[str]:
-        """Names of the rungs that have finished, and are valid unless the operator has said that they count.
-
-        That of runs under a mandate is behind once the mandate is over.
-        """
+        """Names of the finished rungs that are valid, or that the operator counts; rung h after its mandate."""
         finished = [rung for rung in self.record.rungs if rung.outcome == "finished" and rung.name != RUNG]
         names = [rung.name for rung in finished if rung.counts or not rung.not_valid]
         return names + [RUNG] * self.iteration.over

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,9 @@ BOUNDED = rig_walk.RIG.replace("deceleration: 20.0}", "deceleration: 20.0, track
 NOISE = ["axes.story_1.sensors.displacement_noise_rms=2e-6", "axes.story_1.sensors.force_noise_rms=50"]
 
 
-def wanting(folder: Path, rig: Path) -> list[str]:
+def wanting(folder: Path, rig: Path, sets: Sequence[str] = ()) -> list[str]:
     """Signs for what a test of ``rig`` in ``folder`` wants before its check; the names."""
-    scenario = files.load("chen_ricles_2010", ["duration=0.3", *NOISE], rig=rig)
+    scenario = files.load("chen_ricles_2010", ["duration=0.3", *NOISE, *sets], rig=rig)
     record = ProcedureRecord("test", scenario.name, "", operator="A. Tester")
     runner = ProcedureRunner(Ladder(scenario, ("g",), 0.3, 2, False), record, folder)
     try:
@@ -47,3 +48,13 @@ def test_a_caution_is_signed_for_once_for_each_rig(tmp_path: Path, monkeypatch: 
     assert wanting(tmp_path / "second", rig) == []
     rig.write_text(BOUNDED.replace("range: 2000.0", "range: 2100.0"))
     assert wanting(tmp_path / "third", rig) == first, "it is another rig now"
+
+
+def test_a_small_margin_of_the_delay_is_signed_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first order actuator with 102.7 ms has a margin of 1.5 % without damping in the specimen."""
+    monkeypatch.setattr(Simulator, "simulated", False)
+    rig = tmp_path / "bench.yaml"
+    rig.write_text(BOUNDED)
+    assert "delay_margin: stability" not in wanting(tmp_path / "ample", rig)
+    sets = ["compensator.type=none", "axes.story_1.specimen.damping=0"]
+    assert wanting(tmp_path / "small", rig, sets) == ["delay_margin: stability"]

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All cautions about a test: those of the rules of ``loop/scenario/judgement``, and a small margin of stability.
+
+The analysis of stability loads scipy, so it is imported where it is called.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.scenario import judgement
+from rths_nodes.loop.scenario.judgement import Judgement
+from rths_nodes.loop.scenario.schema import Scenario
+
+if TYPE_CHECKING:
+    from rths_nodes.analysis.stability.judgement import DelayMargin
+
+
+def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
+    """Return the cautions about ``scenario``, with its stability where that can be judged.
+
+    The arguments are those of ``judgement.cautions``; ConfigError is raised as there.
+    """
+    return [*judgement.cautions(scenario, simulated, today), *of_margin(judged_margin(scenario)[0])]
+
+
+def judged_margin(scenario: Scenario) -> tuple[DelayMargin | None, str]:
+    """Return the delay margin of ``scenario``, or None and the reason why it cannot be judged."""
+    from rths_nodes.analysis.stability.judgement import delay_margin
+
+    try:
+        return delay_margin(scenario), ""
+    except ConfigError as error:
+        return None, str(error)
+
+
+def of_margin(margin: DelayMargin | None) -> list[Judgement]:
+    """Return the caution about a ``margin`` that is too small; none where it was not judged."""
+    if margin is None or not margin.small:
+        return []
+    return [Judgement("delay_margin: stability", f"stability: {margin}: {margin.required}")]
