@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words on which a person acts: prompts that lead to motion, and reasons of trips and safe stops, word for word.
+
+Two people read a text before it changes here. To pin another text, add a row: a name, a callable that makes the
+program produce the text, and the text. Other tests compare the parts of a message (``helpers/messages.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.analysis.report.document import NO_SAFETY
+from rths_nodes.app import hosts
+from rths_nodes.app.commands.commission import AtTerminal
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.procedure.dialogue import Dialogue
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.samples import Command, Measurement
+from rths_nodes.core.validation import from_data
+from rths_nodes.laboratory.ports.datagrams import REASONS
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams
+from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
+from rths_nodes.loop.supervision.hops import IN_A_ROW, TakenAtOnce
+from rths_nodes.loop.supervision.levels import LevelWatch
+from rths_nodes.loop.supervision.limits import LimitCheck
+from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
+from rths_nodes.loop.supervision.overruns import OverrunParams, Overruns
+from rths_nodes.loop.supervision.pause import Pause
+from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.loss import ANOTHER_MODE, DROPPED, command_mismatch, rejected_command
+
+Row = tuple[str, Callable[[], object], object]
+DT = 1.0 / 1024.0
+LIMITS = {"stroke": 0.25, "velocity": 0.76, "force": 1.7e6}
+
+
+def check(**data: float) -> LimitCheck:
+    return LimitCheck({"a": from_data(Limits, LIMITS | data)}, DT)
+
+
+def commanded(value: float, previous: float = 0.0, target: float = 0.0, **data: float) -> str:
+    sent = np.array([previous])
+    return check(**data).command(Command(1, np.array([target]), np.array([value])), sent)
+
+
+def measured(displacement: float, force: float = 0.0, target: float | None = None, **data: float) -> str:
+    aim = displacement if target is None else target
+    sample = Measurement(1, np.array([displacement]), np.array([force]), np.zeros(1))
+    return check(**data).measurement(sample, np.array([aim]))
+
+
+def bridged(samples: int, missing: str, **params: Any) -> str:
+    count = BridgeCount(from_data(BridgeParams, params), DT)
+    for _ in range(samples):
+        count.add(missing)
+    return count.breach
+
+
+def late(samples: int, every: int) -> str:
+    """Breach after ``samples`` late samples, one in ``every`` samples."""
+    overruns = Overruns(from_data(OverrunParams, {"in_a_row": 2, "in_window": 5, "window": 0.5}), DT)
+    for sample in range(1, samples * every + 1):
+        overruns.sampled(sample, sample % every == 0)
+    return overruns.breach
+
+
+def paused(seconds: float) -> str:
+    pause = Pause(
+        from_data(BridgeParams, {"when_late": "pause", "max_pause": 0.5}), {"a": from_data(Limits, LIMITS)}, DT
+    )
+    pause.begin(*(Command(sample, np.zeros(1), np.zeros(1)) for sample in (1, 2)))
+    for _ in range(math.ceil(seconds / DT)):
+        pause.command(3)
+    return pause.breach
+
+
+def silent(behind: int = 0) -> list[tuple[str, str]]:
+    """Lost peers, with a monitor that is silent for 0.3 s, or that sends but receives nothing (``behind``)."""
+    heartbeat = Heartbeat(HeartbeatParams(), ["monitor"])
+    heartbeat.begin(0)
+    for now in range(0, 300_000_001, 4_000_000):
+        if behind:
+            heartbeat.heard("monitor", now, behind=now)
+        if lost := heartbeat.lost(now):
+            return lost
+    return []
+
+
+def without_hops() -> str:
+    """Reason with a driver that applies each command at once where hops have a depth of 3."""
+    watch, reason = TakenAtOnce(3), ""
+    watch.start(Measurement(0, np.zeros(1), np.zeros(1), np.zeros(1)))
+    for k in range(1, 2 * IN_A_ROW):
+        moved = np.array([1e-3 * math.sin(0.1 * k)])
+        watch.made(Command(k, moved, moved))
+        reason = reason or watch.reason(Measurement(k, moved, np.zeros(1), moved))
+    return reason
+
+
+def level(force: float) -> object:
+    levels = {"levels": {"force": {"maximum": 1e3}}}
+    watch = LevelWatch.of({"a": from_data(Limits, LIMITS | levels)}, DT)
+    assert watch is not None
+    command = Command(1, np.zeros(1), np.zeros(1))
+    breach = watch.judge(command, Measurement(1, np.zeros(1), np.array([force]), np.zeros(1)))
+    assert breach is not None
+    return breach.reason
+
+
+def energy_error() -> str:
+    """Breach by a step of 1 m against a mean force of 0.5 N; the reference energy is 2 J."""
+    monitor = Monitor(from_data(MonitorParams, {"energy_error_percent": 10.0}, "monitor"), ("a",), 1, DT, 2.0)
+    for k in range(100):
+        moved = [float(k >= 50)]
+        monitor.step(k, [0.0], moved, moved)
+    assert monitor.breach is not None
+    return monitor.breach[1]
+
+
+def ended(*overrides: str, faults: tuple[str, ...] = ()) -> str:
+    """Reason with which a test of the host embedded ends."""
+    return hosts.run("predefined_sine", ["duration=0.3", *overrides], faults=list(faults)).reason
+
+
+def axes_of_bench() -> Any:
+    return files.load("predefined_sine").axes
+
+
+TRIPS: list[Row] = [
+    (
+        "target",
+        partial(commanded, 0.0, target=math.nan),
+        "axes.a: target = nan: must be finite: the response has run away, or lies beyond the reach of the setup",
+    ),
+    ("command", partial(commanded, math.nan), "axes.a: command = nan: must be finite"),
+    (
+        "stroke",
+        partial(commanded, 0.2501, 0.25),
+        "axes.a.limits.stroke: command = 0.2501 m: must be within +- 0.25 m",
+    ),
+    (
+        "velocity",
+        partial(commanded, 1e-3),
+        "axes.a.limits.velocity: command = 1.024 m/s: must be within +- 0.76 m/s",
+    ),
+    (
+        "braking",
+        partial(commanded, 0.2400, 0.2395, deceleration=10.0),
+        "axes.a.limits.stroke: command = 0.24 m at 0.512 m/s: its braking way of 0.013 m must be "
+        "within the 0.01 m that are left to +- 0.25 m",
+    ),
+    (
+        "measured stroke",
+        partial(measured, 0.26),
+        "axes.a.limits.stroke: measured = 0.26 m: must be within +- 0.25 m",
+    ),
+    (
+        "measured force",
+        partial(measured, 0.0, -1.8e6),
+        "axes.a.limits.force: measured = -1.8e+06 N: must be within +- 1.7e+06 N",
+    ),
+    (
+        "tracking error",
+        partial(measured, 0.1, 0.0, 0.12, tracking_error=0.01),
+        "axes.a.limits.tracking_error: target - measured = 0.02 m: must be within +- 0.01 m",
+    ),
+    ("level", partial(level, 1.2e3), "axes.a.limits.levels.force: 1200 N: must be <= 1000 N"),
+    ("energy error", energy_error, "monitor.energy_error_percent: 25 %: must be within +- 10 %"),
+    ("late target", partial(bridged, 11, "Target"), "bridge.max_bridge: no Target for 10.7 ms: must be <= 10 ms"),
+    (
+        "late command",
+        partial(bridged, 11, "Command"),
+        "bridge.max_bridge: no Command for 10.7 ms: must be <= 10 ms",
+    ),
+    ("late in a row", partial(late, 3, 1), "bridge.overruns.in_a_row: 3 periods were late in a row: must be <= 2"),
+    (
+        "late in a window",
+        partial(late, 6, 2),
+        "bridge.overruns.in_window: 6 periods were late in 0.5 s: must be <= 5",
+    ),
+    ("pause", partial(paused, 0.6), "bridge.max_pause: nothing to follow for 0.601 s: must be <= 0.5 s"),
+    ("silent monitor", silent, [("monitor", "heartbeat.monitor: silent for 0.2 s: must be <= 0.2 s")]),
+    (
+        "blind monitor",
+        partial(silent, 1),
+        [("monitor", "heartbeat.monitor: speaks, but does not see the rig for 0.2 s: must be <= 0.2 s")],
+    ),
+    (
+        "hops",
+        without_hops,
+        "hops.depth = 3: the actuator node applies Command 32 at tick 32: must be Command 29; it "
+        "knows nothing of hops",
+    ),
+    (
+        "interlock",
+        partial(ended, "port.interlock=open"),
+        "sample 1: rig: its interlock is open: no actuator follows",
+    ),
+    (
+        "hydraulics",
+        partial(ended, "port.hydraulics=off"),
+        "sample 1: rig: its hydraulics are off: no actuator follows",
+    ),
+    (
+        "dropped pressure",
+        lambda: DROPPED,
+        "rig: its hydraulics have dropped from high to low: the actuators follow slowly",
+    ),
+    ("control mode", lambda: ANOTHER_MODE, "rig: the controller has changed its control mode"),
+    (
+        "lost command",
+        lambda: rejected_command(axes_of_bench(), np.array([0.01]), np.zeros(1)),
+        "axes.axis_1: the controller drives to 0.01 m, 0 m was sent last: it does not take the external command",
+    ),
+    (
+        "command elsewhere",
+        lambda: command_mismatch(axes_of_bench(), np.array([0.1]), np.zeros(1)),
+        "axes.axis_1: the controller drives to 0.1 m, 0 m is measured: the external command is "
+        "accepted only where they differ by <= 0.005 m",
+    ),
+    (
+        "receiver",
+        lambda: REASONS,
+        {
+            0: "no reason told",
+            1: "no command came in time",
+            2: "the session was closed",
+            3: "the interlock of the rig is open",
+            4: "another session is open, or was: an operator has to begin a new one at the rig",
+            5: "it speaks another version of the datagrams",
+            6: "it has another number of axes",
+            7: "it has another servo rate",
+            8: "it cannot do this transport_samples",
+            9: "it has other auxiliary inputs",
+            10: "its controller runs the command differently within a sample (hold)",
+            11: "its tick does not wait for commands",
+            12: "one end is an emulator, where the other expects a rig",
+            13: "it has no digital output for other data acquisition (trigger)",
+            14: "a measured force is beyond the limit of the receiver",
+            15: "command less measured displacement is beyond the limit of the receiver",
+            16: "the session has lasted as long as its counter goes",
+            17: "the controller of no axis takes commands in N",
+            18: "command less measured force is beyond the limit of the receiver",
+            19: "a force loop has led its axis further than stiffness and drift explain: specimen or load cell "
+            "are lost",
+            20: "a controller is not in the mode that was commanded",
+            21: "a load cell has shown one number for too long",
+        },
+    ),
+]
+
+
+def asked(question: Callable[[Dialogue], object]) -> str:
+    """Text that an operator reads of a ``question``, which gets an empty answer."""
+    shown: list[str] = []
+
+    def ask(words: str) -> str:
+        shown.append(words)
+        return ""
+
+    question(Dialogue(Answers(), ask, lambda words: shown.append(str(words))))
+    return "".join(shown)
+
+
+def act(name: str) -> str:
+    """Text of an act at the terminal and on the page."""
+    return ACTS[name].words
+
+
+PROMPTS: list[Row] = [
+    (
+        "arm",
+        lambda: asked(lambda dialogue: dialogue.arms("d", "abcdef0123", "0123456789")),
+        "to arm rung d, type the first 6 characters of the scenario's hash: ",
+    ),
+    ("act check", partial(act, "check"), "a small guarded move of every axis: signs, scales, stiffness"),
+    ("act position", partial(act, "position"), "to the start of the test, by a bounded ramp"),
+    ("act arm", partial(act, "arm"), "arm a rung: its scenario and the offsets, by their hashes"),
+    (
+        "act mandate",
+        partial(act, "mandate"),
+        "arm further runs, each corrected by the last one: their terms and the offsets, by their hashes",
+    ),
+    ("act run", partial(act, "run"), "run the rung that is armed"),
+    (
+        "act unload",
+        partial(act, "unload"),
+        "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
+    ),
+    (
+        "commission",
+        lambda: asked(lambda dialogue: AtTerminal(dialogue, 0.0).ready("all axes move together")),
+        "\n1. All axes move together. Enter: ",
+    ),
+    ("no safety function", lambda: NO_SAFETY, "The software stop is not a safety function."),
+]
+
+
+@pytest.mark.parametrize(("made", "words"), [pytest.param(*row[1:], id=row[0]) for row in TRIPS])
+def test_reasons_of_trips(made: Callable[[], object], words: object) -> None:
+    assert made() == words
+
+
+@pytest.mark.parametrize(("made", "words"), [pytest.param(*row[1:], id=row[0]) for row in PROMPTS])
+def test_prompts_that_lead_to_motion(made: Callable[[], object], words: object) -> None:
+    assert made() == words
+
+
+def test_every_act_that_moves_the_rig_is_pinned() -> None:
+    assert {f"act {name}" for name, each in ACTS.items() if each.moves} <= {name for name, *_ in PROMPTS}
