@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rths_nodes.analysis.stability.of_scenario import transformation
-from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.assembly import Assembly, transformation
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.massless import massless
+from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import Matrix, is_sparse
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios, modes
 
@@ -65,7 +64,7 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
     source, experimental = STATED, stated
     if not any(each.any() for each in stated):
         tested, source = of_axes(assembly.scenario, measured)
-        axes_of, forces_of = transformation(assembly, structure)
+        axes_of, forces_of = transformation(assembly)
         experimental = tuple(forces_of @ each @ axes_of for each in tested)
     mass, damping, stiffness = (own + lab for own, lab in zip(numerical, experimental, strict=True))
     frequencies = ratios = np.zeros(0)

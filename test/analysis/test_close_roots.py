@@ -13,12 +13,12 @@ from rths_nodes.analysis.stability.crossings import PER_DECADE, growing_motions,
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.analysis.stability.sampled_limits import ratios
 from rths_nodes.analysis.stability.sampled_loop import CHANGED, MARGINAL, Lines, SampledLoop
-from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import taps
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario import files
+from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 OMEGA = 10.0
 PLACES = np.linspace(0.0, 1.0, 11)

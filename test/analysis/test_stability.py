@@ -25,7 +25,6 @@ from rths_nodes.analysis.stability.judgement import (
     judge_loop,
 )
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
-from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core import registry, yaml_text
@@ -37,6 +36,7 @@ from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.recording.run import Run
 
 DELAY = 0.02

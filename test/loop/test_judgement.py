@@ -175,6 +175,7 @@ ROWS: list[tuple[str, Mapping[str, Any], list[str], str]] = [
 ]
 """Rule, what differs in the rig file, what is set in the scenario, what it says."""
 ELSEWHERE = {
+    "specimen_beside_partition": "test_a_specimen_is_compared_with_the_partition",
     "force_error_beyond_force": "test_a_load_is_judged_as_a_displacement_is",
     "record_of_another_unit": "test_a_record_in_another_unit_is_told",
     "copies_that_follow": "test_who_uses_copies_on_a_real_rig_signs_for_it",
@@ -255,6 +256,56 @@ def test_a_record_in_another_unit_is_told(tmp_path: Path) -> None:
     meant = given.replace("scale", "accept_any_peak: true, scale")
     names = [each.name for each in judgement.cautions(files.load("chen_ricles_2010", [meant]))]
     assert "record_of_another_unit: ground_motion.unit" not in names
+
+
+STATED = 13.093e6
+"""N/m: what the structure of the scenario states of its first story."""
+INITIAL: dict[str, tuple[dict[str, Any], float]] = {
+    "computed_spring": ({"stiffness": 3e6}, 3e6),
+    "kelvin_voigt": ({"stiffness": 3e6}, 3e6),
+    "degrading_column": ({"stiffness": 3e6}, 3e6),
+    "elastoplastic_absorber": ({"stiffness": 3e6}, 3e6),
+    "softening_elastomeric": ({"stiffness": 1e6, "friction_force": 1e4, "slip_displacement": 0.01}, 2e6),
+    "slipping_elastomeric": ({"stiffness": 1e6, "relaxing_stiffness": 0.0}, 1e6),
+    "with_mass": ({"mass": 1.0, "specimen": {"type": "kelvin_voigt", "stiffness": 3e6}}, 3e6),
+    "parallel": (
+        {
+            "first": {"type": "kelvin_voigt", "stiffness": 1e6},
+            "second": {"type": "maxwell_damper", "parallel_stiffness": 2e6},
+        },
+        3e6,
+    ),
+}
+"""Specimen -> parameters and its stiffness at small motion, N/m."""
+
+
+def of_partition(sets: list[str]) -> list[str]:
+    scenario = files.load("horiuchi_1996_verification", sets)
+    found = judgement.cautions(scenario, True, TODAY)
+    return [each.words for each in found if each.name.startswith("specimen_beside_partition")]
+
+
+@pytest.mark.parametrize("kind", INITIAL)
+def test_a_specimen_is_compared_with_the_partition(kind: str) -> None:
+    parameters, stiffness = INITIAL[kind]
+    params = yaml.safe_dump({"type": kind, **parameters}, default_flow_style=True, width=1000).strip()
+    (words,) = of_partition([f"axes.story_1.specimen={params}"])
+    ratio = f"{STATED / stiffness:.3g}"
+    for part in ("axes.story_1.specimen", "N/m", "structure.experimental_stiffnesses", f"{STATED:g} N/m", ratio):
+        assert part in words, part
+    assert f"{stiffness:g} N/m" in words
+
+
+@pytest.mark.parametrize(("stiffness", "doubtful"), [(10.0, True), (7e6, False), (26e6, False), (27e6, True)])
+def test_a_factor_of_two_is_allowed_between_specimen_and_partition(stiffness: float, doubtful: bool) -> None:
+    assert bool(of_partition([f"axes.story_1.specimen.stiffness={stiffness!r}"])) == doubtful
+
+
+def test_the_stiffness_of_a_rig_file_is_compared_with_the_partition(tmp_path: Path) -> None:
+    sets = ["structure={type: shear_frame, masses: [5e5], stiffnesses: [2e7], experimental_stiffnesses: [1e6]}"]
+    found = said(tmp_path, {}, sets)["specimen_beside_partition"]
+    assert ["axes.story_1.rig_axis.stiffness = 7.6e+06 N/m" in words for words in found] == [True, False]
+    assert all("ratio of 7.6" in words for words in found)
 
 
 def test_every_rule_has_a_row() -> None:

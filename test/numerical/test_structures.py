@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from messages import naming
 
+from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.scenario import files
 from rths_nodes.mechanics.structure import combined, combined_load
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios
 from rths_nodes.numerical.structures.linear_force import is_linear
@@ -188,3 +190,34 @@ def test_what_is_no_structure_is_refused(
     square = {"mass": [[2.0, 0.0], [0.0, 1.0]], "stiffness": [[5.0, -2.0], [-2.0, 2.0]]}
     with pytest.raises(ConfigError, match=naming(*words)):
         make("structure", name, **((FRAME if name == "shear_frame" else square) | data))
+
+
+PHYSICAL = [
+    *("structure.masses=[1e4, 1e4]", "structure.stiffnesses=[1e7, 2e7]", "setup.matrix=[[1, 0]]", "duration=2"),
+    *("compensator.type=none", "axes.story_1.actuator.delay=0", "ground_motion.duration=2"),
+]
+
+
+@pytest.mark.parametrize("integrator", ["central_difference", "cr", "explicit_newmark", "hht_alpha", "kr_alpha"])
+def test_a_frame_with_a_physical_story_moves_as_the_whole_one(integrator: str) -> None:
+    """All of a story in the laboratory and an exact rig: the frame that is computed in one piece."""
+    moved = []
+    for tested, stiffness in (("[1e7, 0]", 1e7), ("null", 0.0)):
+        sets = [
+            *PHYSICAL,
+            f"integrator.type={integrator}",
+            f"structure.experimental_stiffnesses={tested}",
+            f"axes.story_1.specimen.stiffness={stiffness!r}",
+        ]
+        run = hosts.run(files.load("horiuchi_1996_verification", sets)).read()
+        moved.append(run.displacement)
+    assert np.abs(moved[1]).max() > 1e-4
+    np.testing.assert_allclose(moved[0], moved[1], rtol=0.0, atol=1e-9 * np.abs(moved[1]).max())
+
+
+def test_a_story_without_stiffness_is_refused_and_told_how_a_physical_one_is_written() -> None:
+    sets = [*PHYSICAL, "structure.experimental_stiffnesses=null", "structure.stiffnesses=[2e7, 0]"]
+    with pytest.raises(ConfigError) as refused:
+        files.load("horiuchi_1996_verification", sets)
+    for words in ("structure.stiffnesses[1] = 0 N/m", "> 0 N/m", "structure.experimental_stiffnesses"):
+        assert words in str(refused.value)

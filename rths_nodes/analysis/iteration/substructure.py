@@ -12,11 +12,10 @@ import numpy as np
 from rths_nodes.analysis.iteration.specimen import Specimens
 from rths_nodes.analysis.reference.linear import recursion
 from rths_nodes.analysis.share_of_structure import MODEL, of_axes, partition
-from rths_nodes.analysis.stability.of_scenario import transformation
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import walk
-from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.assembly import Assembly, transformation
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.discretisation import transition
@@ -69,7 +68,7 @@ class Substructure:
                 "that no first history can be predicted"
             )
         self.dt = scenario.dt
-        axes, self._spread = transformation(assembly, structure)
+        axes, self._spread = transformation(assembly)
         self._ground, own = assembly.external_force, found.numerical
         self.numerical = Response(own, axes, scenario.dt)
         mass, damping, stiffness = (each + lab for each, lab in zip(own, found.experimental, strict=True))

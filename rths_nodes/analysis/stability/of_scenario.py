@@ -13,23 +13,23 @@ from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Respon
 from rths_nodes.analysis.stability.force_loops import force_loops
 from rths_nodes.analysis.stability.impulses import Impulses, Way
 from rths_nodes.analysis.stability.sampled_loop import SampledLoop
-from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.analysis.stability.whole_structure import WholeStructure
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import StepMatrices, Structure
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 from rths_nodes.core.validation import walk
 from rths_nodes.laboratory.corrections import low_pass
-from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.assembly import Assembly, transformation
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.force_lead import ForceLead
 from rths_nodes.loop.stages.numerical import force_lead_of
 from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.mechanics.massless import massless, numbered
+from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
@@ -70,11 +70,11 @@ def sampled_loop(
     integrator(1.0)  # refuses what is not known
     impulses = _impulses(assembly, way, {} if known is None else known)
     if impulses.at_once is not None:
-        pushed = transformation(assembly, structure)[1] @ impulses.at_once
+        pushed = transformation(assembly)[1] @ impulses.at_once
         whole = replace(whole, stiffness=whole.stiffness + pushed)
     return SampledLoop(
         whole,
-        *transformation(assembly, structure),
+        *transformation(assembly),
         integrator,
         impulses,
         scenario.step,
@@ -185,7 +185,7 @@ def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> 
             f"rig.type = {type(scenario.rig).type_name!r}: does not say what the specimen is without its "
             "actuators, so the stability cannot be judged before the test"
         )
-    axes_of, forces_of = transformation(assembly, structure)
+    axes_of, forces_of = transformation(assembly)
     mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
     if scenario.rig is None:
         specimens = _specimens(scenario)
@@ -215,17 +215,6 @@ def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> 
             f"{FASTEST / HZ / scenario.step:.3g} Hz at this step: look at the masses, the specimens and the setup"
         )
     return whole
-
-
-def transformation(assembly: Assembly, structure: Structure) -> tuple[Array, Array]:
-    """T and T' of any setup, a unit of velocity and of force at a time: for small motions around the start."""
-    setup, seen, n_dof = assembly.setup, assembly.observation, len(structure.influence)
-    nothing = np.zeros(seen.n_interface)
-    moved = (seen.interface(unit) for unit in np.eye(n_dof))
-    axes = [setup.axes(Motion(nothing, unit, nothing)).velocity.copy() for unit in moved]
-    units = np.eye(len(assembly.scenario.moved_axes))
-    forces = [seen.spread(setup.forces(unit, nothing)).copy() for unit in units]
-    return np.column_stack(axes), np.column_stack(forces)
 
 
 def _damper(scenario: Scenario, auxiliary: Array) -> SmallSpecimen:

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array
+from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 
 @dataclass(frozen=True, eq=False)

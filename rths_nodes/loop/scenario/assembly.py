@@ -15,7 +15,7 @@ from rths_nodes.core.checks import ChecksScenario, TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import evolved, type_of
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.laboratory.calibration import in_order_of_rig
@@ -331,3 +331,17 @@ class Assembly:
     def test_constants(self) -> dict[str, object]:
         """The fields of TestState that do not change during a test."""
         return self.names.test_constants(self.scenario)
+
+
+def transformation(assembly: Assembly) -> tuple[Array, Array]:
+    """T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of any setup for small motion around the start.
+
+    Columns are the answers to a unit of velocity and of force.
+    """
+    setup, seen = assembly.setup, assembly.observation
+    nothing = np.zeros(seen.n_interface)
+    moved = (seen.interface(unit) for unit in np.eye(len(assembly._model)))
+    axes = [setup.axes(Motion(nothing, unit, nothing)).velocity.copy() for unit in moved]
+    units = np.eye(len(assembly.scenario.moved_axes))
+    forces = [seen.spread(setup.forces(unit, nothing)).copy() for unit in units]
+    return np.column_stack(axes), np.column_stack(forces)

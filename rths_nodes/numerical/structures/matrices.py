@@ -42,10 +42,12 @@ class Matrices(Partition):
     @params
     class Params:
         mass: tuple[tuple[float, ...], ...] | str = matrix(
-            "mass matrix of the whole structure, n rows of n", "kg", large=True
+            "mass matrix of the whole structure, its part in the laboratory included, n rows of n",
+            "kg",
+            large=True,
         )
         stiffness: tuple[tuple[float, ...], ...] | str = matrix(
-            "stiffness matrix of the whole structure", "N/m", large=True
+            "stiffness matrix of the whole structure, its part in the laboratory included", "N/m", large=True
         )
         force_unit: str = text("unit of forces in mass and stiffness that stand in files", "N", tuple(FORCES))
         length_unit: str = text("unit of lengths there; the mass is in force s^2 / length", "m", tuple(LENGTHS))

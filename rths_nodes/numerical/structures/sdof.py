@@ -26,7 +26,7 @@ class Sdof:
 
     @params
     class Params:
-        mass: float = number("mass m", "kg", more_than=0.0)
+        mass: float = number("mass m of the numerical part, without the specimen", "kg", more_than=0.0)
         frequency: float = number("natural frequency without the specimen", "Hz", more_than=0.0)
         damping_ratio: float = number("inherent viscous damping zeta", default=0.02, at_least=0.0, less_than=1.0)
         restoring_force: OfParams | None = component(

@@ -121,8 +121,15 @@ class ShearFrame(Partition):
 
     @params
     class Params:
-        masses: tuple[float, ...] = vector("mass of each floor, lowest first", "kg", more_than=0.0)
-        stiffnesses: tuple[float, ...] = vector("elastic shear stiffness of each story", "N/m", more_than=0.0)
+        masses: tuple[float, ...] = vector(
+            "mass of each floor, lowest first, its part in the laboratory included", "kg", more_than=0.0
+        )
+        stiffnesses: tuple[float, ...] = vector(
+            "elastic shear stiffness of each whole story, its part in the laboratory included; computed is what "
+            "experimental_stiffnesses leave of it",
+            "N/m",
+            at_least=0.0,
+        )
         damping: OfParams = component("damping", "damping of the whole frame", DAMPING)
         restoring_forces: dict[str, OfParams] = components(
             "restoring_force",
@@ -138,7 +145,8 @@ class ShearFrame(Partition):
             "the part of these masses that stands in the laboratory, floor by floor", "kg", None, at_least=0.0
         )
         experimental_stiffnesses: tuple[float, ...] | None = vector(
-            "the part of these stiffnesses that stands in the laboratory, story by story",
+            "the part of these stiffnesses that is in the laboratory, story by story; as large as in stiffnesses "
+            "for a story that is wholly physical",
             "N/m",
             None,
             at_least=0.0,
@@ -163,6 +171,12 @@ class ShearFrame(Partition):
                     raise ConfigError(
                         f"{path}.{name} = {show(values)}: must be {n} numbers, as many as there are masses"
                     )
+            if 0.0 in self.stiffnesses:
+                story = self.stiffnesses.index(0.0)
+                raise ConfigError(
+                    f"{path}.stiffnesses[{story}] = {show(0.0, 'N/m')}: must be > 0 N/m: it is the stiffness of the whole story; a story that is wholly "
+                    f"physical has the same number in {path}.experimental_stiffnesses"
+                )
             known = [f"story_{story + 1}" for story in range(n)]
             for name in self.restoring_forces:
                 if name not in known:

@@ -6,21 +6,30 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import type_of
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.validation import walk
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, given, rule, rules_in
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import USED
+from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import is_sparse
+
+if TYPE_CHECKING:
+    from rths_nodes.core.samples import Array
+    from rths_nodes.loop.scenario.assembly import Assembly
 
 OTHER, CONTRARY = 2.0, 100.0
 """Ratio of two numbers for one stiffness that is doubtful, and that is never right."""
+STATED = ("experimental_stiffnesses", "experimental_stiffness")
+"""Parameters of structures that state which stiffness is under test."""
 STEPS = 10.0
 """Integration steps in the first period: with fewer no integrator follows it."""
 LONGEST_PERIOD = 20.0
@@ -63,6 +72,64 @@ def stiffness_of_another_structure(seen: Seen) -> Iterator[Found]:
 )
 def stiffness_beside_frequency(seen: Seen) -> Iterator[Found]:
     return (found for ratio, found in _stiffnesses(seen) if OTHER < ratio <= CONTRARY)
+
+
+def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
+    """Yield for each moved axis: its path, the path and value (N/m) of the stiffness that its partition states."""
+    scenario = seen.scenario
+    section = "integrator" if scenario.structure is None else "structure"
+    params: Any = getattr(scenario, section)
+    name = next((key for key in STATED if given(params, key) is not None), None)
+    if name is None or scenario.rig is not None:
+        return
+    from rths_nodes.loop.scenario.assembly import Assembly, transformation
+
+    try:
+        assembly = Assembly(scenario)
+        tested = np.array(given(params, name), float) if assembly.structure is None else _under_test(assembly)
+        moved, forces = (np.linalg.pinv(matrix) for matrix in transformation(assembly))
+        stated = np.diag(forces @ tested @ moved)
+    except (ConfigError, ValueError, np.linalg.LinAlgError):  # is refused with its reason when it is built
+        return
+    for axis, stiffness in zip(scenario.moved_axes, stated.tolist(), strict=True):
+        if stiffness > ROUNDING * np.abs(tested).max():
+            yield f"axes.{axis}", f"{section}.{name}", scenario.axes[axis], stiffness
+
+
+def _under_test(assembly: Assembly) -> Array:
+    """Stiffness (N/m) that a structure states as under test. Raises ValueError for a large one."""
+    assert assembly.structure is not None
+    stiffness = assembly.structure.experimental_stiffness
+    if is_sparse(stiffness) or len(stiffness) > LARGEST:
+        raise ValueError
+    return np.asarray(stiffness)
+
+
+def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
+    """Yield paths and values (N/m) that say how stiff the specimen of ``axis`` is at small motion."""
+    if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
+        yield f"{section}.rig_axis.stiffness", axis.rig_axis.stiffness
+    if axis.specimen is None:
+        return
+    try:
+        small = SmallSpecimen.of(registry.build("specimen", axis.specimen)).slope
+    except (ConfigError, ValueError):  # it has no stiffness: friction at rest, say
+        return
+    yield f"{section}.specimen" + ".stiffness" * (given(axis.specimen, "stiffness") == small), small
+
+
+@rule(
+    CAUTION,
+    "initial stiffness of the specimen within twice the experimental stiffness of structure or integrator",
+    "the numerical part lacks another stiffness than the specimen has",
+)
+def specimen_beside_partition(seen: Seen) -> Iterator[Found]:
+    for section, path, axis, stated in _stated(seen):
+        for where, tested in _tested(section, axis):
+            ratio = max(tested / stated, stated / tested) if tested > 0.0 else math.inf
+            if ratio > OTHER:
+                partition = f"{path} is {stated:g} N/m in its direction, a ratio of {ratio:.3g}"
+                yield Found(where, f"{tested:g} N/m", partition)
 
 
 def first_period(scenario: Scenario) -> float | None:
