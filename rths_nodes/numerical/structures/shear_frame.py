@@ -174,8 +174,9 @@ class ShearFrame(Partition):
             if 0.0 in self.stiffnesses:
                 story = self.stiffnesses.index(0.0)
                 raise ConfigError(
-                    f"{path}.stiffnesses[{story}] = {show(0.0, 'N/m')}: must be > 0 N/m: it is the stiffness of the whole story; a story that is wholly "
-                    f"physical has the same number in {path}.experimental_stiffnesses"
+                    f"{path}.stiffnesses[{story}] = {show(0.0, 'N/m')}: must be > 0 N/m, the stiffness of the "
+                    "whole story; a story that is wholly physical has the same number in "
+                    f"{path}.experimental_stiffnesses"
                 )
             known = [f"story_{story + 1}" for story in range(n)]
             for name in self.restoring_forces:
