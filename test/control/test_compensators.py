@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
@@ -221,13 +222,13 @@ def test_flagged_samples_do_not_adapt(make: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"alpha_min": 30.0, "alpha_max": 20.0}, "alpha_min = 30 samples: must be < alpha_max = 20 samples"),
-        ({"alpha_es": 5.0, "alpha_min": 10.0}, "alpha_es = 5 samples: must be within alpha_min and alpha_max"),
-        ({"alpha_es": 25.0, "alpha_max": 20.0}, "alpha_es = 25 samples: must be within alpha_min and alpha_max"),
+        ({"alpha_min": 30.0, "alpha_max": 20.0}, ("alpha_min", "30", "< alpha_max", "20")),
+        ({"alpha_es": 5.0, "alpha_min": 10.0}, ("alpha_es", "5", "alpha_min", "alpha_max")),
+        ({"alpha_es": 25.0, "alpha_max": 20.0}, ("alpha_es", "25", "alpha_min", "alpha_max")),
     ],
 )
 def test_limits_that_do_not_fit_together_are_refused(
-    make: Callable[..., Any], data: dict[str, float], message: str
+    make: Callable[..., Any], data: dict[str, float], message: tuple[str, ...]
 ) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=naming(*message)):
         make("compensator", "adaptive_inverse", DT, 1, **data)

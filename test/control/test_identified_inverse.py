@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.control.compensators import coupled_inverse
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, added, block_of
@@ -180,7 +181,7 @@ def test_a_coefficient_stays_within_its_deviations(make: Make) -> None:
     assert state["prior_distance[0]"] == pytest.approx(3.0)
     params = from_data(IdentifiedInverse.Params, {"inverse": dict(zip(NAMES, ONE.tolist(), strict=True))})
     (remark,) = params.remarks({"axes.north.prior_distance": 3.0, "axes.south.prior_distance": 2.9})
-    assert remark.startswith("axes.north: a coefficient has come to the end of its range, 3 standard deviations")
+    assert mentions(remark, "axes.north", "3", "deviations")
 
 
 def test_behind_a_bridged_sample_learning_rests(make: Make) -> None:
@@ -291,11 +292,11 @@ def test_fewer_coefficients_are_those_of_a_lower_order(make: Make) -> None:
 
 
 def test_what_does_not_fit_is_refused(make: Make, tmp_path: Any) -> None:
-    with pytest.raises(ConfigError, match=r"exactly one of compensator\.model and compensator\.inverse"):
+    with pytest.raises(ConfigError, match=naming("compensator.model", "compensator.inverse")):
         make("compensator", "identified_inverse", DT, 1)
     with pytest.raises(ConfigError, match=r"relative_deviation = .*: must be 4 numbers"):
         law(make, ONE, relative_deviation=[0.1, 0.1])
-    with pytest.raises(ConfigError, match=r"compensator\.inverse: 2 axes; the test has 1"):
+    with pytest.raises(ConfigError, match=naming("compensator.inverse", "2", "test", "1")):
         make(
             "compensator",
             "identified_inverse",
@@ -307,7 +308,7 @@ def test_what_does_not_fit_is_refused(make: Make, tmp_path: Any) -> None:
     other = tmp_path / "other.yaml"
     save(LoadingModel(("floor_1",), ONE, servo_rate=4096.0), other)
     words = [f"compensator.model={other}", "compensator.inverse=null"]
-    with pytest.raises(ConfigError, match=r"compensator\.model = .*: leaves 0\.0002441 s of the transport out"):
+    with pytest.raises(ConfigError, match=naming("compensator.model", "0.0002441 s")):
         checked_loop(files.load("rths_benchmark_2020", words))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.control.compensators.lqg import (
     DeviationController,
@@ -104,11 +105,11 @@ def test_the_sampled_loop_is_the_continuous_one_at_a_fast_rate() -> None:
 
 
 def test_feedback_that_swings_up_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"feedback: the feedback is not stable .* with commands 0\.05 s late"):
+    with pytest.raises(ConfigError, match=naming("feedback", "0.05 s")):
         controller(INVERSE, lead=0.05, displacement_weight=200.0)
 
 
 def test_a_plant_that_no_command_reaches_has_no_feedback() -> None:
     deaf = StateSpace(np.array([[0.1, 0.0], [0.0, -1.0]]), np.array([[0.0], [1.0]]), np.array([[1.0, 1.0]]))
-    with pytest.raises(ConfigError, match="feedback: no feedback for this model"):
+    with pytest.raises(ConfigError, match=naming("feedback", "feedback", "model")):
         deviation_controller(deaf, FeedbackParams(), True, DT, 0.0, "feedback")

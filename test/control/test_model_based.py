@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coupled_blocks import transfer_matrix
+from messages import mentions, naming
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
@@ -218,24 +219,24 @@ def test_feedback_without_coupling_in_the_loop() -> None:
 
 
 def test_exactly_one_source_of_the_model(make: Make) -> None:
-    with pytest.raises(ConfigError, match=r"exactly one of .*model and .*known is needed, none is given"):
+    with pytest.raises(ConfigError, match=naming("exactly", "needed")):
         make("compensator", "model_based", DT, 3)
-    with pytest.raises(ConfigError, match="both are given"):
+    with pytest.raises(ConfigError, match=naming("both are given")):
         make("compensator", "model_based", DT, 3, model="x.yaml", known=EQUAL)
 
 
 def test_a_model_of_another_rig_is_refused(make: Make, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"compensator\.known: 3 axes .*; the test has 2"):
+    with pytest.raises(ConfigError, match=naming("compensator.known", "3", "test", "2")):
         make("compensator", "model_based", DT, 2, known=EQUAL)
     path = tmp_path / "model.yaml"
     save(LoadingModel(("a", "b", "c"), feedforward(coupled_model(**EQUAL)), None, 2000.0), path)
-    with pytest.raises(ConfigError, match=r"model '.*': 3 axes \(a, b, c\); the test has 2"):
+    with pytest.raises(ConfigError, match=naming("model", "3", "(a, b, c)", "2")):
         make("compensator", "model_based", DT, 2, model=str(path))
     loaded = override(from_text(LOOP, "test"), [f"compensator={{type: model_based, model: {path}}}"])
-    with pytest.raises(ConfigError, match=r"axes = a, b, c: must be those of the rig: floor_1, floor_2, floor_3"):
+    with pytest.raises(ConfigError, match=naming("axes", "a, b, c", "floor_1", "floor_2", "floor_3")):
         loaded.compensator.fits(loaded.context())
     (caution,) = loaded.compensator.cautions(loaded.context())
-    assert "is of the axes a, b, c" in caution
+    assert mentions(caution, "a, b, c")
 
 
 def test_a_straight_ramp_is_told() -> None:
@@ -247,11 +248,13 @@ def test_a_straight_ramp_is_told() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mass": np.diag([1.0, 1.0, 0.0]).tolist()}, r"known\.mass: must be positive definite"),
-        ({"area": [1e-3, 1e-3]}, r"known\.area = .*: must be 1 or 3 numbers"),
-        ({"servo_gain": [1e4]}, r"known: the model is not stable: it has the pole"),
+        ({"mass": np.diag([1.0, 1.0, 0.0]).tolist()}, ("known.mass", "positive", "definite")),
+        ({"area": [1e-3, 1e-3]}, ("known.area", "1", "3", "numbers")),
+        ({"servo_gain": [1e4]}, ("known", "pole")),
     ],
 )
-def test_constants_that_do_not_fit_are_refused(make: Make, change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_constants_that_do_not_fit_are_refused(
+    make: Make, change: dict[str, Any], message: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=naming(*message)):
         make("compensator", "model_based", DT, 3, known=EQUAL | change)

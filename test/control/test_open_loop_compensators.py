@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from doubts import doubts
+from messages import mentions
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -179,19 +180,19 @@ def params(name: str, **data: Any) -> Any:
 @pytest.mark.parametrize(
     ("own", "ramp", "words"),
     [
-        (params("linear_acceleration", spacing=10), "linear", "linear ramp has no acceleration"),
-        (params("linear_acceleration", spacing=10), "quadratic", ""),
-        (params("linear_acceleration"), "quadratic", "changes once in 10 samples; take that"),
-        (params("derivative_feedforward"), "linear", ""),
-        (params("derivative_feedforward", order=2), "linear", "linear ramp has no acceleration"),
-        (params("derivative_feedforward", order=2), "quadratic", ""),
-        (params("adaptive_time_series"), "linear", "linear ramp has no acceleration"),
+        (params("linear_acceleration", spacing=10), "linear", ("linear", "ramp")),
+        (params("linear_acceleration", spacing=10), "quadratic", ()),
+        (params("linear_acceleration"), "quadratic", ("changes", "10")),
+        (params("derivative_feedforward"), "linear", ()),
+        (params("derivative_feedforward", order=2), "linear", ("linear", "ramp")),
+        (params("derivative_feedforward", order=2), "quadratic", ()),
+        (params("adaptive_time_series"), "linear", ("linear", "ramp")),
     ],
 )
-def test_it_warns_of_a_ramp_that_does_not_fit(own: Any, ramp: str, words: str) -> None:
+def test_it_warns_of_a_ramp_that_does_not_fit(own: Any, ramp: str, words: tuple[str, ...]) -> None:
     cautions = own.cautions(seen(ramp))
     assert bool(cautions) == bool(words)
-    assert all(words in caution for caution in cautions)
+    assert all(mentions(caution, *words) for caution in cautions)
     assert own.spans()["delay"] == DELAY
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.control.force_controllers.servo_valve import ServoValve
 from rths_nodes.core.checks import TestContext
@@ -86,5 +87,5 @@ def test_a_loop_that_cannot_be_stable_is_refused(name: str) -> None:
     context = TestContext.__new__(TestContext)
     object.__setattr__(context, "dt", 1e-3)
     params = from_data(ServoValve.Params, {"stiffness": STIFFNESS, name: 400.0}, "law")
-    with pytest.raises(ConfigError, match=rf"{name} = 400 1/s: must be < 349 1/s with 4\.5 ms of valve"):
+    with pytest.raises(ConfigError, match=naming(name, "400 1/s", "< 349 1/s", "4.5 ms")):
         params.fits(context)

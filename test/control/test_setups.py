@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.analysis.energy import energies, experimental_force
 from rths_nodes.analysis.histories import Evaluation
@@ -36,7 +37,7 @@ def test_identity_hands_through(make: Make) -> None:
 
 
 def test_identity_is_refused_when_the_numbers_differ(make: Make) -> None:
-    with pytest.raises(ConfigError, match="2 axes for 1 degrees of freedom: the numbers must be equal"):
+    with pytest.raises(ConfigError, match=naming("2", "1", "degrees", "equal")):
         make("setup", "identity", 1, 2)
 
 
@@ -62,13 +63,13 @@ def test_a_matrix_moves_axes_between_floors(make: Make) -> None:
 @pytest.mark.parametrize(
     ("matrix", "words"),
     [
-        ([[1.0, 0.0]], r"setup.matrix: 1 rows of 2 numbers; must be 2 rows \(axes\) of 3"),
-        ([[1.0, 0.0], [0.0, 1.0]], r"setup.matrix: 2 rows of 2 numbers; must be 2 rows \(axes\) of 3"),
-        ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], "depend on each other"),
+        ([[1.0, 0.0]], ("setup.matrix", "1", "rows", "2", "3")),
+        ([[1.0, 0.0], [0.0, 1.0]], ("setup.matrix", "2", "rows", "3")),
+        ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], ("depend",)),
     ],
 )
-def test_a_matrix_that_does_not_fit_is_refused(make: Make, matrix: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_a_matrix_that_does_not_fit_is_refused(make: Make, matrix: Any, words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         make("setup", "matrix", 3, 2, matrix=matrix)
 
 
@@ -238,35 +239,35 @@ def test_actuators_that_come_to_jam_are_beyond_the_reach(make: Make) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"anchors": [[0.0, 1.0]]}, r"setup.anchors: 1 rows; must be 2, as many as setup.attachments"),
-        ({"anchors": [[0.0, 1.0, 2.0]] * 2}, r"setup.anchors: rows of 3 numbers; must be 2, x and y in m"),
-        ({"reference": [0.0]}, r"setup.reference = \(0.0,\): must be 2 numbers, x and y in m"),
-        ({"kinematics": "about"}, r"setup.kinematics: unknown value 'about'.*known: exact, linear"),
-        ({"largest_rotation": 1.6}, r"setup.largest_rotation = 1.6 rad: must be > 0 and <= 1.5 rad"),
+        ({"anchors": [[0.0, 1.0]]}, ("setup.anchors", "1", "2", "setup.attachments")),
+        ({"anchors": [[0.0, 1.0, 2.0]] * 2}, ("setup.anchors", "rows", "3", "numbers", "2")),
+        ({"reference": [0.0]}, ("setup.reference", "(0.0,)", "2")),
+        ({"kinematics": "about"}, ("setup.kinematics", "unknown", "about", "exact", "linear")),
+        ({"largest_rotation": 1.6}, ("setup.largest_rotation", "1.6 rad", "> 0", "<= 1.5 rad")),
         (
             {"shortest_length": 1.25},
-            r"setup.anchors\[0\]: its actuator is 1.20416 m long at rest: must be >= .*shortest_length = 1.25 m",
+            ("setup.anchors[0]", "1.20416 m", "1.25 m"),
         ),
-        ({"anchors": TWO["attachments"]}, r"setup.anchors\[0\]: its actuator is 0 m long at rest"),
-        ({"attachments": [[-0.3, 0.9], [0.2, 0.9]], "anchors": [[-1.5, 0.9], [-1.2, 0.9]]}, "the actuators jam"),
-        ({"attachments": [[0.0, 0.0], [0.0, 0.0]]}, "the actuators jam"),
+        ({"anchors": TWO["attachments"]}, ("setup.anchors[0]", "0 m")),
+        ({"attachments": [[-0.3, 0.9], [0.2, 0.9]], "anchors": [[-1.5, 0.9], [-1.2, 0.9]]}, ("actuators", "jam")),
+        ({"attachments": [[0.0, 0.0], [0.0, 0.0]]}, ("actuators", "jam")),
     ],
 )
-def test_a_coupler_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_a_coupler_that_cannot_be_is_refused(changes: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         Loop(Assembly(scene(setup={"type": "rigid_coupler", **TWO, **changes})))
 
 
 @pytest.mark.parametrize(
     ("n_dof", "n_axes", "words"),
     [
-        (1, 1, "1 axes for 1 degrees of freedom: must be 2 for x, theta or 3 for x, y, theta"),
-        (2, 3, "3 axes for 2 degrees of freedom"),
-        (3, 3, r"setup.anchors: 2 rows; must be 3, one for each axis"),
+        (1, 1, ("1", "degrees", "2", "theta", "3")),
+        (2, 3, ("3", "2", "degrees", "freedom")),
+        (3, 3, ("setup.anchors", "2", "rows", "3", "axis")),
     ],
 )
-def test_the_numbers_of_axes_must_fit(make: Make, n_dof: int, n_axes: int, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_the_numbers_of_axes_must_fit(make: Make, n_dof: int, n_axes: int, words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         make("setup", "rigid_coupler", n_dof, n_axes, **TWO)
 
 
@@ -367,7 +368,7 @@ def test_springs_on_an_exact_coupler_keep_the_energy() -> None:
 def test_a_response_beyond_the_reach_trips_with_a_reason() -> None:
     outcome, found = run(scene(setup={"type": "rigid_coupler", **TWO, "largest_rotation": 0.01}))
     assert outcome.state is State.TRIPPED
-    assert "axes.north: target = nan: must be finite: the response has run away, or lies beyond" in outcome.reason
+    assert mentions(outcome.reason, "axes.north", "target", "nan", "finite")
     assert np.isfinite(found.displacement[: outcome.samples]).all()
 
 
@@ -382,7 +383,7 @@ def test_a_soft_start_moves_the_axes_alike() -> None:
 
 def test_a_soft_start_beyond_the_reach_is_refused() -> None:
     narrow = {"type": "rigid_coupler", **TWO, "largest_rotation": 1e-4}
-    with pytest.raises(ConfigError, match=r"soft_start.amplitude = 0.05 m: lies beyond the reach of the setup"):
+    with pytest.raises(ConfigError, match=naming("soft_start.amplitude", "0.05 m")):
         Loop(Assembly(scene(setup=narrow, soft_start={"amplitude": 0.05})))
 
 
@@ -460,20 +461,20 @@ def test_three_unequal_actuators_each_follow_their_story() -> None:
         (
             "three_independent_axes",
             "setup.matrix=[[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]",
-            "must be 3 rows .* of 3",
+            ("3", "rows"),
         ),
         (
             "three_independent_axes",
             "setup.type=rigid_coupler",
-            r"setup.anchors: missing \(pins on the reaction wall",
+            ("setup.anchors", "missing", "wall"),
         ),
-        ("two_actuator_coupler", "setup.shortest_length=1.3", r"is 1.2 m long at rest: must be >= .* = 1.3 m"),
-        ("two_actuator_coupler", "setup.attachments=[[-2.1, 1.0], [-2.1, -1.0]]", "jam"),
-        ("two_actuator_coupler", "setup.attachments=[[-3.0, 2.0]]", "2 rows; must be 1, as many as"),
+        ("two_actuator_coupler", "setup.shortest_length=1.3", ("1.2 m", "1.3 m")),
+        ("two_actuator_coupler", "setup.attachments=[[-2.1, 1.0], [-2.1, -1.0]]", ("jam",)),
+        ("two_actuator_coupler", "setup.attachments=[[-3.0, 2.0]]", ("2", "rows", "1", "many")),
     ],
 )
-def test_a_scenario_whose_setup_does_not_fit_is_refused(name: str, override: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_a_scenario_whose_setup_does_not_fit_is_refused(name: str, override: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         Loop(Assembly(files.load(name, [override])))
 
 
@@ -498,11 +499,13 @@ def test_a_coupler_at_some_degrees_of_freedom_is_the_coupler_there(make: Make) -
 @pytest.mark.parametrize(
     ("pose", "words"),
     [
-        (None, "2 axes for 4 degrees of freedom: must be 2 for x, theta .* give setup.pose"),
-        ([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], "setup.pose: rows of 3 numbers; must be 4"),
-        ([[0.0, 1.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]], "setup.pose: its rows depend on each other"),
+        (None, ("2", "4", "theta", "setup.pose")),
+        ([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ("setup.pose", "rows", "3", "4")),
+        ([[0.0, 1.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]], ("setup.pose", "rows", "depend")),
     ],
 )
-def test_a_coupler_that_does_not_fit_the_structure_is_refused(make: Make, pose: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_a_coupler_that_does_not_fit_the_structure_is_refused(
+    make: Make, pose: Any, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         make("setup", "rigid_coupler", 4, 2, **(TWO | {"pose": pose}))

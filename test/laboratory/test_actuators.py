@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import each_mentions, naming
 from scipy import signal
 
 from rths_nodes.core import registry
@@ -50,7 +51,7 @@ def test_pure_delay_is_exact_on_a_ramp(actuator: Callable[..., Any], samples: fl
 
 
 def test_pure_delay_refuses_a_delay_in_the_wrong_unit(actuator: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match=r"actuator\.delay = 28000 s: must be <="):
+    with pytest.raises(ValueError, match=naming("actuator.delay", "28000 s")):
         actuator("pure_delay", delay=28_000.0)
 
 
@@ -289,9 +290,7 @@ def test_a_transfer_function_settles_at_its_dc_gain(
     assert plant.dc_gain == gain
     assert follow(plant, np.full(4096, 0.01))[-1] == pytest.approx(0.01 * gain, rel=1e-9)
     cautions = from_data(registry.load("actuator", "transfer_function").Params, data).cautions(None)
-    assert cautions == (
-        [] if gain == 1.0 else ["numerator[-1] / denominator[-1] = 0.8: it settles at that times its command"]
-    )
+    assert each_mentions(cautions, *([] if gain == 1.0 else [("numerator[-1] / denominator[-1]", "0.8")]))
 
 
 def test_a_ramp_reaches_the_velocity_of_its_command_even_with_feedthrough(actuator: Callable[..., Any]) -> None:
@@ -310,22 +309,22 @@ def test_a_ramp_reaches_the_velocity_of_its_command_even_with_feedthrough(actuat
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"numerator": [1.0], "denominator": [1.0]}, "denominator: has the order 0, must be 1 to 12"),
-        ({"numerator": [1.0], "denominator": [0.0, 1.0]}, "first and last must not be zero"),
-        ({"numerator": [1.0], "denominator": [1.0, 0.0]}, "first and last must not be zero"),
-        ({"numerator": [0.0], "denominator": [1.0, 1.0]}, "numerator: must not be zero"),
-        ({"numerator": [1.0, 0.0, 0.0], "denominator": [1.0, 1.0]}, "has the order 2, must be <= 1"),
-        ({"numerator": [1.0, 1.0], "denominator": [2.0, 1.0]}, "needs hold: ramp"),
-        ({"numerator": [1.0], "denominator": [1.0, -2.0, 4.0]}, r"pole at 1[+-]1\.732j rad/s, .* must be < 0"),
+        ({"numerator": [1.0], "denominator": [1.0]}, ("actuator.denominator", "0", "1", "12")),
+        ({"numerator": [1.0], "denominator": [0.0, 1.0]}, ("actuator.denominator", "last", "zero")),
+        ({"numerator": [1.0], "denominator": [1.0, 0.0]}, ("actuator.denominator", "last", "zero")),
+        ({"numerator": [0.0], "denominator": [1.0, 1.0]}, ("actuator.numerator", "zero")),
+        ({"numerator": [1.0, 0.0, 0.0], "denominator": [1.0, 1.0]}, ("actuator.numerator", "order", "2", "<= 1")),
+        ({"numerator": [1.0, 1.0], "denominator": [2.0, 1.0]}, ("actuator", "hold", "ramp")),
+        ({"numerator": [1.0], "denominator": [1.0, -2.0, 4.0]}, ("actuator.denominator", "rad/s", "< 0")),
     ],
 )
-def test_refuses_what_is_no_actuator(data: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^actuator\.(?:.*){words}"):
+def test_refuses_what_is_no_actuator(data: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         from_data(registry.load("actuator", "transfer_function").Params, data, "actuator")
 
 
 def test_refuses_dynamics_that_cannot_be_solved(actuator: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigError, match="cannot be solved over a step"):
+    with pytest.raises(ConfigError, match=naming("solved", "step")):
         actuator("transfer_function", numerator=[1e50], denominator=[1e-50, 1e50])
 
 

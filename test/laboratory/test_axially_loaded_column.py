@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.control.setups.upright_load import UprightLoad
 from rths_nodes.core.errors import ConfigError
@@ -88,7 +89,7 @@ def test_a_column_that_crushes_keeps_what_it_still_bears() -> None:
 
 
 def test_what_makes_no_column_is_refused() -> None:
-    with pytest.raises(ConfigError, match="3 axes: must be 2"):
+    with pytest.raises(ConfigError, match=naming("3", "axes", "2")):
         AxiallyLoadedColumn(from_data(AxiallyLoadedColumn.Params, DATA), DT, 3)
-    with pytest.raises(ConfigError, match=r"crushed_force = 2 N: must be <= crushing_force = 1 N"):
+    with pytest.raises(ConfigError, match=naming("crushed_force", "2 N", "<= crushing_force", "1 N")):
         from_data(AxiallyLoadedColumn.Params, DATA | {"crushing_force": 1.0, "crushed_force": 2.0}, "rig")

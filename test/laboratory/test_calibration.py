@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SATURATED, Command, Measurement
@@ -114,10 +115,10 @@ def test_with_scale_one_and_sign_one_no_bit_changes() -> None:
 
 def test_a_channel_must_be_one_of_the_port_and_in_its_unit() -> None:
     with pytest.raises(
-        ConfigError, match=r"rig_file.auxiliary.oil: unknown channel 'oil'; known: pressure, switch"
+        ConfigError, match=naming("rig_file.auxiliary.oil", "oil", "unknown", "pressure", "switch")
     ):
         channels_of(Bench.auxiliary_names, {"oil": PRESSURE["pressure"]})
     volts = {"pressure": from_data(Channel, {"unit": "V", "range": 10.0})}
-    with pytest.raises(ConfigError, match=r"auxiliary.pressure.unit = 'V': the port has it in bar"):
+    with pytest.raises(ConfigError, match=naming("auxiliary.pressure.unit", "V")):
         channels_of(Bench.auxiliary_names, volts)
     assert si_names(("a [V]",), (None,)) == ("a [V]",)

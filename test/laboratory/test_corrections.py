@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
@@ -105,25 +106,25 @@ def test_shown_forces_are_found_by_name() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"fixture_mass": 5.0}, r"at.fixture_mass = 5: needs acceleration: no channel of acceleration is named"),
-        ({"acceleration": "a"}, r"at.acceleration = 'a': of what\? Give fixture_mass, too"),
-        ({"friction": 5.0}, r"at.friction = 5: needs smoothing_velocity"),
-        ({"friction": -5.0, "smoothing_velocity": 1.0}, r"at.friction = -5 N: must be > 0"),
-        ({}, "corrects nothing"),
+        ({"fixture_mass": 5.0}, ("at.fixture_mass", "5", "channel")),
+        ({"acceleration": "a"}, ("at.acceleration", "a", "fixture_mass")),
+        ({"friction": 5.0}, ("at.friction", "5", "smoothing_velocity")),
+        ({"friction": -5.0, "smoothing_velocity": 1.0}, ("at.friction", "-5 N", "> 0")),
+        ({}, ("corrects", "nothing")),
     ],
 )
-def test_half_a_correction_is_refused(keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_half_a_correction_is_refused(keys: dict[str, Any], message: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*message)):
         from_data(Corrections, keys, "at")
 
 
 def test_a_fixture_without_an_acceleration_is_refused() -> None:
     found = from_data(Corrections, FIXTURE)
-    with pytest.raises(ConfigError, match=r"the rig has no channel of acceleration .* channels: pressure"):
+    with pytest.raises(ConfigError, match=naming("channels", "pressure")):
         found.check_channels({"pressure": "Pa"}, "at")
     with pytest.raises(ConfigError, match=r"at.acceleration: unknown .*'accelerometer'.* known: other"):
         found.check_channels({"pressure": "Pa", "other": "m/s^2"}, "at")
-    with pytest.raises(ConfigError, match="no channel of acceleration"):
+    with pytest.raises(ConfigError, match=naming("channel", "acceleration")):
         ForceCorrections(
             {"b": SimpleNamespace(rig_axis=SimpleNamespace(corrections=found, feedback_filter=None))},
             ("accelerometer [V]",),
@@ -142,12 +143,12 @@ def test_a_declared_delay_must_be_that_of_the_filter(delay: float, accepted: boo
     if accepted:
         found.check_rate(1.0 / DT, "at")
         return
-    with pytest.raises(ConfigError, match=r"at.delay = .* s: must be within 10% of 0.01124 s, the group delay"):
+    with pytest.raises(ConfigError, match=naming("at.delay", "10%", "0.01124 s")):
         found.check_rate(1.0 / DT, "at")
 
 
 def test_a_cutoff_beyond_half_the_rate_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"at.cutoff = 600 Hz: must be < 512 Hz, half the servo_rate"):
+    with pytest.raises(ConfigError, match=naming("at.cutoff", "600 Hz", "< 512 Hz", "servo_rate")):
         from_data(FeedbackFilter, {"order": 2, "cutoff": 600.0, "delay": 1.0}).check_rate(1.0 / DT, "at")
 
 

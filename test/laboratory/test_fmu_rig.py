@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fmus import of_text, skip_without_fmi
 from generic_client import models_left
+from messages import naming
 from rehearsed_rig import OWN, SCENARIO, STIFFNESS
 
 import rths_nodes
@@ -211,5 +212,5 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as refusal:
             hosts.run(scenario(tmp_path, text.replace(before, after)))
         assert says in str(refusal.value)
-    with pytest.raises(ConfigError, match=r"rig\.type = 'fmu': its specimen is in another process"):
+    with pytest.raises(ConfigError, match=naming("rig.type", "fmu")):
         judge(scenario(tmp_path, text))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 from scipy.integrate import trapezoid
 
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
@@ -137,7 +138,7 @@ def test_the_accumulator_pushes_before_anything_moves(damper: Make) -> None:
 def test_what_cannot_be_is_refused(damper: Make) -> None:
     with pytest.raises(ValueError, match=r"specimen\.beta \+ gamma = 0 1/m\^2: must be > 0"):
         damper(beta=0.0, gamma=0.0)
-    with pytest.raises(ValueError, match=r"specimen\.voltage = 3 V: must be <= max_voltage = 2\.25 V"):
+    with pytest.raises(ValueError, match=naming("specimen.voltage", "3 V", "<= max_voltage", "2.25 V")):
         damper(voltage=3.0)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.control.force_controllers.servo_valve import ServoValve
 from rths_nodes.core.errors import ConfigError
@@ -338,7 +339,7 @@ def test_commands_in_newtons_are_garbage_to_who_has_no_loop_or_was_not_asked() -
     ],
 )
 def test_limits_of_a_loop_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="the receiver refuses its limits"):
+    with pytest.raises(ConfigError, match=naming("receiver", "limits")):
         Column(loads=[NO_LOOP, LOOP._replace(**wrong)])
 
 

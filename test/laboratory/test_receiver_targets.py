@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from messages import mentions
 
 import rths_nodes
 from rths_nodes.core.samples import EMPTY
@@ -88,7 +89,7 @@ def test_other_bits_than_the_tested_ones_are_told(tmp_path: Path) -> None:
     source.write_text(text.replace("halved < 24;", "halved < 25;"))
     done = make(tmp_path, "vectors")
     assert done.returncode != 0
-    assert "not those of this version of the receiver" in done.stdout
+    assert mentions(done.stdout, "version", "receiver")
 
 
 FLAGS = ("-O0", "-O3", "-O2 -DRTHS_FREESTANDING")
@@ -424,9 +425,7 @@ def test_a_receiver_that_computes_otherwise_serves_nobody() -> None:
     env: Mapping[str, str] = os.environ | {"CC": "gcc -ffast-math", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", BUILD], env=env, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert "ConfigError: the receiver, as gcc -ffast-math makes it here, does not compute as the tested one: " in (
-        done.stderr
-    )
+    assert mentions(done.stderr, "ConfigError", "-ffast-math")
 
 
 def test_every_line_that_builds_it_forbids_contraction() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from joint_bench import ACCELERATION, BRIDGED, DT, ERROR, FORCE, PERSISTENCE, STROKE, VELOCITY, Bench, library
+from messages import each_mentions, mentions
 
 from rths_nodes.laboratory.ports import datagrams
 
@@ -48,14 +49,14 @@ def test_an_activated_joint_stays_where_it_is_until_the_first_command(benches: A
     for _ in range(50):
         bench.tick()
     assert bench.history == [[0.0123, -0.2]] * 52
-    assert bench.report() == "running: no reason told"
+    assert mentions(bench.report(), "running", "reason")
 
 
 def test_a_joint_beyond_the_stroke_is_not_activated(benches: Any) -> None:
     bench = benches()
     bench.open()
-    assert bench.begin(0.3) == "a stands at 0.3 m: must be within its stroke, 0.25 m"
-    assert "stands at nan m" in bench.begin(math.nan)
+    assert mentions(bench.begin(0.3), "0.3 m", "0.25 m")
+    assert mentions(bench.begin(math.nan), "stands", "nan m")
     assert bench.begin(0.2) == ""
 
 
@@ -94,7 +95,7 @@ def test_silence_brakes_at_the_stated_acceleration_and_axes_of_a_group_stop_toge
     gone = len(bench.history)
     for _ in range(200):
         bench.tick()
-    assert bench.report() == "stopped: no command came in time"
+    assert mentions(bench.report(), "stopped", "command")
     velocity = np.diff(np.array(bench.history)[gone:], axis=0) / DT
     assert velocity[BRIDGED - 3] == pytest.approx(speeds, rel=1e-6)  # along the slope first
     moving = velocity[np.abs(velocity[:, 0]) > 1e-9]
@@ -108,12 +109,12 @@ def test_silence_brakes_at_the_stated_acceleration_and_axes_of_a_group_stop_toge
 @pytest.mark.parametrize(
     ("breach", "reason"),
     [
-        ("force", "a measured force is beyond the limit of the receiver"),
-        ("error", "command less measured displacement is beyond the limit of the receiver"),
-        ("interlock", "the interlock of the rig is open"),
+        ("force", ("force", "limit", "receiver")),
+        ("error", ("command", "displacement", "limit", "receiver")),
+        ("interlock", ("interlock", "rig")),
     ],
 )
-def test_a_breach_stops_all_axes_in_a_common_time(benches: Any, breach: str, reason: str) -> None:
+def test_a_breach_stops_all_axes_in_a_common_time(benches: Any, breach: str, reason: tuple[str, ...]) -> None:
     bench = benches(axes=2)
     bench.session(0.0, 0.0)
     bench.run([0.2, 0.1], 100)
@@ -125,10 +126,10 @@ def test_a_breach_stops_all_axes_in_a_common_time(benches: Any, breach: str, rea
         else:
             bench.interlock = 2
         bench.tick()
-    assert bench.report() == f"braking: {reason}"
+    assert mentions(bench.report(), "braking", *reason)
     for _ in range(60):
         bench.tick()
-    assert bench.report() == f"stopped: {reason}"
+    assert mentions(bench.report(), "stopped", *reason)
     velocity = np.diff(np.array(bench.history)[-62:], axis=0) / DT
     moving = velocity[np.abs(velocity[:, 0]) > 1e-9]
     assert len(moving) == pytest.approx(0.2 / (ACCELERATION * DT), abs=PERSISTENCE + 2)
@@ -163,7 +164,7 @@ def test_a_session_takes_an_activation_of_its_own(benches: Any) -> None:
     bench.send(bench.head(datagrams.CLOSE))
     bench.tick()
     bench.tick()
-    assert bench.report() == "stopped: the session was closed"
+    assert mentions(bench.report(), "stopped", "session")
     assert bench.library.rig_end() == 0
     bench.heard()
     bench.send(bench.head(datagrams.OPEN))
@@ -198,7 +199,7 @@ def test_a_flood_makes_no_tick_longer_than_sixteen_datagrams(benches: Any) -> No
                 count += 1
             answered.append(count)
     assert answered == [16, 16, 8, 0]
-    assert bench.report() == "running: no reason told"
+    assert mentions(bench.report(), "running", "reason")
 
 
 def test_a_tick_takes_no_memory(benches: Any, rig: Any) -> None:
@@ -211,7 +212,7 @@ def test_a_tick_takes_no_memory(benches: Any, rig: Any) -> None:
     for _ in range(100):
         bench.tick()
     assert rig.rig_memory() == begun
-    assert bench.report() == "stopped: no command came in time"
+    assert mentions(bench.report(), "stopped", "command")
 
 
 # -- settings
@@ -220,47 +221,49 @@ def test_a_tick_takes_no_memory(benches: Any, rig: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"limits": (0.0, 1.2, 20.0, math.inf, 1e6, 0.1)}, "axes.a.limits.stroke = 0: must be > 0 and < 1e9 m"),
+        ({"limits": (0.0, 1.2, 20.0, math.inf, 1e6, 0.1)}, ("axes.a.limits.stroke", "0", "> 0", "< 1e9 m")),
         (
             {"limits": (0.2, math.inf, 20.0, 1.0, 1e6, 0.1)},
-            "axes.a.limits.velocity = inf: must be > 0 and < 1e9 m/s",
+            ("axes.a.limits.velocity", "inf", "> 0", "< 1e9 m/s"),
         ),
         (
             {"limits": (0.2, 1.2, -20.0, 1.0, 1e6, 0.1)},
-            "axes.a.limits.acceleration = -20: must be > 0 and < 1e9 m/s^2",
+            ("axes.a.limits.acceleration", "-20", "> 0", "< 1e9 m/s^2"),
         ),
         (
             {"limits": (0.2, 1.2, 20.0, 0.0, 1e6, 0.1)},
-            "axes.a.limits.following = 0: must be > 0 m/s^2, or .inf, which switches it off",
+            ("axes.a.limits.following", "0", "> 0 m/s^2"),
         ),
         (
             {"limits": (0.2, 1.2, 20.0, 1.0, math.nan, 0.1)},
-            "axes.a.limits.force = nan: must be > 0 N, or .inf, which switches it off",
+            ("axes.a.limits.force", "nan", "> 0 N"),
         ),
         (
             {"limits": (0.2, 1.2, 20.0, 1.0, 1e6, 0.0)},
-            "axes.a.limits.error = 0: must be > 0 m, or .inf, which switches it off",
+            ("axes.a.limits.error", "0", "> 0 m"),
         ),
-        ({"groups": (256,)}, "axes.a.group = 256: must be 0 to 255"),
-        ({"scale": 0.0}, "axes.a.position.scale = 0: must be > 0 and < 1e9 m for 1 of the interface"),
-        ({"sign": 0}, "axes.a.position.sign = 0: must be 1 or -1"),
-        ({"force_scale": -1.0}, "axes.a.force.scale = -1: must be > 0 and < 1e9 N for 1 of the interface"),
-        ({"force_sign": 2}, "axes.a.force.sign = 2: must be 1 or -1"),
-        ({"address": "bench"}, "address = 'bench': must be an IPv4 address of this computer"),
-        ({"port": 0}, "port = 0: must be 1 to 65535"),
-        ({"bridged": -1}, "bridged = -1: must be 0 to 999999"),
-        ({"persistence": 0}, "persistence = 0: must be 1 to 1000000"),
-        ({"watchdog": 10}, "watchdog = 10: must be more than bridged and at most 1000000 samples"),
-        ({"rate": 0.0}, "update_rate = 0: must be 1 to 1e5 Hz"),
-        ({"axes": 0}, "joints = 0 names: must be 1 to 8"),
-        ({"axes": 9, "groups": (0,) * 9}, "joints = 9 names: must be 1 to 8"),
-        ({"axes": 2, "names": ("a", "a")}, "joints = a: must be there once"),
+        ({"groups": (256,)}, ("axes.a.group", "256", "0", "255")),
+        ({"scale": 0.0}, ("axes.a.position.scale", "0", "> 0", "< 1e9 m", "1")),
+        ({"sign": 0}, ("axes.a.position.sign", "0", "1", "-1")),
+        ({"force_scale": -1.0}, ("axes.a.force.scale", "-1", "1", "> 0", "< 1e9 N")),
+        ({"force_sign": 2}, ("axes.a.force.sign", "2", "1", "-1")),
+        ({"address": "bench"}, ("address", "bench", "IPv4")),
+        ({"port": 0}, ("port", "0", "1", "65535")),
+        ({"bridged": -1}, ("bridged", "-1", "0", "999999")),
+        ({"persistence": 0}, ("persistence", "0", "1", "1000000")),
+        ({"watchdog": 10}, ("watchdog", "10", "1000000")),
+        ({"rate": 0.0}, ("update_rate", "0", "1", "1e5 Hz")),
+        ({"axes": 0}, ("joints", "0", "names", "1", "8")),
+        ({"axes": 9, "groups": (0,) * 9}, ("joints", "9", "names", "1", "8")),
+        ({"axes": 2, "names": ("a", "a")}, ("joints", "once")),
     ],
 )
-def test_each_wrong_setting_is_refused_by_name_value_and_bound(benches: Any, given: dict, words: str) -> None:
+def test_each_wrong_setting_is_refused_by_name_value_and_bound(
+    benches: Any, given: dict, words: tuple[str, ...]
+) -> None:
     bench = benches(**given)
-    assert bench.objections() == [words]
-    assert bench.open() == words
+    assert each_mentions(bench.objections(), words)
+    assert mentions(bench.open(), *words)
 
 
 def test_all_that_is_wrong_is_told_at_once(benches: Any) -> None:
@@ -277,15 +280,15 @@ def test_a_port_that_is_taken_and_an_address_of_another_computer_are_refused(ben
     bench = benches()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("127.0.0.1", bench.port))
-        assert bench.open() == f"address, port = 127.0.0.1, {bench.port}: Address already in use"
+        assert mentions(bench.open(), "port", "127.0.0.1", bench.port)
     assert "192.0.2.1" in (far := benches(address="192.0.2.1").open())
-    assert "Cannot assign requested address" in far
+    assert mentions(far, "requested", "address")
 
 
 def test_limits_that_never_let_it_stop_are_refused(benches: Any) -> None:
     bench = benches(limits=(0.2, 1.2, 1e-9, math.inf, 1e6, 0.1))
     assert bench.open() == ""
-    assert bench.begin(0.0) == "the limits do not let it stop: velocity / acceleration is too long"
+    assert mentions(bench.begin(0.0), "velocity", "acceleration")
 
 
 def test_the_reasons_of_a_stop_are_those_of_the_test_computer(rig: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 from scipy import signal
 
 from rths_nodes.core.errors import ConfigError
@@ -149,5 +150,5 @@ def test_the_mass_of_a_specimen_is_felt_by_every_actuator_that_moves_it(make: Ca
 
 
 def test_the_flow_limited_actuator_refuses_a_mass(make: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigError, match="takes no specimen with mass"):
+    with pytest.raises(ConfigError, match=naming("specimen", "mass")):
         make("actuator", "servo_hydraulic", DT, make("specimen", "with_mass", mass=M))

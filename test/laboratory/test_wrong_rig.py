@@ -12,6 +12,7 @@ from bare_port import Bare
 from doubts import doubts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import mentions, naming
 from scipy.integrate import trapezoid
 
 from rths_nodes.app import hosts
@@ -231,10 +232,12 @@ def test_a_joint_with_play_has_no_force_in_its_gap_with_every_actuator(actuator:
 
 @pytest.mark.parametrize(
     ("held", "words"),
-    [({"type": "with_mass", "mass": 1.0}, "must have no mass"), ({"type": "maxwell_damper"}, "no inner states")],
+    [({"type": "with_mass", "mass": 1.0}, ("mass",)), ({"type": "maxwell_damper"}, ("inner", "states"))],
 )
-def test_a_joint_with_play_refuses_what_would_not_spring_back(held: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_a_joint_with_play_refuses_what_would_not_spring_back(
+    held: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         rig({"a": axis(specimen={"type": "with_backlash", "width": 1e-3, "specimen": held})})
 
 
@@ -267,7 +270,7 @@ def test_pressure_and_interlock_may_fail_under_way_and_come_back() -> None:
     measured = hold(port, 0.03)
     assert (measured.interlock, measured.displacement[0]) == (INTERLOCK_OPEN, 0.02)
     assert measured.command[0] == port.active_command[0] == 0.02
-    assert port.interlock == "rig: its interlock is open: no actuator follows"
+    assert mentions(port.interlock, "rig", "interlock")
     port.set_interlock(closed=True)
     assert (port.interlock, hold(port, 0.03).displacement[0], port.read().interlock) == (
         "",
@@ -279,19 +282,20 @@ def test_pressure_and_interlock_may_fail_under_way_and_come_back() -> None:
 @pytest.mark.parametrize(
     ("override", "fault", "reason"),
     [
-        ("port.hydraulics=off", "", "sample 1: rig: its hydraulics are off: no actuator follows"),
-        ("port.interlock=open", "", "sample 1: rig: its interlock is open: no actuator follows"),
+        ("port.hydraulics=off", "", ("sample 1", "hydraulics")),
+        ("port.interlock=open", "", ("sample 1", "interlock")),
         (
             "port.hydraulics=high",
             "hydraulics@0.1:off",
-            "sample 103: rig: its hydraulics are off: no actuator follows",
+            ("sample 103", "hydraulics"),
         ),
-        ("seed=1", "interlock@0.1", "sample 103: rig: its interlock is open: no actuator follows"),
+        ("seed=1", "interlock@0.1", ("sample 103", "interlock")),
     ],
 )
-def test_a_test_without_pressure_or_interlock_trips(override: str, fault: str, reason: str) -> None:
+def test_a_test_without_pressure_or_interlock_trips(override: str, fault: str, reason: tuple[str, ...]) -> None:
     run = hosts.run("chen_ricles_2010", [override, "duration=0.3"], faults=[fault] if fault else [])
-    assert (run.outcome, run.reason) == ("tripped", reason)
+    assert run.outcome == "tripped"
+    assert mentions(run.reason, *reason)
 
 
 def test_the_heartbeat_goes_on_with_commands_only() -> None:
@@ -321,49 +325,49 @@ def test_a_wrong_sign_makes_the_loop_unstable_and_trips(wrong: str) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"output": {"scale": 0.0}}, "axes.a.output.scale = 0: must not be 0"),
-        ({"sensors": {"force_scale": 0}}, "axes.a.sensors.force_scale = 0: must not be 0"),
-        ({"sensors": {"second": {"scale": 0}}}, "axes.a.sensors.second.scale = 0: must not be 0"),
-        ({"output": {"static_stiffness": 0.0}}, "axes.a.output.static_stiffness = 0 N/m: must be > 0"),
-        ({"output": {"start": 200.0}}, "axes.a.output.start = 200 m: must be >= -100 and <= 100"),
-        ({"specimen": {"type": "with_backlash", "width": 0}}, "axes.a.specimen.width = 0 m: must be > 0"),
+        ({"output": {"scale": 0.0}}, ("axes.a.output.scale", "0")),
+        ({"sensors": {"force_scale": 0}}, ("axes.a.sensors.force_scale", "0")),
+        ({"sensors": {"second": {"scale": 0}}}, ("axes.a.sensors.second.scale", "0")),
+        ({"output": {"static_stiffness": 0.0}}, ("axes.a.output.static_stiffness", "0 N/m", "> 0")),
+        ({"output": {"start": 200.0}}, ("axes.a.output.start", "200 m", ">= -100", "<= 100")),
+        ({"specimen": {"type": "with_backlash", "width": 0}}, ("axes.a.specimen.width", "0 m", "> 0")),
     ],
 )
-def test_what_no_rig_can_be_is_refused(data: dict[str, Any], words: str) -> None:
+def test_what_no_rig_can_be_is_refused(data: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as refused:
         axis(**data)
-    assert words in str(refused.value)
+    assert mentions(str(refused.value), *words)
 
 
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("axes.north.output.cabled_to=axis_9", "axes.north.output.cabled_to = 'axis_9': unknown axis 'axis_9'"),
-        ("axes.north.sensors.cabled_to=2", "axes.north.sensors.cabled_to"),
+        ("axes.north.output.cabled_to=axis_9", ("axes.north.output.cabled_to", "axis_9", "unknown")),
+        ("axes.north.sensors.cabled_to=2", ("axes.north.sensors.cabled_to",)),
         (
             "axes.north.output.cabled_to=south",
-            "axes.north.output.cabled_to = 'south': the command of axes.south",
+            ("axes.north.output.cabled_to", "south", "axes.south"),
         ),
-        ("port.hydraulics=on", "port.hydraulics: unknown value 'on'; known: high, low, off"),
-        ("port.interlock=1", "port.interlock"),
+        ("port.hydraulics=on", ("port.hydraulics", "unknown", "on", "high", "low", "off")),
+        ("port.interlock=1", ("port.interlock",)),
     ],
 )
-def test_a_cable_to_nowhere_and_an_unknown_pressure_are_refused(override: str, words: str) -> None:
+def test_a_cable_to_nowhere_and_an_unknown_pressure_are_refused(override: str, words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as refused:
         hosts.run("two_actuator_coupler", [override, "duration=0.1"])
-    assert words in str(refused.value)
+    assert mentions(str(refused.value), *words)
 
 
 def test_what_is_wrong_on_purpose_is_told() -> None:
     words = ["axes.story_1.sensors.force_scale=-1", "axes.story_1.output={start: 0.0, lost_motion: 1.0e-4}"]
     told = doubts(files.load("chen_ricles_2010", words))
-    assert "axes.story_1.sensors: wrong on purpose: force_scale" in told
-    assert "axes.story_1.output: wrong on purpose: lost_motion, start" in told
+    assert mentions(told, "axes.story_1.sensors", "force_scale")
+    assert mentions(told, "axes.story_1.output", "lost_motion")
     assert not any("on purpose" in words for words in doubts(files.load("chen_ricles_2010")))
 
 
 def test_nobody_switches_to_an_unknown_pressure() -> None:
-    with pytest.raises(ConfigError, match="hydraulics: unknown pressure 'on'; known: high, low, off"):
+    with pytest.raises(ConfigError, match=naming("hydraulics", "unknown", "pressure", "on", "high", "low", "off")):
         rig().set_hydraulics("on")
 
 
@@ -390,7 +394,7 @@ def test_a_port_may_leave_out_what_it_cannot_read_back() -> None:
     assert telling.active_command is not None
     assert (telling.active_command.tolist(), telling.hydraulics) == ([0.5], HYDRAULICS_LOW)
     assert telling.build == "3f"
-    with pytest.raises(Exception, match="port 'telling': reading heartbeat: the line is dead"):
+    with pytest.raises(Exception, match=naming("telling", "heartbeat")):
         _ = telling.heartbeat
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
@@ -59,5 +60,5 @@ def test_beyond_the_reach_nothing_is_a_number() -> None:
 
 
 def test_lengths_are_positive() -> None:
-    with pytest.raises(ConfigError, match=r"column_length = 0 m: must be > 0"):
+    with pytest.raises(ConfigError, match=naming("column_length", "0 m", "> 0")):
         from_data(ColumnGeometry, {"column_length": 0.0})

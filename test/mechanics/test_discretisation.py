@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.mechanics.discretisation import transition
@@ -30,5 +31,5 @@ def test_an_oscillator_under_two_held_inputs() -> None:
 
 
 def test_dynamics_that_overflow_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"cannot be solved over a step of 1 s"):
+    with pytest.raises(ConfigError, match=naming("step", "1 s")):
         transition(np.array([[1e4]]), np.array([[1.0]]), 1.0)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from coupled_blocks import poles, transfer_matrix
+from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.mechanics.models.coupled_rig import CoupledModel, coupled_model, feedforward
@@ -106,17 +107,17 @@ def changed(power: int, matrix: object) -> np.ndarray:
 @pytest.mark.parametrize(
     ("coefficients", "message"),
     [
-        (changed(3, np.ones((3, 3))), r"x\.jerk: is singular"),
-        (changed(0, np.ones((3, 3))), r"x\.displacement: is singular: at rest the axes are not told apart"),
+        (changed(3, np.ones((3, 3))), ("x.jerk", "singular")),
+        (changed(0, np.ones((3, 3))), ("x.displacement", "singular", "rest")),
         (
             changed(1, -feedforward(EQUAL)[1]),
-            r"x: the model is not stable: it has the pole .*, must have negative",
+            ("x", "pole", "negative"),
         ),
-        (np.zeros((4, 2, 2)), r"x\.displacement: is singular"),
+        (np.zeros((4, 2, 2)), ("x.displacement", "singular")),
     ],
 )
-def test_models_of_which_nothing_follows_are_refused(coefficients: np.ndarray, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_models_of_which_nothing_follows_are_refused(coefficients: np.ndarray, message: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*message)):
         check(coefficients, "x")
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from messages import mentions
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -198,24 +199,24 @@ def test_regressors_are_those_of_the_model() -> None:
 @pytest.mark.parametrize(
     ("model", "values", "opened", "message"),
     [
-        ("bouc_wenn", {}, (), "unknown model 'bouc_wenn' (did you mean 'bouc_wen'?)"),
-        ("bouc_wen", {"yield_displacement": 0.01}, (), "model.stiffness: missing for bouc_wen"),
-        ("bouc_wen", {"post_yield_ratio": 0.0}, (), "model.post_yield_ratio = 0.0: must be > 0 to be updated"),
-        ("bouc_wen", {}, (Open("stifness"),), "unknown parameter 'stifness'"),
-        ("bouc_wen", {}, (Open("stiffness", (2e7, 3e7)),), "must be > 0, with 1.176e+07 between"),
-        ("bouc_wen", {}, (Open("stiffness"), Open("stiffness")), "each parameter once"),
-        ("bouc_wen", {}, (Open("post_yield_ratio", (0.05, 1.5)),), "model.post_yield_ratio = 1.5: must be >= 0"),
-        ("bouc_wen", {}, (Open("exponent", (0.5, 4.0)),), "model.exponent = 0.5: must be >= 1"),
+        ("bouc_wenn", {}, (), ("unknown", "bouc_wenn", "bouc_wen")),
+        ("bouc_wen", {"yield_displacement": 0.01}, (), ("model.stiffness", "missing", "bouc_wen")),
+        ("bouc_wen", {"post_yield_ratio": 0.0}, (), ("model.post_yield_ratio", "0.0", "> 0")),
+        ("bouc_wen", {}, (Open("stifness"),), ("unknown", "parameter", "stifness")),
+        ("bouc_wen", {}, (Open("stiffness", (2e7, 3e7)),), ("> 0", "1.176e+07")),
+        ("bouc_wen", {}, (Open("stiffness"), Open("stiffness")), ("parameter", "once")),
+        ("bouc_wen", {}, (Open("post_yield_ratio", (0.05, 1.5)),), ("model.post_yield_ratio", "1.5", ">= 0")),
+        ("bouc_wen", {}, (Open("exponent", (0.5, 4.0)),), ("model.exponent", "0.5", ">= 1")),
     ],
 )
 def test_what_no_copy_may_have_is_refused(
-    model: str, values: dict[str, object], opened: tuple[Open, ...], message: str
+    model: str, values: dict[str, object], opened: tuple[Open, ...], message: tuple[str, ...]
 ) -> None:
     """Bounds as well: at none of them may the copy be outside of its model."""
-    whole = values if "missing" in message else VALUES.get(model, {}) | values
+    whole = values if "model.stiffness" in message else VALUES.get(model, {}) | values
     with pytest.raises(ConfigError) as refused:
         Copy(model, whole, opened)
-    assert message in str(refused.value)
+    assert mentions(str(refused.value), *message)
 
 
 def test_no_point_takes_a_copy_outside_of_its_bounds() -> None:

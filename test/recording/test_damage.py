@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcap.reader import make_reader
+from messages import each_mentions, mentions
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -207,7 +208,7 @@ def test_a_journal_is_read_as_it_is(originals: dict[str, Path], capsys: pytest.C
         assert run.notes == (told,)
         page = directory.parent / "page.html"
         assert said(capsys, "report", directory, "--out", page) == (0, f"{page}\n", f"note: {told}\n")
-        assert "read as far as it is whole" in page.read_text()
+        assert mentions(page.read_text(), "read", "far")
         assert said(capsys, "estimate", directory)[2].startswith(f"note: {told}\n")
         assert mcap_of(directory).read_bytes() == before
 
@@ -220,7 +221,7 @@ def test_a_recording_under_way_can_be_looked_at(tmp_path: Path) -> None:
             seen.append(rths_nodes.read(tmp_path / "run"))
 
     hosts.run("chen_ricles_2010", ["duration=0.2"], record=tmp_path / "run", progress=look)
-    assert "is being recorded, or recovered, at this moment" in seen[0].notes[0]
+    assert mentions(seen[0].notes[0], "recovered", "moment")
     assert rths_nodes.read(tmp_path / "run").outcome == "finished"
 
 
@@ -260,8 +261,8 @@ def test_on_a_full_disk_the_journal_stays_and_the_way_out_is_told(
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 1
             (line,) = done.stderr.splitlines()
-            assert "could not be indexed" in line
-            assert line.endswith(f"where there is room: rths recover {directory} --out DIR")
+            assert mentions(line, "indexed")
+            assert mentions(line, directory, "--out", "DIR")
             assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
         assert not (tmp_path / "full").exists()
         assert said(capsys, "recover", directory, "--out", tmp_path / "room")[0] == 0
@@ -312,14 +313,14 @@ def test_a_damaged_chunk_is_left_out_and_the_damaged_file_is_kept(
     code, out, err = said(capsys, "recover", directory)
     assert code == 0
     assert "is damaged" in err
-    assert "the damaged file is kept as long_0.mcap.damaged" in err
+    assert mentions(err, "damaged", "long_0.mcap.damaged")
     assert (directory / "long_0.mcap.damaged").read_bytes() == content
     recovered = int(out.split()[2])
     assert 0.3 * count < recovered < count
     run = rths_nodes.read(directory)
     assert run.information["outcome"] == "finished"  # what stands behind the damage
     assert "is damaged" in run.information["recovered"]
-    assert said(capsys, "recover", directory)[1].endswith(f"nothing to recover ({recovered} messages)\n")
+    assert mentions(said(capsys, "recover", directory)[1], "recover", recovered, "messages")
 
 
 def test_the_first_chunk_may_be_the_damaged_one(tmp_path: Path) -> None:
@@ -338,7 +339,7 @@ def test_metadata_is_written_anew(damage: str, originals: dict[str, Path]) -> No
     with copied(originals["finished"]) as directory:
         before = (directory / "metadata.yaml").read_text()
         disturb(directory, damage)
-        assert bag.recover(directory).notes == ("metadata.yaml was missing or damaged: written anew",)
+        assert each_mentions(bag.recover(directory).notes, ("metadata.yaml", "missing", "damaged"))
         assert (directory / "metadata.yaml").read_text() == before.replace("finished_0", "finished_0")
         assert bag.recover(directory).notes == ()
 
@@ -384,9 +385,7 @@ def test_a_sample_number_far_beyond_allocates_nothing(
     whole = rths_nodes.read(originals["finished"])
     np.testing.assert_array_equal(run.displacement, whole.displacement)
     (note,) = run.notes
-    assert note.endswith(
-        f"1 message of measurement left out: numbered far beyond {len(whole.time) - 1}, the last of the others"
-    )
+    assert mentions(note, "1", "numbered", len(whole.time) - 1)
     code, _, err = said(capsys, "estimate", directory)
     assert (code, err) == (0, f"note: {note}\n")
 
@@ -424,10 +423,7 @@ def test_damaged_messages_are_left_out_and_counted(originals: dict[str, Path], t
 
     directory = rewritten(originals["finished"], tmp_path / "some", change)
     run = rths_nodes.read(directory)
-    assert run.notes == (
-        f"{directory}: 1 damaged message of /rths/node_status left out",
-        f"{directory}: 2 damaged messages of /rths/command left out",
-    )
+    assert each_mentions(run.notes, (directory, "1", "/rths/node_status"), (directory, "2", "/rths/command"))
     assert run.compensator_names == ("1", "2", "3")
     whole = rths_nodes.read(originals["finished"])
     np.testing.assert_array_equal(run.displacement, whole.displacement)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.procedure.records import (
@@ -116,7 +117,7 @@ def test_people_can_read_it(tmp_path: Path) -> None:
     text = procedure.write(record(), tmp_path).read_text()
     assert "operator: A. Müller\n" in text
     assert "    displacement: 0.0001\n" in text
-    assert text.startswith("# What was done in this test")
+    assert mentions(text, "done", "test")
 
 
 def test_numbers_of_numpy_become_plain_ones(tmp_path: Path) -> None:
@@ -128,22 +129,22 @@ def test_numbers_of_numpy_become_plain_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("version: 1", "version: 7"), "version = 7: must be 1"),
-        (("test_id: t1\n", ""), "test_id: missing"),
-        (("operator:", "operater:"), "unknown key 'operater' (did you mean 'operator'?)"),
-        (("sample: 511", "sample: many"), "sample = 'many': must be a whole number"),
-        (("    force: -30.5", "    force: true"), "offsets_before.axes.a.force = True: must be a number"),
-        (("    force: -30.5", "    force: .inf"), "offsets_before.axes.a.force = inf: must be a number"),
-        (("rungs:\n- name: d", "rungs:\n- name: 4"), "rungs[0].name = 4: must be text"),
-        (("outcome: tripped", "outcome: {"), "not YAML"),
-        (("planned:\n- a\n- d", "planned: a"), "planned = 'a': must be a list"),
-        (("controller:\n  hydraulics: high\n  interlock: closed", "controller: [high]"), "must be a section"),
-        (("confirmed: true", "confirmed: 1"), "offsets_before.confirmed = 1: must be true or false"),
-        (("\n...\n", "\n"), "damaged, its end is missing"),
+        (("version: 1", "version: 7"), ("version", "7", "1")),
+        (("test_id: t1\n", ""), ("test_id", "missing")),
+        (("operator:", "operater:"), ("unknown", "operater", "operator")),
+        (("sample: 511", "sample: many"), ("sample", "many")),
+        (("    force: -30.5", "    force: true"), ("offsets_before.axes.a.force", "True")),
+        (("    force: -30.5", "    force: .inf"), ("offsets_before.axes.a.force", "inf")),
+        (("rungs:\n- name: d", "rungs:\n- name: 4"), ("rungs[0].name", "4", "text")),
+        (("outcome: tripped", "outcome: {"), ("not YAML",)),
+        (("planned:\n- a\n- d", "planned: a"), ("planned", "a")),
+        (("controller:\n  hydraulics: high\n  interlock: closed", "controller: [high]"), ("section",)),
+        (("confirmed: true", "confirmed: 1"), ("offsets_before.confirmed", "1", "true")),
+        (("\n...\n", "\n"), ("damaged", "end", "missing")),
     ],
 )
 def test_a_damaged_file_is_refused_with_path_and_words(
-    change: tuple[str, str], words: str, tmp_path: Path
+    change: tuple[str, str], words: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = procedure.write(record(), tmp_path)
     text = path.read_text()
@@ -152,7 +153,7 @@ def test_a_damaged_file_is_refused_with_path_and_words(
     with pytest.raises(ConfigError) as error:
         procedure.read(tmp_path)
     assert all(problem.startswith(f"{path}: ") for problem in error.value.problems)
-    assert words in str(error.value)
+    assert mentions(str(error.value), *words)
 
 
 def test_a_file_that_was_torn_off_anywhere_is_refused(tmp_path: Path) -> None:
@@ -165,11 +166,11 @@ def test_a_file_that_was_torn_off_anywhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_file_and_a_place_without_room_are_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"procedure\.yaml: cannot be read \(No such file"):
+    with pytest.raises(ConfigError, match=naming("procedure.yaml", "file")):
         procedure.read(tmp_path)
     (tmp_path / "taken").write_text("")
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match=naming("cannot be written")):
         procedure.write(record(), tmp_path / "taken")
     (tmp_path / "procedure.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match=naming("cannot be read")):
         procedure.read(tmp_path)
