@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of a page for the loop, time from its stop to the brake: python benchmarks/page.py --beside | --stops N
+"""Cost of a page, and time of its stop: python benchmarks/page.py --beside | --stops N | --flood N | --curves N
 
     --beside   the loop in real time with `rths page` and three watchers on WebSockets, against the loop alone, in
                pairs whose order changes, and beside these pairs of two runs alone, which show what the machine
@@ -8,6 +8,9 @@
                which the middleware may not have found the services yet: time from the request to the
                stamp of the first Measurement whose Command was of the safe stop, and to the answer; with --busy K
                beside K processes that take all of the processors that they get.
+    --flood N  N stops of a node that accepts them, without and then with 16 threads of another user that open
+               a new connection each: time from sending to acceptance, and the ratio to the floor without the
+               flood. As root the flood runs as the user nobody. Exit code 1: a stop was not accepted.
     --curves N N runs that show their own page: time from the first sample until a watcher has the first column.
 
 Runs are chen_ricles_2010 in real time. The time of a stop does not depend on the browser: a click is a request.
@@ -17,9 +20,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import random
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -78,6 +84,37 @@ with urllib.request.urlopen(request, timeout=10.0) as answer:
     assert json.load(answer)["confirmed"]
 print(began, time.time_ns())
 """
+
+FLOOD = """
+import random, socket, sys, threading
+port, waits = int(sys.argv[1]), sys.argv[2] == "waits"
+rest = b" HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\nContent-Length: 0\\r\\n\\r\\n"
+asked = [line + rest for line in (b"POST /stop", b"GET /situation")]
+def flood():
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=10.0) as one:
+                one.sendall(random.choice(asked))
+                while waits and one.recv(65536):
+                    pass
+        except OSError:
+            pass
+for _ in range(8):
+    threading.Thread(target=flood).start()
+"""
+RIG = """
+import sys, time
+from std_srvs.srv import Trigger
+import rclpy
+rclpy.init()
+rig = rclpy.create_node("actuator", namespace=sys.argv[1])
+def accept(_, answer):
+    answer.success, answer.message = True, str(time.time_ns())
+    return answer
+rig.create_service(Trigger, "actuator/stop", accept)
+rclpy.spin(rig)
+"""
+NOBODY = 65534
 
 
 @contextmanager
@@ -207,6 +244,59 @@ def stops(count: int, journal: Path | None, others: int) -> None:
         )
 
 
+def stop_accepted(port: int) -> float:
+    """Time (s) from sending a stop to its acceptance at the rig; nan if it was not accepted."""
+    body = b'{"kind": "stop"}'
+    head = f"POST /stop HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Rths-Page: 1\r\nContent-Length: {len(body)}\r\n\r\n"
+    began = time.time_ns()
+    with socket.create_connection(("127.0.0.1", port), timeout=20.0) as one:
+        one.sendall(head.encode() + body)
+        answer = b"".join(iter(lambda: one.recv(65536), b""))
+    if not answer.startswith(b"HTTP/1.1 200 "):
+        return math.nan
+    return 1e-9 * (int(json.loads(answer.partition(b"\r\n\r\n")[2])["words"]) - began)
+
+
+def series(port: int, count: int) -> np.ndarray:
+    """Times (s) of ``count`` stops, 0 to 10 ms after each other."""
+    times = []
+    for _ in range(count):
+        time.sleep(random.uniform(0.0, 0.01))
+        times.append(stop_accepted(port))
+    return np.array(times)
+
+
+def flood(count: int) -> bool:
+    """Print how soon stops are accepted without and with a flood; False if one was not accepted."""
+    other = {"user": NOBODY, "extra_groups": (), "cwd": "/"} if os.getuid() == 0 else {}
+    accepted, floor = True, math.nan
+    with running(1, [sys.executable, "-c", RIG, NAMESPACE]), page() as (address, _):
+        port = int(address.rstrip("/").rpartition(":")[2])
+        while math.isnan(stop_accepted(port)):  # the middleware has not discovered the rig yet
+            pass
+        for kind in ("", "waits", "leaves"):
+            words = ["/usr/bin/python3", "-c", FLOOD, str(port), kind]
+            started = [subprocess.Popen(words, start_new_session=True, **other) for _ in range(2 if kind else 0)]
+            try:
+                time.sleep(1.0)
+                times = series(port, count)
+            finally:
+                for each in started:
+                    each.kill()
+                    each.wait()
+            arrived = times[np.isfinite(times)]
+            accepted &= len(arrived) == count
+            median, tail = np.percentile(arrived, (50.0, 99.0)) if len(arrived) else (math.nan, math.nan)
+            floor = floor if kind else tail
+            print(
+                f"flood that {kind}: " if kind else "floor: ",
+                f"{len(arrived)} of {count} stops accepted, median {1e3 * median:.1f} ms, p99 {1e3 * tail:.1f} ms "
+                f"({tail / floor:.1f} of the floor), largest {1e3 * max(arrived, default=math.nan):.1f} ms",
+                flush=True,
+            )
+    return accepted
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--beside", action="store_true")
@@ -217,11 +307,14 @@ def main() -> None:
     )
     parser.add_argument("--stops", type=int, default=0, metavar="N")
     parser.add_argument("--busy", type=int, default=0, metavar="K", help="busy processes beside the stops")
+    parser.add_argument("--flood", type=int, default=0, metavar="N")
     parser.add_argument("--curves", type=int, default=0, metavar="N")
     parser.add_argument("--journal", type=Path, help="keeps the stops that were made")
     options = parser.parse_args()
     if options.beside:
         beside(options.pairs, options.seconds, [ROWS[row] for row in options.row or range(len(ROWS))])
+    if options.flood and not flood(options.flood):
+        raise SystemExit(1)
     if options.curves:
         with tempfile.TemporaryDirectory() as folder:
             late = [curves_once(Path(folder) / str(number)) for number in range(options.curves)]

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 RTHS = (sys.executable, "-m", "rths_nodes.app.cli")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -123,6 +125,60 @@ def until(address: str, state: str, patience: float = 60.0) -> dict[str, Any]:
         lambda told: told.get("run", {}).get("state") == state and told.keys() >= {"curves", "port"},
         patience,
     )
+
+
+FLOOD = """
+import socket, sys, threading
+port = int(sys.argv[1])
+asked = b"POST /stop HTTP/1.1", b"GET /situation HTTP/1.1", b"POST /code HTTP/1.1"
+def flood(request):
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=10.0) as one:
+                one.sendall(request + b"\\r\\nHost: 127.0.0.1\\r\\nContent-Length: 0\\r\\n\\r\\n")
+                print(one.recv(12), flush=True)
+        except OSError:
+            pass
+for number in range(16):
+    threading.Thread(target=flood, args=(asked[number % 3],)).start()
+"""
+
+
+@contextmanager
+def flood(address: str) -> Iterator[None]:
+    """16 threads of another process that ask without a right, a new connection each."""
+    port = str(urlparse(address).port)
+    with subprocess.Popen([sys.executable, "-c", FLOOD, port], stdout=subprocess.PIPE, text=True) as flooding:
+        assert flooding.stdout is not None
+        flooding.stdout.readline()
+        threading.Thread(target=flooding.stdout.read, daemon=True).start()
+        try:
+            yield
+        finally:
+            flooding.kill()
+
+
+@contextmanager
+def standing_rig(namespace: str) -> Iterator[list[int]]:
+    """A node that accepts stops, and the times of those that it has accepted, ns."""
+    from std_srvs.srv import Trigger
+
+    from rths_nodes.ros.transport.threaded_node import ThreadedNode
+
+    accepted: list[int] = []
+
+    def accept(_: Trigger.Request, answer: Trigger.Response) -> Trigger.Response:
+        accepted.append(time.time_ns())
+        answer.success, answer.message = True, "stopped"
+        return answer
+
+    rig = ThreadedNode("actuator", namespace, 1)
+    rig._node.create_service(Trigger, "actuator/stop", accept)
+    rig.start()
+    try:
+        yield accepted
+    finally:
+        rig.close()
 
 
 class Browser:

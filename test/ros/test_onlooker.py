@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -101,7 +102,7 @@ def test_a_stop_that_nobody_hears_is_an_error() -> None:
     stopper.start()
     try:
         with pytest.raises(ConfigError, match="no node is there that could stop the rig"):
-            stopper.stop("stop", "page at 127.0.0.1")
+            asyncio.run(stopper.stop("stop", "page at 127.0.0.1"))
     finally:
         stopper.close()
 

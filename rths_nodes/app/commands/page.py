@@ -27,7 +27,8 @@ LOOPBACK = "127.0.0.1"
 NICE = 19
 """A page may wait: the loop may not."""
 LOOK_S = 0.2
-BACKLOG = 128
+BACKLOG = 4096
+"""Connections that wait in the kernel; further ones are dropped, and their clients retry after 1 s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,10 +68,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _front(options: argparse.Namespace) -> int:
-    from rths_nodes.app.page.answers import guarded_application
     from rths_nodes.app.page.behind import Behind
     from rths_nodes.app.page.front import Front
-    from rths_nodes.app.page.stops import add_stop
+    from rths_nodes.app.page.stops import StopServer
     from rths_nodes.ros.hosting.stopper import Stopper
 
     address, parent = options.address, options.parent
@@ -85,8 +85,7 @@ def _front(options: argparse.Namespace) -> int:
         stopper = Stopper(options.namespace, f"page_stop_{os.getpid()}")
         stack.callback(stopper.close)
         stopper.start()
-        stops = guarded_application(address)
-        add_stop(stops, behind.told(stopper.stop), address, options.stop_from_anywhere)
+        stops = StopServer(behind.told(stopper.stop), stopper.reaches, address, options.stop_from_anywhere)
 
         def going_on() -> bool:
             return not interrupted() and parent in (0, os.getppid())

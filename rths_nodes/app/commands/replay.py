@@ -65,14 +65,11 @@ def _show(options: argparse.Namespace) -> int:
     environment.check_page()
     from rths_nodes.app.page.recorded import RecordedTest
     from rths_nodes.app.page.server import PageServer
-    from rths_nodes.app.page.stops import add_stop
     from rths_nodes.recording.reading import read_run
 
     run = read_run(options.recording)
     terminal.tell(run.notes)
-    recorded = RecordedTest(run, Path(options.recording))
-    application = PageServer(recorded, LOOPBACK).application()
-    add_stop(application, recorded.stop, LOOPBACK)
+    application = PageServer(RecordedTest(run, Path(options.recording)), LOOPBACK).application()
     with orderly_stop() as interrupted, listening_at(LOOPBACK, options.port) as listening:
         where = f"the page of {options.recording} is at {url_of(listening)} (Ctrl-C ends it)"
         asyncio.run(_serve(application, listening, where, interrupted))

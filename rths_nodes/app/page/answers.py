@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of the page's servers: who is answered at all, by which headers, and what is read of a request."""
+"""Answers of the page's servers: checks before any handler, headers, and the fields of a request."""
 
 from __future__ import annotations
 
 import logging
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from rths_nodes.app.page import guard
 
 LARGEST_BODY = 4096
+"""Bytes."""
 
 
-def guarded_application(address: str) -> web.Application:
-    """Return an application, without routes yet, that answers who asks for ``address`` by a name of it.
+def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
+    """Return an application without routes for the server at ``address``.
 
-    One connection gets one answer. What comes too often, or by another name of this server, is refused.
+    Each connection gets one answer. Requests for another host or from a page of another origin are refused before
+    ``middlewares`` and handlers, so that they use up nothing of other callers.
     """
-    rate = guard.Rate()
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not rate.admits(request.remote or ""):
-            return refused(429, guard.TOO_MANY)
         if not guard.known_host(request.headers.get("Host", ""), address):
-            return refused(403, "this server has another name")
+            return refused(403, guard.OTHER_NAME)
+        if guard.other_origin(request.headers):
+            return refused(403, guard.OTHER_ORIGIN)
         try:
             answer: web.StreamResponse = await handler(request)
         except web.HTTPException as refusal:
@@ -35,24 +36,24 @@ def guarded_application(address: str) -> web.Application:
             answer.force_close()
         return answer
 
-    return web.Application(client_max_size=LARGEST_BODY, middlewares=[guarded])
+    return web.Application(client_max_size=LARGEST_BODY, middlewares=[guarded, *middlewares])
 
 
 def quiet_runner(application: web.Application) -> web.AppRunner:
-    """Return what runs an application and logs nothing of what strangers send."""
+    """Return a runner that logs nothing of what clients send."""
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     return web.AppRunner(application, access_log=None)
 
 
 async def fields(request: web.Request, *names: str) -> dict[str, object] | None:
-    """Return the JSON of a request, which has fields of these ``names``; None where it has not."""
+    """Return the JSON object of a request if it has all fields ``names``, else None."""
     try:
-        given = await request.json()
+        values = await request.json()
     except (ValueError, RecursionError):
         return None
-    if not isinstance(given, dict) or not all(name in given for name in names):
+    if not isinstance(values, dict) or not all(name in values for name in names):
         return None
-    return given
+    return values
 
 
 def refused(status: int, why: str) -> web.Response:

@@ -70,11 +70,11 @@ class Behind:
             self._tell({"reaches": rig})
 
     def told(self, stop: Stop) -> Stop:
-        """Return ``stop``, of which it is told how each went, for what has happened."""
+        """Return ``stop`` such that the page lists the outcome of each one among its events."""
 
-        def stop_and_tell(kind: str, reason: str) -> str:
+        async def stop_and_tell(kind: str, reason: str) -> str:
             try:
-                words = stop(kind, reason)
+                words = await stop(kind, reason)
             except ConfigError as error:
                 self._tell({"stop": f"{reason}: not confirmed: {error}"})
                 raise

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front of a page, of ordinary priority: it takes every connection, answers stops, and hands on the rest.
+"""Front process of a page, of ordinary priority: accepts every connection, answers stops, passes on the others.
 
-The page behind it waits for everybody else on the machine, which a stop must not do. A connection that begins with
-the request for a stop is answered here; any other one goes on unread, and costs nothing from then on.
+The page's own process has the lowest priority and may wait, which a stop must not do. Connections are accepted in
+batches, and a request that is complete when it is accepted costs some tens of microseconds: otherwise another
+user's connections would fill the queue of the kernel, which then drops those of the operator.
 """
 
 from __future__ import annotations
@@ -10,89 +11,126 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from aiohttp import web
+from rths_nodes.app.page.stops import LARGEST_BODY, LARGEST_HEAD, StopServer, is_complete, is_other
 
-from rths_nodes.app.page.answers import quiet_runner
-from rths_nodes.app.page.stops import PATH
-
-OWN = f"POST {PATH} ".encode()
-"""Beginning of a request that is answered here."""
-WAITING = 100
-"""Connections that have not asked yet; where there are more, the oldest is closed."""
-THREADS = 16
-"""Stops that wait for their answers at a time."""
+AT_ONCE = 64
+"""Connections that are accepted before stops under way continue."""
+WAITING = 400
+"""Connections whose request is incomplete; a further one closes the oldest."""
 PART_S = 0.01
-"""A connection over which a part of ``OWN`` has come is looked at again after this time."""
+"""Interval between two looks at an incomplete request."""
 LOOKS = 500
-"""So often; then it goes on."""
-FULL_S = 0.1
-"""Where the machine has no more files to open, the next connection waits this time."""
+"""Number of looks; after that the connection is closed."""
+FULL_S = 0.01
+"""Time without accepting once the process has no free file descriptor."""
+LONGEST = LARGEST_HEAD + LARGEST_BODY
+"""Bytes that are read of a request."""
 
 
 class Front:
-    """Answers stops by the application ``stops``, and calls ``hand_on`` with what else comes at ``listening``."""
+    """Answers stops by ``stops``, and calls ``hand_on`` with every other connection, unread."""
 
     def __init__(
-        self, listening: socket.socket, stops: web.Application, hand_on: Callable[[socket.socket], None]
+        self, listening: socket.socket, stops: StopServer, hand_on: Callable[[socket.socket], None]
     ) -> None:
-        self._listening, self._hand_on = listening, hand_on
-        self._runner = quiet_runner(stops)
+        self._listening, self._stops, self._hand_on = listening, stops, hand_on
         self._waiting: dict[asyncio.Task[None], None] = {}
+        self._stopping = set[asyncio.Task[None]]()
 
     async def serve(self) -> None:
         """Serve until it is cancelled."""
         loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(THREADS, "stop"))
-        await self._runner.setup()
+        loop.add_reader(self._listening, self._accept)
         try:
-            while True:
-                try:
-                    connection, _ = await loop.sock_accept(self._listening)
-                except OSError:
-                    await asyncio.sleep(FULL_S)
-                    continue
-                if len(self._waiting) == WAITING:
-                    next(iter(self._waiting)).cancel()
-                looking = loop.create_task(self._look(connection))
-                self._waiting[looking] = None
-                looking.add_done_callback(self._looked)
+            await loop.create_future()
         finally:
-            for each in list(self._waiting):
+            loop.remove_reader(self._listening)
+            for each in (*self._waiting, *self._stopping):
                 each.cancel()
-            await self._runner.cleanup()
 
-    def _looked(self, looking: asyncio.Task[None]) -> None:
-        self._waiting.pop(looking, None)
-        with suppress(asyncio.CancelledError):
-            looking.exception()
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                connection, (remote, *_) = self._listening.accept()
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                continue
+            except OSError:  # no free file descriptor
+                self._close_oldest()
+                self._pause()
+                return
+            try:
+                self._look(connection, remote)
+            except OSError:
+                connection.close()
 
-    async def _look(self, connection: socket.socket) -> None:
-        """Decide, by the beginning of its request, who answers a ``connection``, which is not read for it."""
+    def _pause(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listening)
+        loop.call_later(FULL_S, loop.add_reader, self._listening, self._accept)
+
+    def _look(self, connection: socket.socket, remote: str) -> None:
+        """Answer what has arrived, pass it on, or wait for the rest."""
+        connection.setblocking(False)
         try:
-            beginning = await _beginning(connection)
-        except BaseException:
-            connection.close()
-            raise
-        if beginning != OWN:
-            self._hand_on(connection)
+            received = connection.recv(LONGEST, socket.MSG_PEEK)
+        except BlockingIOError:
+            self._wait(connection, remote)
             return
-        assert self._runner.server is not None
-        await asyncio.get_running_loop().connect_accepted_socket(self._runner.server, connection)
+        if not received:
+            connection.close()
+        elif is_other(received):
+            self._hand_on(connection)
+        elif is_complete(received):
+            self._answer(connection, remote)
+        else:
+            self._wait(connection, remote)
 
+    def _answer(self, connection: socket.socket, remote: str) -> None:
+        answer = self._stops.at_once(connection.recv(LONGEST), remote)
+        if isinstance(answer, bytes):
+            with connection:
+                connection.send(answer)
+            return
+        stopping = asyncio.get_running_loop().create_task(self._stop(connection, answer, remote))
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
 
-async def _beginning(connection: socket.socket) -> bytes:
-    """Return what has come, without taking it, once it tells whether it begins with ``OWN``."""
-    connection.setblocking(False)
-    await _readable(connection)
-    for _ in range(LOOKS):
-        found = connection.recv(len(OWN), socket.MSG_PEEK)
-        if len(found) == len(OWN) or not found or not OWN.startswith(found):
-            break
-        await asyncio.sleep(PART_S)
-    return found
+    async def _stop(self, connection: socket.socket, kind: str, remote: str) -> None:
+        with connection, suppress(OSError):  # the caller may leave before the answer
+            answer = await self._stops.confirmed(kind, remote)
+            connection.send(answer)
+
+    # -- incomplete requests
+
+    def _wait(self, connection: socket.socket, remote: str) -> None:
+        if len(self._waiting) >= WAITING:
+            self._close_oldest()
+        waiting = asyncio.get_running_loop().create_task(self._complete(connection, remote))
+        self._waiting[waiting] = None
+        waiting.add_done_callback(lambda task: self._waiting.pop(task, None))
+
+    def _close_oldest(self) -> None:
+        if oldest := next(iter(self._waiting), None):
+            del self._waiting[oldest]
+            oldest.cancel()
+
+    async def _complete(self, connection: socket.socket, remote: str) -> None:
+        """Wait for the rest of a request, which stays in the ``connection``, and answer it or pass it on."""
+        try:
+            await _readable(connection)
+            for _ in range(LOOKS):
+                received = connection.recv(LONGEST, socket.MSG_PEEK)
+                if not received or is_other(received) or is_complete(received):
+                    self._look(connection, remote)
+                    return
+                await asyncio.sleep(PART_S)
+            connection.close()
+        except (OSError, asyncio.CancelledError):
+            connection.close()
 
 
 async def _readable(connection: socket.socket) -> None:

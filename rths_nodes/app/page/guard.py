@@ -13,6 +13,7 @@ MARK = "X-Rths-Page"
 PER_SECOND = 100
 """Requests that are answered in a second; others are dropped."""
 TOO_MANY = "too many requests"
+OTHER_NAME = "this server has another name: the request was made for another page"
 OTHER_ORIGIN = "a page of another origin asks"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -61,7 +62,7 @@ def why_not(headers: Mapping[str, str], remote: str, own: str, open_to_others: b
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing: it was not the page that asked"
     if not known_host(headers.get("Host", ""), own):
-        return "this server has another name: the request was made for another page"
+        return OTHER_NAME
     if other_origin(headers):
         return OTHER_ORIGIN
     if not is_loopback(remote) and not open_to_others:

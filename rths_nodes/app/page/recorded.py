@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.live_columns import live_columns
-from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.live import curve_limits, curve_names, curve_units, per_column
 from rths_nodes.recording.run import Run
 
@@ -64,7 +63,3 @@ class RecordedTest:
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
         """Return what an onlooker would: all columns with the first question."""
         return self._told, len(self._messages), self._messages[max(0, number) :]
-
-    def stop(self, kind: str, reason: str) -> str:
-        """Raises ConfigError: nothing moves."""
-        raise ConfigError("a recording stands still")

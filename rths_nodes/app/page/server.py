@@ -25,6 +25,7 @@ from importlib.resources import files
 from typing import Protocol
 
 from aiohttp import WSMsgType, web
+from aiohttp.typedefs import Handler
 
 from rths_nodes.app.page import guard
 from rths_nodes.app.page.answers import LARGEST_BODY, fields, guarded_application, refused
@@ -88,6 +89,7 @@ class PageServer:
         self._procedure: dict[str, object] | None = None
         self._leading: set[web.WebSocketResponse] = set()
         self._watchers = 0
+        self._rate = guard.Rate()
         self._text: tuple[object, float, str] = "", 0.0, ""
         """Run, time and text of the situation that was packed last."""
         self._files = {
@@ -97,7 +99,7 @@ class PageServer:
 
     def application(self) -> web.Application:
         """The application, to be run."""
-        made = guarded_application(self._address)
+        made = guarded_application(self._address, self._limited)
         for path in FILES:
             made.router.add_get(path, self._file)
         made.router.add_get("/situation", self._situation)
@@ -111,6 +113,13 @@ class PageServer:
             made.router.add_post("/act", self._act)
             made.cleanup_ctx.append(self._asking)
         return made
+
+    @web.middleware  # type: ignore[untyped-decorator]
+    async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Limit the requests to look, by address; a POST has limits of its own, after its right is checked."""
+        if request.method != "POST" and not self._rate.admits(request.remote or ""):
+            return refused(429, guard.TOO_MANY)
+        return await handler(request)
 
     async def _file(self, request: web.Request) -> web.Response:
         body, kind = self._files[request.path]
@@ -136,8 +145,6 @@ class PageServer:
         return {"may_stop": here or self._open, "may_lead": here, "acts": self._procedure}
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        if guard.other_origin(request.headers):
-            return refused(403, guard.OTHER_ORIGIN)
         if self._watchers >= MOST_WATCHERS:
             return refused(503, "too many watchers")
         socket = web.WebSocketResponse(max_msg_size=LARGEST_BODY, heartbeat=20.0)

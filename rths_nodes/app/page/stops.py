@@ -1,46 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stops by the page: ``POST /stop`` with ``{"kind": "stop" or "emergency_stop"}``, answered once confirmed."""
+"""Requests for a stop of the page, and the answers to them, without a web server: plain bytes.
+
+    POST /stop  {"kind": ...}, one of STOPS: answered once the rig has confirmed it
+    GET  /stop  whether a stop reaches a rig: ``reaches``
+
+The right to stop is checked before anything else, and no limiter counts stops.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
-from aiohttp import web
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
 
 from rths_nodes.app.page import guard
-from rths_nodes.app.page.answers import fields
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.names import STOPS
 
-PATH = "/stop"
+BEGINNINGS = (b"POST /stop ", b"GET /stop ")
+"""Beginnings of the requests that are answered here."""
+LARGEST_HEAD, LARGEST_BODY = 8192, 4096
+"""Bytes."""
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
-Stop = Callable[[str, str], str]
-"""Stops, by a kind and for a reason, and returns the answer; raises ConfigError where nobody has confirmed it."""
+Stop = Callable[[str, str], Awaitable[str]]
+"""Stop by a kind and for a reason, and return the answer; raises ConfigError if no node has confirmed it."""
 
 
-def add_stop(application: web.Application, stop: Stop, address: str, open_to_others: bool = False) -> None:
-    """Let the server at ``address`` stop by ``stop``, which waits in a thread.
+def is_other(received: bytes) -> bool:
+    """Return whether ``received`` begins another request than those answered here."""
+    return not any(each.startswith(received[: len(each)]) for each in BEGINNINGS)
 
-    ``open_to_others``: who asks from another machine may stop, too.
+
+def is_complete(received: bytes) -> bool:
+    """Return whether head and body of a request have arrived, or it is already too long."""
+    head, end, body = received.partition(b"\r\n\r\n")
+    if not end:
+        return len(received) > LARGEST_HEAD
+    length = _LENGTH.search(head)
+    return len(body) >= min(int(length[1]) if length else 0, LARGEST_BODY + 1)
+
+
+@dataclass(frozen=True)
+class StopServer:
+    """Answers requests by ``stop`` and ``reaches`` for the server at ``address``.
+
+    ``open_to_others`` accepts stops from other computers.
     """
 
-    async def answer(request: web.Request) -> web.Response:
-        if why := guard.why_not(request.headers, request.remote or "", address, open_to_others):
+    stop: Stop
+    reaches: Callable[[], bool]
+    address: str
+    open_to_others: bool = False
+
+    def at_once(self, received: bytes, remote: str) -> bytes | str:
+        """Return the answer to a complete request of the address ``remote``; of a valid stop, its kind."""
+        head, _, body = received.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {
+            name.strip().title(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+        }
+        if first.startswith("GET"):
+            if not guard.known_host(headers.get("Host", ""), self.address):
+                return _unconfirmed(403, guard.OTHER_NAME)
+            return _answer(200, {"reaches": self.reaches()})
+        if why := guard.why_not(headers, remote, self.address, self.open_to_others):
             return _unconfirmed(403, why)
-        given = await fields(request, "kind")
-        if given is None:
-            return _unconfirmed(400, "no JSON with a kind")
-        if (kind := given["kind"]) not in STOPS:
-            return _unconfirmed(400, f"kind: one of {', '.join(STOPS)}")
+        if len(body) > LARGEST_BODY or len(head) > LARGEST_HEAD:
+            return _unconfirmed(413, f"larger than {LARGEST_BODY} bytes")
         try:
-            words = await asyncio.get_running_loop().run_in_executor(None, stop, kind, f"page at {request.remote}")
+            kind = json.loads(body)["kind"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return _unconfirmed(400, "no JSON with a kind")
+        return kind if kind in STOPS else _unconfirmed(400, f"kind: one of {', '.join(STOPS)}")
+
+    async def confirmed(self, kind: str, remote: str) -> bytes:
+        """Stop, and return the answer."""
+        try:
+            words = await self.stop(kind, f"page at {remote}")
         except ConfigError as error:
             return _unconfirmed(503, str(error))
-        return web.json_response({"confirmed": True, "words": words})
-
-    application.router.add_post(PATH, answer)
+        return _answer(200, {"confirmed": True, "words": words})
 
 
-def _unconfirmed(status: int, why: str) -> web.Response:
-    return web.json_response({"confirmed": False, "why": why}, status=status)
+def _unconfirmed(status: int, why: str) -> bytes:
+    return _answer(status, {"confirmed": False, "why": why})
+
+
+def _answer(status: int, fields: dict[str, object]) -> bytes:
+    body = json.dumps(fields).encode()
+    headers = guard.HEADERS | {
+        "Content-Type": "application/json; charset=utf-8",
+        "Content-Length": str(len(body)),
+        "Connection": "close",
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{lines}\r\n".encode() + body

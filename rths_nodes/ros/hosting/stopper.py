@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import time
-from queue import Empty, SimpleQueue
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rclpy.callback_groups import ReentrantCallbackGroup
@@ -44,25 +44,31 @@ class Stopper(ThreadedNode):
         """Return whether a node is there that could stop the rig, and the middleware has found it."""
         return any(each.service_is_ready() for each in (self._acts, *self._stops.values()))
 
-    def stop(self, kind: str, reason: str) -> str:
-        """Stop a run (``kind`` of ``STOPS``), and what a procedure moves; the first answer, in words.
+    async def stop(self, kind: str, reason: str) -> str:
+        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure; return the first answer.
 
-        May be called from any thread. Raises ConfigError where nobody has confirmed it within ``STOP_S``: the rig
-        may move on.
+        Stops do not wait for each other. Raises ConfigError if no node confirms within ``STOP_S``: the rig may
+        still move.
         """
         act = Act.Request(**Request("stop", ("reason",), (reason,)).fields())
         waiting = {self._stops[kind]: Trigger.Request(), self._acts: act}
-        """What is not asked yet: the middleware may find a service a moment after its node has begun."""
-        answers: SimpleQueue[Future] = SimpleQueue()
-        asked, refused, end = 0, list[str](), time.monotonic() + STOP_S
-        while time.monotonic() < end and (waiting or len(refused) < asked):
+        """Requests not sent yet: the middleware may discover a service a moment after its node has started."""
+        loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
+
+        def put(future: Future) -> None:
+            with suppress(RuntimeError):  # the loop is closed: no caller waits any more
+                loop.call_soon_threadsafe(answers.put_nowait, future)
+
+        asked, refused, end = 0, list[str](), loop.time() + STOP_S
+        while loop.time() < end and (waiting or len(refused) < asked):
             for client in [each for each in waiting if each.service_is_ready()]:
-                client.call_async(waiting.pop(client)).add_done_callback(answers.put)
+                client.call_async(waiting.pop(client)).add_done_callback(put)
                 asked += 1
             try:
-                answer = answers.get(timeout=LOOK_S).result()
-            except Empty:
+                answered = await asyncio.wait_for(answers.get(), LOOK_S if waiting else end - loop.time())
+            except TimeoutError:
                 continue
+            answer = answered.result()
             if answer.success if hasattr(answer, "success") else answer.done:
                 return _words(answer) or "stopped"
             refused.append(_words(answer) or "refused")
