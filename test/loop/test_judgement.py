@@ -111,7 +111,17 @@ ROWS: list[tuple[str, Mapping[str, Any], list[str], str]] = [
         "second.noise_rms = 40 mm: must be < 33.33 mm",
     ),
     ("noise_is_large", {"axes.bench.displacement.noise_rms": 20.0}, [], "noise_rms = 0.02 m: 7% of the range"),
-    ("signal_of_no_converter", {"axes.bench.displacement.scale": 27500.0}, [], "is reached at 0.01 of the port"),
+    (
+        "scale_of_another_unit",
+        {"axes.bench.force.scale": 200e3},
+        [],
+        "axes.story_1.rig_axis.force.scale = 200000 kN: must be 200 kN: the range of 2000 kN is reached at 0.01",
+    ),
+    ("scale_of_another_unit", {"axes.bench.force.scale": 2000e3 / 2**15}, [], "must be 0.0610352 kN: the range"),
+    ("scale_of_another_unit", {"axes.bench.displacement.scale": 27500.0}, [], "is reached at 0.01 of the port"),
+    ("range_of_another_unit", {"axes.bench.force.range": 2e6}, [], "is 2e+09 N, 1.11e+03 times limits.force"),
+    ("range_is_large", {"axes.bench.force.range": 2e5}, [], "is 2e+08 N, 111 times limits.force = 1.8e+06 N"),
+    ("signal_of_no_converter", {"axes.bench.displacement.scale": 1e4}, [], "is reached at 0.0275 of the port"),
     ("signal_of_no_converter", {"axes.bench.force.scale": 1e-6}, [], "is reached at 2e+09 of the port"),
     (
         "calibrated_in_future",

@@ -15,6 +15,7 @@ from rths_nodes.app.emulation import misbehaviour, planted
 from rths_nodes.app.emulation.emulator import Emulator, Session
 from rths_nodes.app.emulation.own_sensors import EmulatedSensors
 from rths_nodes.app.emulation.switches import Switches
+from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
@@ -56,6 +57,11 @@ def run(options: argparse.Namespace) -> int:
 
     Lines on stdin turn the switches at the rig: ``interlock open``, ``pressure off``, ``cable out``, and back.
     """
+    for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
+        if value:
+            check_address(value, option)
+    if options.port is not None:
+        check_port(options.port, "--port")
     scenario = arguments.scenario(options)
     if options.address and hasattr(scenario.port, "address"):
         scenario = override(scenario, [f"port.address={options.address}"])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.app.page.beside import PORT
+from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE
@@ -62,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C: a front that stops the rig, and the rest in a process that may wait."""
+    check_address(options.address, "--address")
+    check_port(options.port, "--port")
     environment.check_page()
     environment.check()
     return _behind(options) if options.behind else _front(options)

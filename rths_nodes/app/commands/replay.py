@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.commands.page import LOOK_S, LOOPBACK, listening_at, url_of
 from rths_nodes.app.page.beside import PORT
+from rths_nodes.core.addresses import check_port
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.wire import layout
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Publish the recording on its topics, with /clock; or show it as a page."""
+    check_port(options.port, "--port")
     if options.page:
         return _show(options)
     from rths_nodes.recording import bag

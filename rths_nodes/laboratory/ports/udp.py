@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rths_nodes.core.addresses import check_address, check_one_computer
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.durations import median_count
@@ -41,7 +42,7 @@ from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.udp_ear import UdpEar
-from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink, check_address
+from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms, load_of, stated_of
 from rths_nodes.laboratory.ports.udp_sent import SentCommands
 
@@ -109,9 +110,13 @@ class UdpPort(OfPort):
         auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, the same way")
         trigger: bool = trigger_parameter()
 
+        def validate(self, path: str) -> None:
+            """Refuses an address that is none."""
+            check_address(self.address, f"{path}.address")
+
         def fits(self, test: TestContext) -> None:
             """Raises ConfigError for an address of no computer, too many axes, a silence shorter than ticks."""
-            check_address(self.address, "address")
+            check_one_computer(self.address, "address")
             if len(test.axes) > datagrams.LARGEST_AXES:
                 raise ConfigError(f"axes: {len(test.axes)}: must be <= {datagrams.LARGEST_AXES}, for one datagram")
             if self.silence < 3.0 * test.dt:

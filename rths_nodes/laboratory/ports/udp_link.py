@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import select
 import socket
 from collections import Counter
 from collections.abc import Iterator
 
-from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 
@@ -20,16 +19,6 @@ MOST_AT_ONCE = 256
 """Datagrams read in one call: a flood from another sender must not keep the caller from its clock."""
 _REMEMBERED = 1024
 """Lost counters that are remembered, to know one that comes after all."""
-
-
-def check_address(address: str, path: str) -> None:
-    """Raises ConfigError for an ``address`` that no single computer has; names are looked up by ``open``."""
-    try:
-        known = ipaddress.ip_address(address)
-    except ValueError:  # a name
-        return
-    if known.is_unspecified or known.is_multicast or str(known) == "255.255.255.255":
-        raise ConfigError(f"{path} = {show(address)}: must be that of one computer, the rig's")
 
 
 Ends = tuple[tuple[str, int], tuple[str, int] | None]

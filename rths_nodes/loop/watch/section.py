@@ -6,6 +6,7 @@ Nothing that it judges by has a default. Times are bounded, so that the pulse en
 
 from __future__ import annotations
 
+from rths_nodes.core.addresses import check_address
 from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import integer, number, params, section, sections, text
 from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
@@ -90,6 +91,10 @@ class WatchSensors:
         "longest time from the moment that is measured until the sample is here", "s", at_least=0.0, at_most=0.02
     )
 
+    def validate(self, path: str) -> None:
+        """Refuses an address that is none."""
+        check_address(self.address, f"{path}.address")
+
 
 @params
 class WatchPulse:
@@ -98,6 +103,10 @@ class WatchPulse:
     address: str = text("address of the interlock")
     port: int = integer("its UDP port", at_least=1, at_most=65535)
     period: float = number("time between two pulses", "s", 0.005, at_least=0.001, at_most=0.01)
+
+    def validate(self, path: str) -> None:
+        """Refuses an address that is none."""
+        check_address(self.address, f"{path}.address")
 
 
 @params

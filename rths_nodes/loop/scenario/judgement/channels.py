@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import date, timedelta
 
@@ -15,6 +16,14 @@ COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
 """Share of a range that noise (rms) covers, and from which on it is doubtful."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 """Number of a port at the end of a channel: converters have volts, milliamperes, or counts of up to 24 bits."""
+THOUSAND = 1000.0
+"""Factor between units of a channel that are taken for each other: N and kN, mm and m."""
+BITS = range(15, 25)
+"""Bits of converters whose number at the end, over 1000, is that of no converter: 32.768, 65.536 ..."""
+EXACT = 1e-3
+"""Share to which the number of counts at the end of a channel is known."""
+OVERSIZED, LOST = 100.0, 500.0
+"""Range of a sensor over the limit that it watches: doubtful, and beyond what its linearity can show."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Beyond, nobody calls a sensor calibrated, not even an emulated one."""
@@ -63,6 +72,69 @@ def noise_is_large(seen: Seen) -> Iterator[Found]:
             yield Found(place, f"{noise:g} {unit}", f"{noise / end:.0%} of the range of {end:g} {unit}")
 
 
+def _converts_units(scale: float) -> bool:
+    """True for a power of ten: the port gives another unit, kN for a channel in N, and has no converter."""
+    exponent = math.log10(scale)
+    return abs(exponent - round(exponent)) < EXACT
+
+
+def _of_other_unit(number: float) -> bool:
+    """True for a ``number`` of the port at the end of a channel that is one of a converter over 1000."""
+    counts = THOUSAND * number
+    return number < SMALLEST_SIGNAL or any(abs(counts / 2.0**bits - 1.0) < EXACT for bits in BITS)
+
+
+@rule(
+    REFUSED,
+    "`range` / `scale` of a channel >= 0.1 and no power of two over 1000, where `scale` is no power of ten",
+    "`scale` is in a unit that is 1000 times smaller than `unit`: state it in `unit`",
+)
+def scale_of_another_unit(seen: Seen) -> Iterator[Found]:
+    for place, _, channel in _channels(seen):
+        number = channel.range / channel.scale
+        if not _converts_units(channel.scale) and _of_other_unit(number):
+            yield Found(
+                f"{place}.scale",
+                f"{channel.scale:g} {channel.unit}",
+                f"must be {channel.scale / THOUSAND:g} {channel.unit}: the range of {channel.range:g} "
+                f"{channel.unit} is reached at {number:.4g} of the port, which no converter has (V, mA or counts)",
+            )
+
+
+def _oversize(seen: Seen) -> Iterator[tuple[float, Found]]:
+    """The range of each sensor over the limit that it watches, with what is wrong if it is large."""
+    for place, axis in seen.axes:
+        if axis.rig_axis is None:
+            continue
+        for noun, key, limit, unit in (
+            ("displacement", "stroke", axis.limits.stroke, "m"),
+            ("force", "force", axis.limits.force, "N"),
+        ):
+            channel = getattr(axis.rig_axis, noun)
+            ratio = channel.range_si / limit
+            words = f"is {channel.range_si:g} {unit}, {ratio:.3g} times limits.{key} = {limit:g} {unit}"
+            yield ratio, Found(f"{place}.rig_axis.{noun}.range", f"{channel.range:g} {channel.unit}", words)
+
+
+@rule(
+    REFUSED,
+    "`range` of displacement and force less than 500 times the limit of `stroke` and `force`",
+    "the limit is within the error of the sensor: are range and limit in the same unit?",
+    real=True,
+)
+def range_of_another_unit(seen: Seen) -> Iterator[Found]:
+    return (found for ratio, found in _oversize(seen) if ratio >= LOST)
+
+
+@rule(
+    CAUTION,
+    "`range` of displacement and force up to 100 times the limit of `stroke` and `force`",
+    "the sensor hardly shows the limit",
+)
+def range_is_large(seen: Seen) -> Iterator[Found]:
+    return (found for ratio, found in _oversize(seen) if ratio > OVERSIZED)
+
+
 @rule(
     CAUTION,
     "`range` / `scale` of a channel 0.1 to 2^24, where `scale` is not 1",
@@ -72,6 +144,8 @@ def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
     """One whose scale is 1 gives its own unit: then there is no converter to judge."""
     for place, _, channel in _channels(seen):
         number = channel.range / channel.scale
+        if not _converts_units(channel.scale) and _of_other_unit(number):
+            continue  # is refused
         if channel.scale != 1.0 and not SMALLEST_SIGNAL <= number <= LARGEST_SIGNAL:
             yield Found(
                 f"{place}.scale",

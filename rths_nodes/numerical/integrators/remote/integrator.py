@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rths_nodes.core.addresses import check_address
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import AnyParams
@@ -258,6 +259,10 @@ class Remote(Served):
     class Params(Served.Params):
         address: str = text("IP address on which the server listens for the client", "127.0.0.1")
         port: int = integer("TCP port on which it listens", default=8090, at_least=1, at_most=65_535)
+
+        def validate(self, path: str) -> None:
+            """Refuses an address that is none."""
+            check_address(self.address, f"{path}.address")
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         super().__init__(params, external_force, dt, Connection(params.address, params.port))

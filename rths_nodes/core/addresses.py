@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check of addresses and port numbers as they are written; nothing is looked up."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from rths_nodes.core.errors import ConfigError, show
+
+LONGEST, LONGEST_LABEL = 253, 63
+"""Characters of a host name, and of a label of it (RFC 1035)."""
+LARGEST_PORT = 65535
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")
+
+
+def check_address(address: str, path: str) -> None:
+    """Raises ConfigError for an ``address`` that is neither an IP address nor a host name."""
+    if reason := _wrong(address):
+        raise ConfigError(f"{path} = {show(address)}: must be an IP address or a host name: {reason}")
+
+
+def check_one_computer(address: str, path: str) -> None:
+    """Raises ConfigError for an ``address`` that no single computer has; host names pass."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return
+    if ip.is_unspecified or ip.is_multicast or str(ip) == "255.255.255.255":
+        raise ConfigError(f"{path} = {show(address)}: must be that of one computer, the rig's")
+
+
+def check_port(port: int, path: str) -> None:
+    """Raises ConfigError for a ``port`` that is no port number; 0 stands for any free one."""
+    if not 0 <= port <= LARGEST_PORT:
+        raise ConfigError(f"{path} = {port}: must be between 0 and {LARGEST_PORT}")
+
+
+def _wrong(address: str) -> str:
+    """Reason why ``address`` can be none; empty where it can."""
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        pass
+    else:
+        return ""
+    if ":" in address:
+        return "an IPv6 address has up to eight groups of hexadecimal digits; the port is a key of its own"
+    labels = address.removesuffix(".").split(".")
+    if labels[-1].isdigit():
+        return "an IPv4 address has 4 numbers from 0 to 255, without leading zeros"
+    if len(address) > LONGEST:
+        return f"a host name has at most {LONGEST} characters"
+    for label in labels:
+        if len(label) > LONGEST_LABEL or not _LABEL.fullmatch(label):
+            characters = "letters, digits, hyphens and underscores, with no hyphen at either end"
+            return f"{show(label)} in it must be 1 to {LONGEST_LABEL} {characters}"
+    return ""

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses and port numbers: what is none is refused where it is read, with path, value and reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rths_nodes.app.cli import main
+from rths_nodes.core.addresses import check_address, check_port
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario import files
+
+SENT = "bench_udp"
+WATCHED = "bench_watched"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "::1", "fe80::1%eth0", "rig", "rig-2.lab.example.org", "rig.local.", "0.0.0.0", "9.lab", "a_b"],
+)
+def test_an_address_or_a_name_passes(address: str) -> None:
+    check_address(address, "port.address")
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.256", "0 to 255"),
+        ("127.0.0", "0 to 255"),
+        ("127.0.0.01", "leading zeros"),
+        ("1.2.3.4.5", "0 to 255"),
+        ("::g", "IPv6"),
+        ("127.0.0.1:25010", "the port is a key of its own"),
+        ("", "''"),
+        ("rig lab", "'rig lab'"),
+        ("-rig", "hyphen"),
+        ("rig..lab", "''"),
+        ("a" * 64, "63"),
+        (".".join(["abcdefgh"] * 40), "253"),
+    ],
+)
+def test_anything_else_is_refused_with_its_reason(address: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_address(address, "port.address")
+    assert str(refused.value).startswith("port.address = ")
+    assert "must be an IP address or a host name: " in str(refused.value)
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 10**9])
+def test_a_port_number_has_bounds(port: int) -> None:
+    check_port(0, "--port")
+    check_port(65535, "--port")
+    with pytest.raises(ConfigError) as refused:
+        check_port(port, "--port")
+    for words in (f"--port = {port}", "0 and 65535"):
+        assert words in str(refused.value)
+
+
+def changed(tmp_path: Path, rig: str, *keys: str) -> Path:
+    """Write the shipped file of ``rig`` with a wrong address at the path ``keys``."""
+    data: Any = yaml.safe_load(files.locate(rig, files.RIG).read_text())
+    section = data
+    for key in keys:
+        section = section[key]
+    section["address"] = "127.0.0.256"
+    path = tmp_path / "rig.yaml"
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+@pytest.mark.parametrize("keys", [("port",), ("watch", "sensors"), ("watch", "pulse")])
+def test_every_address_of_a_rig_file_is_checked(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    path = changed(tmp_path, WATCHED, *keys)
+    with pytest.raises(ConfigError) as refused:
+        files.load_rig(path)
+    for words in (f"{'.'.join(keys)}.address = '127.0.0.256'", "0 to 255"):
+        assert words in str(refused.value)
+
+
+def test_the_address_of_a_remote_integrator_is_checked() -> None:
+    words = "integrator={type: remote, address: 127.0.0.256, experimental_stiffness: [[1.0]]}"
+    with pytest.raises(ConfigError) as refused:
+        files.load("chen_ricles_2010", ["structure=null", "ground_motion=null", words])
+    assert "integrator.address = '127.0.0.256'" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (["emulate", "chen_ricles_2010", "--rig", SENT, "--address", "127.0.0.256"], "--address = '127.0.0.256'"),
+        (["emulate", "chen_ricles_2010", "--rig", WATCHED, "--sensors", "rig lab"], "--sensors = 'rig lab'"),
+        (["emulate", "chen_ricles_2010", "--rig", SENT, "--port", "65536"], "--port = 65536"),
+        (["page", "--address", "127.0.0.256"], "--address = '127.0.0.256'"),
+        (["page", "--port", "65536"], "--port = 65536"),
+        (["replay", "nowhere", "--page", "--port", "-2"], "--port = -2"),
+    ],
+)
+def test_the_options_of_commands_are_checked(
+    words: list[str], path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == ExitCode.REFUSED
+    assert path in capsys.readouterr().err
