@@ -46,6 +46,7 @@ from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
 from rths_nodes.recording.reading import read_run
@@ -90,7 +91,13 @@ class RunResult:
     @property
     def ending(self) -> str:
         """The outcome as people read it: ``finished, not valid: 55 % bridged``."""
-        return outcomes.ending(self.outcome, self.timing.get("bridged", 0), self.samples)
+        return self.late.ending(self.outcome, self.samples)
+
+    @property
+    def late(self) -> LateData:
+        """Late periods of the test."""
+        bridge = self.scenario.bridge
+        return LateData.of(self.timing, self.timing.get("bridged", 0), bridge.max_bridge)
 
     def read(self) -> Run:
         """The arrays of the run, from memory or from the recording. Raises ConfigError when there is neither."""
@@ -234,7 +241,9 @@ def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
     """Result of a run of ``scenario`` from what was ``found``; how long it took is not known here."""
     recording = Path(options.record) if options.record else None
     how: dict[str, Any] = {"host": options.host, "pace": options.pace, "faults": options.faults}
-    return RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)
+    result = RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)
+    result.exit_code = outcomes.valid(found["exit_code"], result.late, result.samples)
+    return result
 
 
 def _embedded(loop: Loop | KernelLoop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:

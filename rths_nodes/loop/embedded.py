@@ -163,7 +163,8 @@ class Loop:
         metrics = self.monitor.metrics()
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
         machine = rig.machine
-        times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, rig.bridged)
+        late = rig.late(rig.bridged)
+        times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, late.bridged, gap=late.gap)
         times |= rig.pause_counts | level_numbers(rig.levels) | port_numbers(rig.port)
         told = self.substructure.numbers()
         failed = self._failed or bool(rig.failure)

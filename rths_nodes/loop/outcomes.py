@@ -6,24 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.supervision.states import ENDED, State
-
-MOST_BRIDGED = 0.01
-"""Share of the samples of a test: one of which more were bridged has run, but says nothing of the specimen."""
-
-
-def not_valid(bridged: float, samples: float) -> str:
-    """``not valid: 55 % bridged`` where too many of the ``samples`` were bridged; empty for a valid test."""
-    if not bridged > MOST_BRIDGED * samples:
-        return ""
-    percent = min(100.0, 100.0 * bridged / samples) if samples > 0 else 100.0
-    return f"not valid: {percent:.{0 if percent >= 10.0 else 1}f} % bridged"
-
-
-def ending(outcome: str, bridged: float, samples: float) -> str:
-    """The ``outcome`` as people read it: ``finished, not valid: 55 % bridged`` is none that counts."""
-    doubt = not_valid(bridged, samples) if outcome == ExitCode.FINISHED.outcome else ""
-    return f"{outcome}, {doubt}" if doubt else outcome
 
 
 class ExitCode(IntEnum):
@@ -36,6 +20,7 @@ class ExitCode(IntEnum):
     FAILED = 1, "the test has failed", "a node died, a file could not be written, or something unforeseen happened"
     REFUSED = 2, "the test was refused", "the input is wrong, or a node cannot take part; nothing has moved"
     TRIPPED = 3, "the test was tripped", "a limit, the monitor or an emergency stop brought the rig to rest"
+    NOT_VALID = 4, "the test is not valid", "the test ran to its end, but too much of it was missed or bridged"
     HELD = (
         130,
         "the test was held",
@@ -52,18 +37,23 @@ class ExitCode(IntEnum):
     @property
     def outcome(self) -> str:
         """``finished``, ``failed``, ``refused``, ``tripped`` or ``held``."""
-        return self.name.lower()
+        return self.name.lower() if self.value != 4 else "finished"  # not valid: ``ending`` has why
 
 
-IN_ORDER = (ExitCode.FINISHED, ExitCode.TRIPPED, ExitCode.HELD)
+IN_ORDER = (ExitCode.FINISHED, ExitCode.NOT_VALID, ExitCode.TRIPPED, ExitCode.HELD)
 """Exit codes of a node after which the others leave by themselves: they have heard how the test ended."""
 
-WORST_FIRST = (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED, ExitCode.HELD)
+WORST_FIRST = (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED, ExitCode.HELD, ExitCode.NOT_VALID)
 
 
 def of_state(state: State) -> ExitCode:
     """The exit code of a test whose last state is ``state``: failed unless it has come to an end."""
     return ExitCode[state.name] if state in ENDED else ExitCode.FAILED
+
+
+def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
+    """Return the exit ``code`` of a test with these ``late`` periods: none that is not valid has finished."""
+    return ExitCode.NOT_VALID if code is ExitCode.FINISHED and late.not_valid(samples) else code
 
 
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:

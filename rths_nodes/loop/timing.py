@@ -88,13 +88,20 @@ def timing_in_chunks(running_s: float, means: Array, counts: Array) -> dict[str,
 
 
 def timing(
-    running_s: float, loop: Array, lateness: Array, missed: int, bridged: int, period: float | None = None
+    running_s: float,
+    loop: Array,
+    lateness: Array,
+    missed: int,
+    bridged: int,
+    period: float | None = None,
+    gap: float = 0.0,
 ) -> Data:
     """The timing of a run as it is reported: ``loop`` and ``lateness`` in s, times between ticks of ``period`` s.
 
-    ``running_s`` is the time from the first sample to the last; ``period`` is None where nothing is paced.
+    ``running_s`` is the time from the first sample to the last; ``period`` is None where nothing is paced. ``gap``
+    is the longest time of missed and bridged periods in a row, s.
     """
-    report: dict[str, object] = {"running_s": running_s, "missed": missed, "bridged": bridged}
+    report: Data = {"running_s": running_s, "missed": missed, "bridged": bridged, "longest_gap_s": gap}
     clocks = {"loop": loop, "lateness": lateness}
     if period is not None:
         clocks["period"] = periods(lateness, period)

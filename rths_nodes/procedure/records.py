@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rths_nodes.core.data import Data
-from rths_nodes.loop import outcomes
+from rths_nodes.loop.supervision.late import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
 """Findings of a check on a sign or a scale; ``SIGNED``: the operator answers for what is not verified."""
@@ -177,6 +177,12 @@ class RungRecord:
     """By axis: the ``displacement`` (m) and ``force`` (N) at which the rung would have been stopped."""
     bridged: int = 0
     """Number of samples for which a Command or a Measurement was not there in time."""
+    missed: int = 0
+    """Number of periods that the clock of the host has missed."""
+    longest_gap: float = 0.0
+    """Longest time of missed and bridged periods in a row, s."""
+    max_bridge: float | None = None
+    """Bound of ``longest_gap``, s; None in records that have none."""
     counts: str = ""
     """Who has said that it counts although it is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
@@ -190,13 +196,25 @@ class RungRecord:
 
     @property
     def not_valid(self) -> str:
-        """``not valid: 55 % bridged`` of a rung that ran to its end and says nothing all the same; else empty."""
-        return outcomes.not_valid(self.bridged, self.samples) if self.outcome == "finished" else ""
+        """Why a rung that ran to its end is not valid: ``not valid: 55 % bridged (at most 2 %)``; else empty."""
+        return self._late.not_valid(self.samples) if self.outcome == "finished" else ""
+
+    @property
+    def _late(self) -> LateData:
+        bound = math.inf if self.max_bridge is None else self.max_bridge
+        return LateData(self.bridged, self.missed, self.longest_gap, bound)
+
+    def take_late(self, late: LateData) -> None:
+        """Keep the late periods of the rung, with a remark if there are any."""
+        self.bridged, self.missed = round(late.bridged), round(late.missed)
+        self.longest_gap, self.max_bridge = late.gap, late.max_bridge
+        counts = ((self.bridged, "samples were bridged"), (self.missed, "ticks were missed"))
+        self.remarks += [f"{count} {words}" for count, words in counts if count]
 
     @property
     def ending(self) -> str:
         """The outcome as people read it: ``finished, not valid: 55 % bridged``."""
-        return outcomes.ending(self.outcome, self.bridged, self.samples)
+        return self._late.ending(self.outcome, self.samples)
 
 
 @dataclass

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.samples import EMPTY, FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Target
-from rths_nodes.loop import outcomes
 from rths_nodes.loop.options import LOCKSTEP
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.recording.loads import Loads, split
 
 Flags = NDArray[np.uint32]
@@ -110,13 +110,18 @@ class Run:
 
     @property
     def not_valid(self) -> str:
-        """``not valid: 55 % bridged`` of a test that ran to its end and says nothing all the same; else empty."""
-        return outcomes.not_valid(self.bridged, len(self.time) - 1) if self.outcome == "finished" else ""
+        """Why a test that ran to its end is not valid: ``not valid: 55 % bridged (at most 2 %)``; else empty."""
+        return self.late.not_valid(len(self.time) - 1) if self.outcome == "finished" else ""
+
+    @property
+    def late(self) -> LateData:
+        """Late periods of the test."""
+        return LateData.of(self.timing, self.bridged, self.scenario.bridge.max_bridge)
 
     @property
     def ending(self) -> str:
         """The outcome as people read it: ``finished, not valid: 55 % bridged``."""
-        return outcomes.ending(self.outcome, self.bridged, len(self.time) - 1)
+        return self.late.ending(self.outcome, len(self.time) - 1)
 
     def arrays(self) -> dict[str, Array]:
         """All histories by name; those of loads as ``loads.force``."""

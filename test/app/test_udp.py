@@ -775,7 +775,7 @@ def test_across_network_namespaces_with_delay_loss_and_reordering(tmp_path: Path
             environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
             told = told_at_the_end(running)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode in (0, 4), done.stdout + done.stderr
         assert told["in_order"]
         result = json.loads(done.stdout)
         assert len(rths_nodes.read(tmp_path / "run").time) == result["samples"] + 1

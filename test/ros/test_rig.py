@@ -18,6 +18,8 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 import rths_nodes
 from rths_nodes.loop import last_words
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.results import Result
 
 NAME, SHORT = "chen_ricles_2010", "duration=1"
@@ -114,8 +116,10 @@ def test_the_ending_tells_how_the_test_ended(code: ExitCode) -> None:
 
 
 def test_the_ending_tells_that_a_test_is_not_valid() -> None:
-    test = Result(exit_code=ExitCode.FINISHED, sample=3080, bridged=1705)
-    assert test.ending == "the test has finished after 3080 samples, not valid: 55 % bridged"
+    test = Result(state=State.FINISHED, sample=3080, late=LateData(1705))
+    test.judge([0, 0])
+    assert test.exit_code is ExitCode.NOT_VALID
+    assert "after 3080 samples, not valid: 55 % bridged" in test.ending
     test.exit_code = ExitCode.TRIPPED
     assert "not valid" not in test.ending
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rths_nodes.loop.pacing import ANSWERED, Pacer
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.ros.nodes.rig_clock import RigClock
 
 MS = 1_000_000
@@ -81,7 +82,7 @@ def test_loop_and_work_are_timed(still_clock: Any) -> None:
     assert sorted(durations) == ["loop", "work"]
     assert durations["loop"].seconds.tolist() == pytest.approx([0.002, 0.004])
     assert durations["work"].seconds.tolist() == pytest.approx([0.001, 0.001])
-    summary = times.summary(bridged=3, late_commands=2)
+    summary = times.summary(LateData(3), late_commands=2)
     assert (summary["bridged"], summary["late_commands"], summary["missed"], summary["slipped"]) == (3, 2, 0, 0)
     assert summary["running_s"] == pytest.approx(0.008)
     assert summary["loop"]["mean_s"] == pytest.approx(0.003)
@@ -104,4 +105,4 @@ def test_a_test_that_never_began_has_run_for_no_time(still_clock: Any) -> None:
     times = RigClock(DT, 5, None, still_clock)
     still_clock.now += MS
     times.end()
-    assert times.summary(0, 0)["running_s"] == 0.0
+    assert times.summary(LateData(), 0)["running_s"] == 0.0

@@ -26,7 +26,6 @@ from rths_nodes.analysis.units import DASH, MM, PERCENT, grouped, rounded
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
-from rths_nodes.loop.outcomes import MOST_BRIDGED
 from rths_nodes.loop.scenario.titles import axis_names, simulation
 from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.recording.run import Run
@@ -166,11 +165,9 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         when = f"at sample {grouped(at)} of {grouped(run.scenario.samples)} ({at * run.scenario.dt:.4g}\u00a0s)"
         said.append(f"{ended} {when}: {reason or 'no reason was recorded'}")
     if run.not_valid:
-        counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples"
-        said.append(
-            f"Test finished, {run.not_valid}: {counted}, whose Command or Measurement was not there in time; "
-            f"at most {PERCENT * MOST_BRIDGED:g}\u00a0% may be"
-        )
+        counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples bridged"
+        missed = f"{grouped(round(run.late.missed))} ticks missed"
+        said.append(f"Test finished, {run.not_valid}: {counted}, {missed}")
     if test is not None:
         words = procedure.first_words(test.record)
         told = reason or run.not_valid

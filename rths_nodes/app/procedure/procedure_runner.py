@@ -343,13 +343,12 @@ class ProcedureRunner:
         self._describe(entry, step)
         entry.remarks += step.remarks()
         run = self._recorded(entry, done)
-        entry.bridged = run.bridged if run is not None else 0
+        if run is not None:
+            entry.take_late(run.late)
         words = f"rung {entry.name}: {entry.ending} after {entry.samples} samples"
         words += f": {entry.reason}" if entry.reason else ""
         if run is not None:
             entry.peaks = comparison.peaks(run)
-            if entry.bridged:
-                entry.remarks.append(f"{entry.bridged} samples were bridged")
             words += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
         words += self.iteration.learn(entry, run) if entry.run else ""
         tell_specimen(self.record, entry)

@@ -39,15 +39,12 @@ from rths_nodes.loop.supervision.stop_request import StopRequest
 class RigStage:
     """The rig behind its ``port``: sends Commands within the limits, otherwise those of the safe policy.
 
-    ``limits`` by axis, ``groups`` of axes that stop together (a number by axis), ``levels`` of the whole rig,
-    ``dt`` s, ``samples`` of the whole test. ``bridged`` counts the samples that were driven without the Target or
-    the Command that belongs to them, ``late_commands`` the Commands that came too late to be sent, ``slowed`` the
-    samples on the way back from a pause, and ``ticks`` all
-    ticks, those of no sample, too. ``stopping`` is true from the first sample that the safe policy drives,
-    ``refused`` where the last Command was beyond a limit. ``pause`` is where the test waits for what is late.
-    ``stop_request`` is the request of an operator, a monitor or a peer to stop; None while there is none.
-    ``levels`` watches the levels of axes and rig; None where there are none; ``quantities`` are those of
-    their expressions. ``depth`` is that of hops.
+    ``limits`` by axis, ``groups`` of axes that stop together (a number by axis), ``levels`` of the whole rig and
+    the ``quantities`` of their expressions, ``dt`` s, ``samples`` of the test, ``depth`` of hops. ``bridged``
+    counts samples driven without their Target or Command, ``late_commands`` the Commands that came too late,
+    ``slowed`` the samples on the way back from a ``pause``, ``ticks`` all ticks. ``stopping`` is true from the
+    first sample that the safe policy drives, ``refused`` if the last Command was beyond a limit.
+    ``stop_request`` is the request to stop, or None. ``late`` returns the late periods.
 
     The ``handover`` of a procedure says where the test counts from: limits judge what sensors and controller show,
     everybody else gets it from there on.
@@ -81,6 +78,7 @@ class RigStage:
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares, groups)
         self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, levels, quantities)
         self._bridges = BridgeCount(bridge, dt)
+        self.late = self._bridges.late
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._n_moved = sum(not each.of_force for each in limits.values())
@@ -241,8 +239,7 @@ class RigStage:
         if command is None:  # Measurement 0
             self._sent = self._sent_before = measured.command.tolist()
             self._bridge.start(measured.command)
-            stands = measured.command.copy()  # whoever measures may use its array again
-            self.under_way.start = Command(0, stands, stands, self._passive)
+            self.under_way.start = Command(0, stands := measured.command.copy(), stands, self._passive)
             if self.levels is not None:
                 self.levels.judge(None, shown)
             return measured
@@ -276,8 +273,8 @@ class RigStage:
             # way: nothing is to be learnt from this measurement
             measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
             self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
-            if self._bridges.overruns is not None:
-                self._bridges.overruns.sampled(sample, bridged)
+            if bridged or self._bridges.watches:
+                self._bridges.sampled(sample, bridged)
             self.slowed += measured.flags & FLAG_SLOWED > 0
         self.sample = sample
         if self._handover is not None:

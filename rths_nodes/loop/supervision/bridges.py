@@ -27,6 +27,7 @@ from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.protocols import Setup
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.supervision.overruns import OverrunParams, Overruns
 
 
@@ -252,7 +253,7 @@ class CommandBridge:
 class BridgeCount:
     """Count of the samples in a row (``in_a_row``) that were bridged, and for want of what.
 
-    ``overruns`` judges each sample that is over; None where what is late is not limited.
+    ``overruns`` judges the samples; None if late periods are not limited.
     """
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
@@ -262,6 +263,9 @@ class BridgeCount:
         self.overruns = Overruns(params.overruns, dt) if params.overruns else None
         self.in_a_row = 0
         self._missing = ""
+        self._new = self._missed = self._gap = self._longest_gap = 0
+        self.watches = self.overruns is not None
+        """True if :meth:`sampled` has something to do also for a sample that is not bridged."""
 
     def add(self, missing: str) -> None:
         """One more sample is bridged, because its ``missing`` (Target or Command) has not come."""
@@ -273,8 +277,32 @@ class BridgeCount:
         self.in_a_row = 0
 
     def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
-        """Return the ``pacer`` of the port, whose missed periods count where their number is limited."""
-        return pacer if self.overruns is None or pacer is None else self.overruns.counting(pacer)
+        """Return the ``pacer`` of the port, whose missed periods count at the sample of the tick."""
+        if pacer is None:
+            return None
+
+        def tick() -> int:
+            slipped = pacer()
+            if slipped:
+                self._new += slipped
+                self.watches = True
+            return slipped
+
+        return tick
+
+    def late(self, bridged: int) -> LateData:
+        """Return the late periods so far, with the number of ``bridged`` samples."""
+        return LateData(bridged, self._missed, self._longest_gap * self._dt, self._max_bridge)
+
+    def sampled(self, sample: int, bridged: bool) -> None:
+        """Count the late periods of a ``sample`` that has ended; it may have been ``bridged``."""
+        late = self._new + bridged
+        self._missed += self._new
+        self._new, self._gap = 0, self._gap + late if late else 0
+        self._longest_gap = max(self._longest_gap, self._gap)
+        self.watches = self.overruns is not None or self._gap > 0
+        if self.overruns is not None:
+            self.overruns.sampled(sample, late)
 
     @property
     def exhausted(self) -> bool:

@@ -9,7 +9,6 @@ nothing is late.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
@@ -40,23 +39,13 @@ class Overruns:
     def __init__(self, params: OverrunParams, dt: float) -> None:
         self._params = params
         self._ignored, self._window = (int(each / dt + ROUNDING) for each in (params.ignored, params.window))
-        self._missed = self._row = self._in_window = 0
+        self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
         """Samples in the window of which periods were late, and how many."""
         self.breach = ""
 
-    def counting(self, pacer: Callable[[], int]) -> Callable[[], int]:
-        """Return the ``pacer``, whose missed periods count at the sample of the tick."""
-
-        def tick() -> int:
-            self._missed = pacer()
-            return self._missed
-
-        return tick
-
-    def sampled(self, sample: int, bridged: bool) -> None:
-        """Judge the ``sample`` that is over, in order; it may have been ``bridged``."""
-        late, self._missed = self._missed + bridged, 0
+    def sampled(self, sample: int, late: int) -> None:
+        """Judge the ``sample`` that is over, in order, with so many ``late`` periods."""
         while self._late and self._late[0][0] <= sample - self._window:
             self._in_window -= self._late.popleft()[1]
         if not late or sample <= self._ignored:

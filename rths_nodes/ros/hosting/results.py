@@ -11,6 +11,7 @@ from rths_nodes.core.flat_names import unflatten
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.last_words import LastWords
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.monitor import unjudged_samples
@@ -24,8 +25,8 @@ class Result:
     state: State = State.IDLE
     reason: str = ""
     sample: int = 0
-    bridged: int = 0
-    """Number of bridged samples, as the actuator node of this process has counted them."""
+    late: LateData = field(default_factory=LateData)
+    """Late periods, as the actuator node of this process has counted them."""
     numbers: dict[str, float] = field(default_factory=dict)
     exit_code: ExitCode = ExitCode.FAILED
     notes: list[str] = field(default_factory=list)
@@ -45,9 +46,9 @@ class Result:
 
     @property
     def ending(self) -> str:
-        """End of the test in words; where too much of it was ``bridged``, they say that it is not valid."""
+        """End of the test in words, with the reason for which it is not valid."""
         words = f": {' '.join(self.reason.split())}" if self.reason else ""
-        doubt = outcomes.not_valid(self.bridged, self.sample) if self.exit_code is ExitCode.FINISHED else ""
+        doubt = self.late.not_valid(self.sample) if self.exit_code is ExitCode.NOT_VALID else ""
         return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{words}"
 
     def add(self, numbers: Mapping[str, float]) -> None:
@@ -60,7 +61,8 @@ class Result:
 
     def judge(self, codes: Sequence[int]) -> None:
         """The exit code of the whole test from those of its nodes; every test that failed has a reason."""
-        self.exit_code = outcomes.of_nodes(codes, self.state, self.interrupted)
+        code = outcomes.of_nodes(codes, self.state, self.interrupted)
+        self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:
             self.reason = f"the test came to no end: {self.state.name} at sample {self.sample}"
         found = (recording_gaps(self.section("recording")), unjudged_samples(self.numbers))
@@ -69,7 +71,7 @@ class Result:
     def take_state(self, rig: ActuatorNode) -> None:
         """Where the test stands, unless the actuator node was never configured."""
         if rig.rig is not None:
-            self.bridged = rig.rig.bridged
+            self.late = rig.rig.late(rig.rig.bridged)
             machine = rig.rig.machine
             self.state, self.reason, self.sample = machine.state, machine.reason, rig.last_sample
             self.begun = rig.phase.begun

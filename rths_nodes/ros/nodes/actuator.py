@@ -277,7 +277,8 @@ class ActuatorNode(RthsNode):
         return super().counters() | {"missed": self._times.missed} | counts
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        timing = self._times.summary(self.rig.bridged, self.rig.late_commands) | self.rig.pause_counts
+        timing = self._times.summary(self.rig.late(self.rig.bridged), self.rig.late_commands)
+        timing |= self.rig.pause_counts
         timing |= level_numbers(self.rig.levels)
         timing["hops"] = {self.role: of_hop(self._times.work)}
         timing |= {"clocks": clocks} if (clocks := self._questions.numbers()) else {}

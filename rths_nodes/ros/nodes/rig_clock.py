@@ -8,6 +8,7 @@ import numpy as np
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.loop.pacing import ANSWERED, SYSTEM_CLOCK, Clock, Pacer
+from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.timing import timing
 
 KEPT = 4096
@@ -92,10 +93,10 @@ class RigClock:
         found = {"loop": self.loop, "work": self.work}
         return found | {"lateness": self.pacer.lateness} if self.pacer else found
 
-    def summary(self, bridged: int, late_commands: int) -> Data:
-        """The timing of the test; with the counts of bridged samples and late Commands."""
+    def summary(self, late: LateData, late_commands: int) -> Data:
+        """Timing of the test, with its ``late`` periods and the count of late Commands."""
         lateness = self.pacer.lateness.seconds if self.pacer else np.empty(0)
         running = (self.ended_at - self.began_at) / SECOND if self.began_at else 0.0
         period = self._dt if self.pacer else None
         counts = {"slipped": self.pacer.slips if self.pacer else 0, "late_commands": late_commands}
-        return counts | timing(running, self.loop.seconds, lateness, self.missed, bridged, period)
+        return counts | timing(running, self.loop.seconds, lateness, self.missed, late.bridged, period, late.gap)

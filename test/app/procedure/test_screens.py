@@ -75,7 +75,7 @@ def test_the_ladder_has_units_limits_and_a_verdict(record: ProcedureRecord) -> N
     assert lines[2] == "d moves, force 30 % north (story_1) 27.8 (250) 255 (1800) 0.4 0.02 ok"
     assert lines[4] == "f reduced level 30 % north (story_1) 27.8 (250) 255 (1800) - 0.2 differs"
     assert "g full 100 % north (story_1) 27.8 (250) 255 (1800) - - not valid:" in lines[5]
-    assert " ".join(lines[5:]).endswith("55 % bridged")
+    assert "55 % bridged" in " ".join(lines[5:])
 
 
 def test_the_checks_are_in_kn_per_mm(record: ProcedureRecord) -> None:

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Late periods of a test, and the rule by which it is not valid: one for all hosts, recordings and records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rths_nodes.core.data import Data
+from rths_nodes.core.rounding import ROUNDING
+
+MOST_LATE = 0.02
+"""Share of the periods of a test that may be late; beyond it the test has run, but is not valid."""
+
+
+@dataclass(frozen=True)
+class LateData:
+    """Late periods of a test, on every host: samples ``bridged``, and periods ``missed`` by the clock of the host.
+
+    ``gap`` is the longest time of such periods in a row, s, and ``max_bridge`` the longest that may be, s.
+    """
+
+    bridged: int = 0
+    missed: float = 0.0
+    gap: float = 0.0
+    max_bridge: float = math.inf
+
+    @classmethod
+    def of(cls, timing: Data, bridged: int, max_bridge: float) -> LateData:
+        """Return the late periods from the ``timing`` of a run; recordings before version 0.10 have no gap."""
+        return cls(bridged, timing.get("missed", 0.0), timing.get("longest_gap_s", 0.0), max_bridge)
+
+    def not_valid(self, samples: float) -> str:
+        """Return why a test of so many ``samples`` is not valid, with the bounds; empty for a valid test."""
+        late, reasons = self.bridged + self.missed, []
+        if late > MOST_LATE * (samples + self.missed):
+            share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0
+            words = " or ".join(name for name in ("missed", "bridged") if getattr(self, name))
+            reasons.append(f"{share:.{0 if share >= 10.0 else 1}f} % {words} (at most {100.0 * MOST_LATE:g} %)")
+        if self.gap > self.max_bridge * (1.0 + ROUNDING):
+            bound = f"bridge.max_bridge = {1e3 * self.max_bridge:g} ms"
+            reasons.append(f"no sample for {1e3 * self.gap:.4g} ms ({bound})")
+        return f"not valid: {'; '.join(reasons)}" if reasons else ""
+
+    def ending(self, outcome: str, samples: float) -> str:
+        """Return the ``outcome`` as people read it: ``finished, not valid: 55 % bridged (at most 2 %)``."""
+        doubt = self.not_valid(samples) if outcome == "finished" else ""
+        return f"{outcome}, {doubt}" if doubt else outcome
