@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)  # it ends with this process
     parser.add_argument("--behind", type=int, default=0, help=argparse.SUPPRESS)  # socket of the front
+    parser.add_argument("--restarted", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -137,6 +138,8 @@ def _behind(options: argparse.Namespace) -> int:
     onlooker = Onlooker(options.namespace, f"page_{os.getpid()}")
     try:
         operating = Operating(by_socket(options.namespace), _say, options.arm_from_page)
+        if options.restarted:
+            operating.disarm("the process of the page had ended")
         shelf = Shelf(Path(options.recordings))
         server = PageServer(onlooker, options.address, options.stop_from_anywhere, operating, shelf)
         onlooker.start()

@@ -36,17 +36,18 @@ class Behind:
         self._start()
 
     def restart(self) -> None:
-        """Start it anew where it has ended."""
+        """Start it again after it has ended; it then disarms what its page had armed."""
         self._end.close()
-        self._start()
+        self._start("--restarted")
 
-    def _start(self) -> None:
+    def _start(self, *further: str) -> None:
         self._reaches: bool | None = None
         self._end, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._end.setblocking(False)
         with its:
+            words = *self._words, *further, "--behind", str(its.fileno())
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "rths_nodes.app.cli", "page", *self._words, "--behind", str(its.fileno())],
+                [sys.executable, "-m", "rths_nodes.app.cli", "page", *words],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 start_new_session=True,  # Ctrl-C is for the front

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator at a page: known by a code of the terminal, one at a time; the acts are those of the procedure.
+"""The operator who leads by a page: identified by a code of the terminal, one at a time.
 
-The acts go by the socket of the operators, as this process belongs to a user who is one (``rths test --services``
-says who may). What is possible, and why not, is what the procedure answers: the page adds nothing but who asks.
+The acts go by the socket of the operators, as this process belongs to a user who is one. The procedure decides
+what is possible; the page adds only the name of the operator. What is armed is disarmed when the leader changes,
+and when the leading page is silent for ``GONE_S``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hmac
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from rths_nodes.app.procedure.operator_socket import Ask
@@ -20,9 +22,18 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, MEANWHILE
 
 CODE_S = 60.0
-"""A code of the terminal is good for this time, and once."""
-TRIES = 3
-"""Wrong codes after which a new one is needed."""
+"""Lifetime of a code after it was asked for; it is valid once."""
+SYMBOLS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Symbols of a code, 5 bits each: Crockford's base 32, without letters that look like digits."""
+LENGTH = 8
+"""Symbols of a code: 40 bits."""
+LOOKALIKES = str.maketrans("OIL", "011", " -")
+SHOW_S = 5.0
+"""Shortest interval between two lines with the same code at the terminal."""
+WRONG_PER_SECOND = 10
+"""Wrong codes of all callers that are judged; further ones are refused as too many."""
+GONE_S = 3.0
+"""Silence of the leading page after which the rig is disarmed."""
 LONGEST = 2000
 """Characters of an argument."""
 ARM = ("arm", "mandate")
@@ -32,15 +43,19 @@ WORDS = {name: act.words for name, act in ACTS.items()}
 """What each act does."""
 
 
-def _same(given: str, true: str) -> bool:
-    """True where both are the same text, in a time that does not tell where they differ."""
-    return hmac.compare_digest(given.encode(errors="surrogatepass"), true.encode())
+class TooManyCodes(ConfigError):
+    """More wrong codes than are judged in a second."""
+
+
+def _same(text: str, true: str) -> bool:
+    """Return whether both are the same text, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(text.encode(errors="surrogatepass"), true.encode())
 
 
 class Operating:
-    """Codes, the one operator, and his acts, which ``ask`` does; ``say`` prints at the terminal.
+    """Codes, the one operator, and the operator's acts, which ``ask`` does; ``say`` prints at the terminal.
 
-    Without ``arms`` a rung that moves is not armed from here. Everything may be called from any thread.
+    Without ``arms`` a rung that moves cannot be armed from here. All methods may be called from any thread.
     """
 
     def __init__(
@@ -48,39 +63,70 @@ class Operating:
     ) -> None:
         self._ask, self._say, self.arms, self._clock = ask, say, arms, clock
         self._lock = threading.Lock()
-        self._code, self._until, self._tries = "", 0.0, 0
+        self._code, self._until, self._shown = "", -CODE_S, -SHOW_S
+        self._wrong: deque[float] = deque(maxlen=WRONG_PER_SECOND)
+        """Times of the last wrong codes."""
         self._token, self.name = "", ""
+        self._seen: float | None = None
+        """Time of the last sign of life of the leading page; None if it was lost, or no page leads."""
 
     def offer(self) -> None:
-        """Print a new code; one that was offered before is good no more."""
+        """Show a code at the terminal; a code that is still valid is shown again, and stays valid."""
         with self._lock:
-            self._code, self._tries = f"{secrets.randbelow(10**6):06d}", 0
-            self._until = self._clock() + CODE_S
-            self._say(f"code for the page, to be typed there within {CODE_S:.0f} s: {self._code}")
+            now = self._clock()
+            if not self._code or now > self._until:
+                self._code, self._shown = "".join(secrets.choice(SYMBOLS) for _ in range(LENGTH)), -SHOW_S
+            self._until = now + CODE_S
+            if now - self._shown >= SHOW_S:
+                self._shown = now
+                half = LENGTH // 2
+                code = f"{self._code[:half]}-{self._code[half:]}"
+                self._say(f"code for the page, to be typed there within {CODE_S:.0f} s: {code}")
 
     def lead(self, code: str, name: str) -> str:
-        """Return a token for who has typed the ``code``: from now on ``name`` leads. Raises ConfigError."""
-        with self._lock:
-            if not self._code or self._clock() > self._until:
-                raise ConfigError("no code is good now: ask for a new one")
-            if not name.strip() or len(name) > LONGEST:
-                raise ConfigError("the operator's name is missing: it stands in the record of the test")
-            if not _same(code.strip(), self._code):
-                self._tries += 1
-                self._code = self._code if self._tries < TRIES else ""
-                raise ConfigError("this is not the code that the terminal shows")
-            self._code, self._token, self.name = "", secrets.token_hex(16), name.strip()
-            self._say(f"{self.name} leads the test by the page; a new code takes it over")
-            return self._token
+        """Return a token for the caller who has typed the ``code``, and disarm: from now on ``name`` leads.
 
-    def is_operator(self, token: str) -> bool:
-        """True for the token of the operator of this moment."""
+        The code is compared before anything is limited, so that wrong ones never delay it. Raises ConfigError.
+        """
+        typed = code.upper().translate(LOOKALIKES)
         with self._lock:
-            return bool(self._token) and _same(token, self._token)
+            now = self._clock()
+            valid = bool(self._code) and now <= self._until
+            if not (_same(typed, self._code) and valid):
+                self._refuse(now, valid)
+            if not name.strip() or len(name) > LONGEST:
+                raise ConfigError("the operator's name is missing: it is written into the record of the test")
+            self._code, self._token, self.name, self._seen = "", secrets.token_hex(16), name.strip(), now
+            self._say(f"{self.name} leads the test by the page; a new code takes it over")
+            token = self._token
+        self.disarm(f"{self.name} has taken over the test at the page")
+        return token
+
+    def _refuse(self, now: float, valid: bool) -> None:
+        if len(self._wrong) == WRONG_PER_SECOND and now - self._wrong[0] < 1.0:
+            raise TooManyCodes(f"more than {WRONG_PER_SECOND} wrong codes in a second: wait")
+        self._wrong.append(now)
+        raise ConfigError(
+            "this is not the code that the terminal shows" if valid else "no code is valid now: ask for a new one"
+        )
+
+    def alive(self, token: str) -> bool:
+        """Return whether ``token`` belongs to the present operator; if so, this is a sign of life of the page."""
+        with self._lock:
+            if not self._token or not _same(token, self._token):
+                return False
+            self._seen = self._clock()
+            return True
+
+    def disarm_if_lost(self) -> None:
+        """Disarm once the leading page has been silent for ``GONE_S``; to be called several times per second."""
+        if self._seen is not None and self._clock() - self._seen > GONE_S:
+            self._seen = None
+            self.disarm(f"the page that leads the test was lost for {GONE_S:g} s")
 
     def act(self, token: str, act: str, arguments: Mapping[str, object]) -> Answer:
-        """Do an act, and wait until it is over. Raises ConfigError where the page may not, or nobody answers."""
-        if not self.is_operator(token):
+        """Do an act, and wait until it has ended. Raises ConfigError if it is refused, or no procedure answers."""
+        if not self.alive(token):
             raise ConfigError(f"{act}: you do not lead this test: type a code of the terminal first")
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
@@ -114,10 +160,10 @@ class Operating:
             "arms": self.arms,
         }
 
-    def leave(self) -> None:
-        """The page of the operator is gone: what is armed is disarmed."""
+    def disarm(self, reason: str) -> None:
+        """Disarm the rig if it is armed; a motion under way continues."""
         try:
             if self._ask().state == State.ARMED:
-                self._ask("stop", self.name, reason="the page of the operator is gone")
-        except ConfigError:
+                self._ask("stop", self.name, reason=reason)
+        except ConfigError:  # no procedure answers: nothing is armed
             return

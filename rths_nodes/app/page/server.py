@@ -29,7 +29,7 @@ from aiohttp.typedefs import Handler
 
 from rths_nodes.app.page import guard
 from rths_nodes.app.page.answers import LARGEST_BODY, fields, guarded_application, refused
-from rths_nodes.app.page.operating import Operating
+from rths_nodes.app.page.operating import Operating, TooManyCodes
 from rths_nodes.app.page.shelf import Shelf
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
@@ -38,8 +38,8 @@ INTERVAL_S = 0.1
 """Between two messages to a watcher."""
 ASK_S = 0.4
 """Between two questions to the procedure what is possible."""
-GONE_S = 5.0
-"""What is armed is disarmed where the page of the operator is gone for this time."""
+LOST_S = 0.2
+"""Between two looks whether the leading page is lost."""
 SLOW_S = 5.0
 """A watcher who does not take a message for this time is hung up."""
 MOST_WATCHERS = 200
@@ -87,7 +87,6 @@ class PageServer:
         self._watched, self._address, self._open = watched, address, stop_from_anywhere
         self._operating, self._shelf = operating, shelf
         self._procedure: dict[str, object] | None = None
-        self._leading: set[web.WebSocketResponse] = set()
         self._watchers = 0
         self._rate = guard.Rate()
         self._text: tuple[object, float, str] = "", 0.0, ""
@@ -163,9 +162,6 @@ class PageServer:
         finally:
             self._watchers -= 1
             listening.cancel()
-            if socket in self._leading:
-                self._leading.discard(socket)
-                asyncio.get_running_loop().call_later(GONE_S, self._look_for_operator)
             with suppress(Exception):
                 await socket.close()
         return socket
@@ -180,33 +176,36 @@ class PageServer:
         return text
 
     async def _hear(self, socket: web.WebSocketResponse) -> None:
-        """Take what a watcher sends until he leaves: a token tells that his page is the operator's."""
+        """Receive until the watcher leaves; the token of the operator is the sign of life of the leading page."""
         async for message in socket:
             if message.type in (WSMsgType.CLOSE, WSMsgType.ERROR):
                 return
-            told = message.data if message.type is WSMsgType.TEXT else ""
-            if self._operating is not None and self._operating.is_operator(told):
-                self._leading.add(socket)
+            if self._operating is not None and message.type is WSMsgType.TEXT:
+                self._operating.alive(message.data)
 
     # -- the procedure ------------------------------------------------------------------------------------
 
     async def _asking(self, _: web.Application) -> AsyncIterator[None]:
-        """While the server runs: ask the procedure what is possible."""
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "page"))
-        asking = asyncio.ensure_future(self._ask_always())
+        """While the server runs: ask the procedure what is possible, and watch the leading page."""
+        assert self._operating is not None
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(THREADS, "page"))
+        tasks = [loop.create_task(self._ask_always()), loop.create_task(self._watch_leader(self._operating))]
         yield
-        asking.cancel()
-        with suppress(asyncio.CancelledError):
-            await asking
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask_always(self) -> None:
         while self._operating is not None:
             self._procedure = await asyncio.get_running_loop().run_in_executor(None, self._operating.situation)
             await asyncio.sleep(ASK_S)
 
-    def _look_for_operator(self) -> None:
-        if self._operating is not None and not self._leading:
-            asyncio.get_running_loop().run_in_executor(None, self._operating.leave)
+    @staticmethod
+    async def _watch_leader(operating: Operating) -> None:
+        while True:
+            await asyncio.get_running_loop().run_in_executor(None, operating.disarm_if_lost)
+            await asyncio.sleep(LOST_S)
 
     async def _offer(self, request: web.Request) -> web.Response:
         if why := self._no_operator(request):
@@ -222,11 +221,13 @@ class PageServer:
         if given is None:
             return refused(400, "no JSON with code and name")
         assert self._operating is not None
+        code, name = str(given["code"])[:LONGEST_NAME], str(given["name"])
         try:
-            token = self._operating.lead(str(given["code"]), str(given["name"]))
+            token = await asyncio.get_running_loop().run_in_executor(None, self._operating.lead, code, name)
+        except TooManyCodes as error:
+            return refused(429, str(error))
         except ConfigError as error:
             return refused(403, str(error))
-        self._leading.clear()  # pages of who has led before
         return web.json_response({"token": token})
 
     async def _act(self, request: web.Request) -> web.Response:

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 from emulated_bench import free_port
-from page_of_test import CHROMIUM, MARK, RTHS, Browser, get, page_and_terminal, procedure_beside
+from page_of_test import CHROMIUM, MARK, RTHS, Browser, asked_until, get, page_and_terminal, procedure_beside
 from two_people import KEYS, NAMES, TEXT
 
-from rths_nodes.app.page.operating import CODE_S, Operating
+from rths_nodes.app.page.operating import CODE_S, GONE_S, LENGTH, SYMBOLS, Operating, TooManyCodes
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.wire.acts import Answer
 from rths_nodes.loop.scenario import files
@@ -39,6 +39,9 @@ STOPPED = (
     ("position", "POSITIONING", "stop"),
 )
 """Acts that move the rig, the state in which they are stopped, and the key or button."""
+
+
+CODE = re.compile(rf"\b[{SYMBOLS}]{{4}}-[{SYMBOLS}]{{4}}$")
 
 
 class Asked:
@@ -59,15 +62,14 @@ def operating(arms: bool = True) -> tuple[Operating, Asked, list[str], list[floa
 
 
 def code_of(said: list[str]) -> str:
-    found = re.search(r"\b\d{6}\b", said[-1])
-    assert found
-    return found[0]
+    return next(found[0] for line in reversed(said) if (found := CODE.search(line)))
 
 
 def test_who_types_the_code_leads_and_nobody_else() -> None:
     page, asked, said, _ = operating()
-    with pytest.raises(ConfigError, match="no code is good now"):
-        page.lead("000000", "Ada")
+    asked.state = State.HELD
+    with pytest.raises(ConfigError, match="no code is valid now"):
+        page.lead("", "Ada")
     page.offer()
     token = page.lead(code_of(said), " Ada ")
     assert page.act(token, "check", {}).done
@@ -75,7 +77,7 @@ def test_who_types_the_code_leads_and_nobody_else() -> None:
     for other in ("", "0" * 32):
         with pytest.raises(ConfigError, match="you do not lead this test"):
             page.act(other, "run", {})
-    with pytest.raises(ConfigError, match="no code is good now"):
+    with pytest.raises(ConfigError, match="no code is valid now"):
         page.lead(code_of(said[:1]), "Eve")  # each is good once
     page.offer()
     assert page.act(token, "check", {}).done  # the first one leads until another has typed the new code
@@ -85,24 +87,76 @@ def test_who_types_the_code_leads_and_nobody_else() -> None:
     assert page.act(second, "run", {}).done
 
 
-def test_a_code_is_good_for_a_minute_and_three_tries() -> None:
+def test_a_code_expires_after_a_minute() -> None:
     page, _, said, now = operating()
     page.offer()
-    for _ in range(3):
-        with pytest.raises(ConfigError, match="not the code that the terminal shows"):
-            page.lead("wrong", "Eve")
-    with pytest.raises(ConfigError, match="no code is good now"):
-        page.lead(code_of(said), "Eve")
-    page.offer()
     now[0] = CODE_S + 1.0
-    with pytest.raises(ConfigError, match="no code is good now"):
+    with pytest.raises(ConfigError, match="no code is valid now"):
         page.lead(code_of(said), "Ada")
+
+
+def test_a_code_cannot_be_guessed() -> None:
+    assert len(set(SYMBOLS)) ** LENGTH >= 2**40
+    assert not set("ILOU") & set(SYMBOLS), "letters that look like digits"
+    page, _, said, now = operating()
+    codes = set()
+    for number in range(50):
+        now[0] = number * (CODE_S + 1.0)
+        page.offer()
+        codes.add(code_of(said))
+    assert len(codes) == 50
+
+
+def test_what_strangers_ask_for_does_not_keep_the_operator_from_leading() -> None:
+    """A new offer voided the code, three wrong codes did, too, and each offer was a line at the terminal."""
+    page, _, said, now = operating()
+    page.offer()
+    code, refused = code_of(said), []
+    for number in range(3000):
+        now[0] = number / 100.0
+        page.offer()
+        with pytest.raises(ConfigError) as error:
+            page.lead("wrong", "Eve")
+        refused.append(error.type)
+    assert len(said) <= 7, "a line in 5 s"
+    assert {code_of([line]) for line in said} == {code}
+    assert refused.count(ConfigError) <= 301, "ten wrong codes in a second are judged"
+    assert refused.count(TooManyCodes) == 3000 - refused.count(ConfigError)
+    assert page.lead(f" {code.lower().replace('0', 'o').replace('1', 'l')} ", "Ada"), "never delayed"
+
+
+def test_a_takeover_disarms_and_so_does_the_loss_of_the_leading_page() -> None:
+    page, asked, said, now = operating()
+    page.offer()
+    token = page.lead(code_of(said), "Ada")
+    assert [(act, by) for act, by, _ in asked.acts] == [("stop", "Ada")]
+    for _ in range(100):
+        now[0] += 0.5
+        assert page.alive(token)
+        page.disarm_if_lost()
+    assert len(asked.acts) == 1, "its page gives signs of life"
+    now[0] += GONE_S - 0.1
+    page.alive("0" * 32)
+    page.disarm_if_lost()
+    assert len(asked.acts) == 1
+    now[0] += 0.2
+    for _ in range(3):
+        page.disarm_if_lost()
+    assert [act for act, *_ in asked.acts] == ["stop", "stop"]
+    assert page.act(token, "arm", {}).done
+    now[0] += GONE_S + 0.1
+    page.disarm_if_lost()
+    assert [act for act, *_ in asked.acts][2:] == ["arm", "stop"], "an act is a sign of life, too"
+    page.offer()
+    page.lead(code_of(said), "Bob")
+    assert asked.acts[-1][:2] == ("stop", "Bob")
 
 
 def test_what_a_page_may_not_is_refused_before_the_procedure_is_asked() -> None:
     page, asked, said, _ = operating(arms=False)
+    asked.state = State.HELD
     page.offer()
-    assert not page.is_operator("\udcff")
+    assert not page.alive("\udcff")
     with pytest.raises(ConfigError, match="not the code"):
         page.lead("\udcff", "Eve")
     with pytest.raises(ConfigError, match="name is missing"):
@@ -122,7 +176,7 @@ def test_what_a_page_may_not_is_refused_before_the_procedure_is_asked() -> None:
 def test_without_its_page_nothing_stays_armed(state: State, acts: list[str]) -> None:
     page, asked, _, _ = operating()
     asked.state = state
-    page.leave()
+    page.disarm("lost")
     assert [act for act, *_ in asked.acts] == acts
 
 
@@ -156,16 +210,28 @@ NEEDED = 'document.querySelector("#needs button")'
 """Button of what is to be confirmed, signed or armed now."""
 
 
+def code_at(terminal: Callable[[], str]) -> str:
+    """Return the next code that the terminal shows."""
+    while not (found := CODE.search(terminal().strip())):
+        pass
+    return found[0]
+
+
+async def type_the_code(browser: Browser, terminal: Callable[[], str]) -> None:
+    """Become the operator by the code of the terminal."""
+    await browser.click("code")
+    code = await asyncio.to_thread(code_at, terminal)
+    await browser.value('document.getElementById("name").value = "Ada"')
+    await browser.value(f'document.getElementById("typed").value = "{code}"')
+    await browser.value('document.getElementById("leading").requestSubmit()')
+    await browser.until("Boolean(token)")
+
+
 async def take_the_lead(browser: Browser, terminal: Callable[[], str]) -> None:
-    """Become the operator by the code of the terminal, connect, and confirm the offsets."""
+    """Become the operator, connect, and confirm the offsets."""
     await browser.until('!document.getElementById("procedure").hidden')
     assert await browser.value('document.getElementById("act_connect").disabled'), "nobody leads yet"
-    await browser.click("code")
-    code = re.search(r"\d{6}", await asyncio.to_thread(terminal))
-    assert code
-    await browser.value('document.getElementById("name").value = "Ada"')
-    await browser.value(f'document.getElementById("typed").value = "{code[0]}"')
-    await browser.value('document.getElementById("leading").requestSubmit()')
+    await type_the_code(browser, terminal)
     await browser.click("act_connect")
     boxes = 'document.querySelectorAll("#needs input[type=checkbox]")'
     for act in ("take offsets", "confirm them"):
@@ -366,6 +432,39 @@ def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None
     assert {act.by for act in record.acts} == {"Ada"}
     assert {act.way.partition(",")[0] for act in record.acts} == {"socket"}
     assert (tmp_path / "runs" / "first" / "report.html").is_file()
+
+
+@pytest.mark.nodes
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+def test_an_armed_rung_is_disarmed_when_its_page_is_closed_or_taken_over(tmp_path: Path) -> None:
+    async def armed(browser: Browser) -> None:
+        await browser.click("act_arm")
+        await arm(browser)
+        await browser.until('!asked && told.acts.state === "ARMED"')
+
+    async def lead_and_leave(address: str, terminal: Callable[[], str]) -> None:
+        async with Browser(address, tmp_path / "browser") as browser:
+            await take_the_lead(browser, terminal)
+            await check(browser)
+            await browser.click("act_position")
+            await armed(browser)
+            assert post(address, "code", {})[0] == 200
+            code = await asyncio.to_thread(code_at, terminal)
+            assert post(address, "lead", {"code": code, "name": "Bob"})[0] == 200
+            await browser.until('told.acts.state === "HELD"')
+            await browser.value('token = ""')
+            await type_the_code(browser, terminal)
+            await browser.click("act_position")
+            await armed(browser)
+
+    with page_and_terminal("--arm-from-page") as (address, terminal, _), procedure_beside(tmp_path, "g"):
+        asyncio.run(lead_and_leave(address, terminal))
+        asked_until(address, lambda told: told["acts"]["state"] == "HELD")
+    stops = [act for act in procedure.read(tmp_path / "runs" / "first").acts if act.act == "stop"]
+    assert "Bob has taken over" in stops[0].arguments["reason"]
+    assert "was lost for 3 s" in stops[1].arguments["reason"]
 
 
 @pytest.mark.nodes
