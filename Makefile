@@ -25,7 +25,7 @@ DISTRO ?= jazzy
 DISTROS := jazzy kilted
 
 # Every file that ends up in the installed package. When one changes, it is installed again.
-PACKAGE_FILES := CMakeLists.txt package.xml pyproject.toml setup.py LICENSE config examples launch msg srv action rths_nodes scripts
+PACKAGE_FILES := CMakeLists.txt package.xml pyproject.toml setup.py LICENSE config examples launch msg rths_nodes scripts
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

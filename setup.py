@@ -92,7 +92,7 @@ class BuildPy(build_py):
 
 
 class BuildInterfaces(Command):
-    """Runs CMake and hands its stage on: messages, services and actions to build_lib, the rest as data files."""
+    """Runs CMake and hands its stage on: messages to build_lib, the rest as data files."""
 
     description = "build the messages with CMake"
     user_options: ClassVar[list[tuple[str, str | None, str]]] = []
@@ -112,9 +112,7 @@ class BuildInterfaces(Command):
         self.cmake(prefix, build_folder, stage)
         (module,) = {path.parent.parent for path in stage.rglob("rths_nodes/msg/__init__.py")}
         target = Path(self.build_lib, "rths_nodes")
-        for interfaces in ("msg", "srv", "action"):
-            if (module / interfaces).is_dir():
-                shutil.copytree(module / interfaces, target / interfaces, dirs_exist_ok=True)
+        shutil.copytree(module / "msg", target / "msg", dirs_exist_ok=True)
         for library in module.glob("*.so"):
             shutil.copy2(library, target)
         data: dict[str, list[str]] = {}

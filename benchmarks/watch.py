@@ -27,9 +27,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.app.procedure.operator_socket import by_socket
+from rths_nodes.app.procedure.operator_socket import Answer, SocketOperator
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.acts import Answer
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.watch.pulse import PulseEar
@@ -81,9 +80,9 @@ class Bench:
         self.pulses_for(1.0)
         answers = folder / "answers.yaml"
         answers.write_text("operator: A. Tester\nspecimen: damper\nrungs: [g]\n", encoding="utf-8")
-        test = ["test", *scenario, "--services", self.namespace, "--answers", str(answers), "--no-report"]
+        test = ["test", *scenario, "--socket", self.namespace, "--answers", str(answers), "--no-report"]
         self.test = stack.enter_context(self._process(*test, "--record", str(folder / "test")))
-        self._ask = by_socket(self.namespace)
+        self._operator = SocketOperator(self.namespace)
 
     @contextmanager
     def _process(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -150,7 +149,7 @@ class Bench:
     # -- the operator -------------------------------------------------------------------------------------
 
     def act(self, act: str, **arguments: str) -> Answer:
-        told = self._ask(act, by="A. Tester", **arguments)
+        told = self._operator.ask(act, by="A. Tester", **arguments)
         if act and not told.done:
             raise ConfigError(f"{act}: {told.reason}")
         return told

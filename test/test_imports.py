@@ -218,7 +218,7 @@ def breaches(module: str, names: set[str]) -> list[str]:
             if top not in sys.stdlib_module_names and top not in external:
                 found.append(name)
             continue
-        if name.startswith(("rths_nodes.msg", "rths_nodes.srv", "rths_nodes.action")):
+        if name.startswith("rths_nodes.msg"):
             found += [] if room == "ros" else [name]
             continue
         other, other_part = room_and_part(place_of(name) or "__init__.py")

@@ -43,7 +43,7 @@ FOLDERS = [
     "srv",
     "test",
 ]
-SOURCES = {".py", ".c", ".cpp", ".h", ".hpp", ".css", ".js", ".html", ".j2", ".msg", ".srv", ".action"}
+SOURCES = {".py", ".c", ".cpp", ".h", ".hpp", ".css", ".js", ".html", ".j2", ".msg"}
 NAMES = {"Makefile", "CMakeLists.txt"}
 OTHERS = {"uPlot.iife.min.js", "uPlot.min.css"}
 """Sources of other projects, which stand here as they are, beside their licences."""
@@ -130,11 +130,10 @@ def layouts() -> dict[str, int]:
         "entry of a scoreboard": entries.VERSION,
         "datagrams of the port `udp`": datagrams.VERSION,
     }
-    for kind in ("action", "msg", "srv"):
-        for path in (ROOT / kind).glob(f"*.{kind}"):
-            head = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line[0] == "#")
-            (version,) = re.findall(r"Version (\d+)", head)
-            found[f"`{kind}/{path.stem}`"] = int(version)
+    for path in (ROOT / "msg").glob("*.msg"):
+        head = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line[0] == "#")
+        (version,) = re.findall(r"Version (\d+)", head)
+        found[f"`msg/{path.stem}`"] = int(version)
     return found
 
 

@@ -10,11 +10,11 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from rths_nodes.loop.pacing import Clock
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, ActRefused, why_not
+from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL, ActRefused, why_not
 from rths_nodes.procedure.clearance import Clearance
 from rths_nodes.procedure.consents import Consents
 from rths_nodes.procedure.drive import RigDrive
-from rths_nodes.procedure.machine import ActUnderWay, SessionMachine, stopped_by_operator
+from rths_nodes.procedure.machine import ActUnderWay, Seen, SessionMachine, stopped_by_operator
 from rths_nodes.procedure.motions import DriveOutcome
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.rungs import RungUnderWay
@@ -70,9 +70,17 @@ class Acting:
         """Why the state was entered; empty where it goes without saying."""
         return self._machine.reason
 
-    def act(self) -> AbstractContextManager[ActUnderWay]:
-        """An act of the operator that is more than one of these: a stop ends what follows in it."""
-        return self._machine.act()
+    @property
+    def seen(self) -> Seen:
+        """Count of stops and state, for the sender of the next act."""
+        return self._machine.seen
+
+    def act(self, name: str = "", seen: Seen | None = None) -> AbstractContextManager[ActUnderWay]:
+        """An act of the operator that is more than one of these: a stop ends what follows in it.
+
+        Entering it raises ActRefused if a stop or another state has come since its sender has ``seen`` them.
+        """
+        return self._machine.act(name, None if name in UNCONDITIONAL else seen)
 
     @property
     def stopped(self) -> str:
@@ -92,8 +100,6 @@ class Acting:
             return {act: self._why_not(act) for act in ACTS}
 
     def _why_not(self, act: str) -> str:
-        if act == "stop" and self._machine.busy:
-            return ""
         if reason := why_not(act, self.state):
             return reason
         suspended = self._rung is not None and self._rung.suspended

@@ -34,7 +34,6 @@ class Act:
     secret: tuple[str, ...] = ()
 
 
-_MOTION = (State.CHECKING, State.POSITIONING, State.RUNNING, State.RESUMING, State.UNLOADING)
 _AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.HELD, State.TRIPPED)
 
 ACTS = {
@@ -101,9 +100,7 @@ ACTS = {
         (State.RUNNING, State.RESUMING, State.HELD),
         at_once=True,
     ),
-    "stop": Act(
-        "stop whatever moves", (*_MOTION, State.ARMED, State.HELD), ("reason",), at_once=True, anybody=True
-    ),
+    "stop": Act("stop whatever moves", tuple(State), ("reason",), at_once=True, anybody=True),
     "acknowledge": Act("what has tripped the rig is understood", (State.TRIPPED,)),
     "unload": Act(
         "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
@@ -119,6 +116,9 @@ ACTS = {
 
 MEANWHILE = tuple(name for name, act in ACTS.items() if act.at_once)
 """Acts that are possible while another one is under way."""
+
+UNCONDITIONAL = ("stop", "hold", "note")
+"""Acts that are done even if a stop or another state has come since their sender looked: they move nothing."""
 
 _WORDS = {
     State.IDLE: "the rig is not connected",

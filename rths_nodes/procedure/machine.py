@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ActRefused
@@ -47,6 +48,18 @@ ARROWS: dict[State, tuple[State, ...]] = {
     State.FINISHED: (),
 }
 """Where each state leads. From referenced to positioning only a rig that was checked."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Count of stops and state of a procedure, as the sender of an act has seen them last."""
+
+    stops: int
+    state: int
+
+    def __str__(self) -> str:
+        names = {int(state): state.name for state in State}
+        return f"state {names.get(self.state, 'unknown')}, {self.stops} stops"
 
 
 class ActUnderWay:
@@ -107,13 +120,25 @@ class SessionMachine:
         act = _UNDER_WAY.get()
         return act if act is not None and act.machine is self else None
 
+    @property
+    def seen(self) -> Seen:
+        """Count of stops and state of this moment."""
+        with self.lock:
+            return Seen(len(self.stops), int(self.state))
+
     @contextmanager
-    def act(self) -> Iterator[ActUnderWay]:
-        """An act, from its begin to its end. Inside of another one it is a part of that: one stop ends both."""
+    def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
+        """An act, from its begin to its end. Inside of another one it is a part of that: one stop ends both.
+
+        Raises ActRefused if a stop was counted, or the state has changed, since the sender of the act has ``seen``
+        them. The act begins under the same lock, so that no stop comes between.
+        """
         if (outer := self.under_way) is not None:
             yield outer
             return
         with self.lock:
+            if seen is not None and seen != (now := self.seen):
+                raise ActRefused(f"{name}: refused: its sender saw {seen}; now: {now}: look again")
             act = ActUnderWay(self)
             self._acts += 1
         token = _UNDER_WAY.set(act)

@@ -118,8 +118,8 @@ class AxisChecks:
     """Deviations that somebody has to sign for, in words that begin with ``stiffness of AXIS``."""
 
 
-TERMINAL, ANSWERS = "terminal", "answers"
-"""Ways by which an act is asked for; those of the services are in ``app/procedure/services.py``."""
+TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socket", "anybody, over ROS"
+"""Ways by which an act is requested. PAGE is the page that the test itself has started."""
 
 
 @dataclass

@@ -24,7 +24,8 @@ CONSOLE = "console"
 """The ear of `rths run` where nodes are in other processes: it only listens, and may ask for a trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
-"""Serves the acts of a procedure. It is in no run, and no peer of the nodes of one."""
+"""Publishes the state of a procedure, and stops it. It is in no run, and no peer of the nodes of one."""
+OPERATOR_SERVICES = ("stop", "hold")
 MOTION = "motion "
 """Beginning of the frame_id of curves that are of no run, but of a motion of the procedure."""
 RIG = "rig"

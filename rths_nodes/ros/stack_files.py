@@ -24,6 +24,7 @@ from rths_nodes.ros.names import (
     NODES,
     OBSERVERS,
     OPERATOR,
+    OPERATOR_SERVICES,
     OPERATOR_TOPICS,
     STOPS,
     TEST_STATE,
@@ -44,8 +45,6 @@ TYPES = "get_type_description"
 LIFECYCLE = (
     *("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph"),
 )
-ACT = "act"
-"""Service and action of the operator node."""
 PAGE = "page"
 """Who looks on, and may stop."""
 LOOKED_AT = (
@@ -154,17 +153,17 @@ def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
 
 
 def _operator(rig: str) -> ElementTree.Element:
-    """The node that serves the acts of a procedure."""
+    """The node that publishes the state of a procedure, and stops it."""
     speaks = [*(_under(rig, name) for name in OPERATOR_TOPICS), "/parameter_events"]
     hears = [_under(rig, "emergency_stop"), CLOCK.name, "/parameter_events"]
-    services = {"reply": [f"~/{name}" for name in (*PARAMETERS, TYPES, ACT)]}
-    return _rules(rig, OPERATOR, {"publish": speaks, "subscribe": hears}, services, {"execute": [f"~/{ACT}"]})
+    services = {"reply": [f"~/{name}" for name in (*PARAMETERS, TYPES, *OPERATOR_SERVICES)]}
+    return _rules(rig, OPERATOR, {"publish": speaks, "subscribe": hears}, services)
 
 
 def _page(rig: str) -> ElementTree.Element:
     """Whoever looks on: hears everything that is told, and may only stop."""
     hears = [_under(rig, name) for name in LOOKED_AT]
-    asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/{ACT}"]
+    asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/stop"]
     topics = {"publish": ["/parameter_events"], "subscribe": [*hears, CLOCK.name, "/parameter_events"]}
     return _rules(rig, PAGE, topics, {"reply": [f"~/{TYPES}"], "request": asks})
 
@@ -174,11 +173,10 @@ def _rules(
     node: str,
     topics: Mapping[str, Sequence[str]],
     services: Mapping[str, Sequence[str]] | None = None,
-    actions: Mapping[str, Sequence[str]] | None = None,
 ) -> ElementTree.Element:
     """A profile that allows, by what is done with them (``publish``, ``reply``, ``call``), what is named."""
     profile = ElementTree.Element("profile", ns=ns, node=node)
-    for kind, allowed in (("topic", topics), ("service", services or {}), ("action", actions or {})):
+    for kind, allowed in (("topic", topics), ("service", services or {})):
         for doing, expressions in allowed.items():
             group = ElementTree.SubElement(profile, f"{kind}s", {doing: "ALLOW"})
             for expression in dict.fromkeys(expressions):

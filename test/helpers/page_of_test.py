@@ -52,10 +52,10 @@ def page_and_terminal(*words: str) -> Iterator[tuple[str, Callable[[], str], int
 def procedure_beside(
     folder: Path, rungs: str, *words: str, rig: str = "bench_simulated"
 ) -> Iterator[subprocess.Popen[str]]:
-    """``rths test --services`` of the ``rungs`` on a bench, in ``folder``."""
+    """``rths test --socket`` of the ``rungs`` on a bench, in ``folder``."""
     answers = {"operator": "A. Tester", "specimen": "D-17", "test_id": "first", "rungs": list(rungs), "level": 0.2}
     (folder / "answers.yaml").write_text(json.dumps(answers))
-    how = ("--rig", rig, "--services", "--key", str(folder / "key" / "operator.key"))
+    how = ("--rig", rig, "--socket")
     with _beside(folder, "test", "chen_ricles_2010", *how, "--answers", "answers.yaml", *words) as testing:
         yield testing
 

@@ -49,7 +49,7 @@ def prefix(installed: Path) -> Path:
 def files(folder: Path) -> dict[str, bytes]:
     """Every file of a package but what Python and the message generator put there."""
     named = ((str(path.relative_to(folder)), path) for path in folder.rglob("*") if path.is_file())
-    made = ("msg/", "srv/", "action/", "_rths_nodes_s")
+    made = ("msg/", "_rths_nodes_s")
     kept = ((name, path) for name, path in named if not name.startswith(made))
     return {name: path.read_bytes() for name, path in kept if path.suffix not in (".pyc", ".so")}
 

@@ -89,7 +89,8 @@ def _front(options: argparse.Namespace) -> int:
         stopper = Stopper(options.namespace, f"page_stop_{os.getpid()}")
         stack.callback(stopper.close)
         stopper.start()
-        stops = StopServer(behind.told(stopper.stop), stopper.reaches, address, options.stop_from_anywhere)
+        stop = behind.told(lambda kind, _: stopper.stop(kind))
+        stops = StopServer(stop, stopper.reaches, address, options.stop_from_anywhere)
 
         def going_on() -> bool:
             return not interrupted() and parent in (0, os.getppid())
@@ -130,14 +131,14 @@ def _behind(options: argparse.Namespace) -> int:
     from rths_nodes.app.page.operating import Operating
     from rths_nodes.app.page.server import PageServer
     from rths_nodes.app.page.shelf import Shelf
-    from rths_nodes.app.procedure.operator_socket import by_socket
+    from rths_nodes.app.procedure.operator_socket import SocketOperator
     from rths_nodes.ros.hosting.onlooker import Onlooker
 
     with suppress(OSError):
         os.nice(NICE)
     onlooker = Onlooker(options.namespace, f"page_{os.getpid()}")
     try:
-        operating = Operating(by_socket(options.namespace), _say, options.arm_from_page)
+        operating = Operating(SocketOperator(options.namespace).send, _say, options.arm_from_page)
         if options.restarted:
             operating.disarm("the process of the page had ended")
         shelf = Shelf(Path(options.recordings))

@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-import pwd
 import sys
-from collections.abc import Callable, Collection
-from contextlib import nullcontext
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +16,6 @@ from rths_nodes.app.page.beside import page_beside
 from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.streams import show_log
-from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import NAMESPACE, PACES
@@ -38,6 +35,12 @@ if TYPE_CHECKING:
     from rths_nodes.app.procedure.dialogue import Dialogue
 
 REPORT = "report.html"
+REMOVED = {
+    "--services": "use --socket: acts come over a socket of this user, not over ROS",
+    "--key": "remove it: acts over the operator socket are not signed",
+    "--operator": "remove it: run the program as the user of the test",
+}
+"""Options of 0.9.0, and their replacements."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,35 +61,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the rungs on the rig; one that is real, or watched, has realtime; default for others: lockstep",
     )
     parser.add_argument(
-        "--services",
+        "--socket",
         nargs="?",
         const=NAMESPACE,
         metavar="NAMESPACE",
-        help="acts are asked for by a service and an action (NAMESPACE/operator/act): by a page or a robot, not "
-        f"at the terminal; from --answers come the head, the rungs, level and time ratio. Default: {NAMESPACE}",
-    )
-    parser.add_argument(
-        "--key",
-        metavar="FILE",
-        help="with --services: the key with which operators sign what they ask the service for; it is made where "
-        "there is none, and must be readable by its owner alone. Default: ~/.config/rths_nodes/operator.key",
+        help="acts come over the operator socket, from the page and other programs of this user, not from the "
+        f"terminal; from --answers come the head, the rungs, level and time ratio. Default: {NAMESPACE}",
     )
     parser.add_argument(
         "--page",
         action="store_true",
-        help="with --services: serve the page of the test, by which it can be led, as rths page does",
+        help="with --socket: serve the page of the test, by which it can be led, as rths page does",
     )
     parser.add_argument(
         "--arm-from-page", action="store_true", help="with --page: rungs that move may be armed there, too"
     )
-    words = (
-        "with --services: a user of this machine, by name or number, whose programs may do the acts by the "
-        "socket, as yours may; may be repeated"
-    )
-    arguments.add_several(parser, "--operator", "USER", words)
+    for name in REMOVED:
+        parser.add_argument(name, nargs="?", const="", dest=_removed(name), help=argparse.SUPPRESS)
     parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {terminal.RUNS}/<test id>")
     parser.add_argument("--no-report", action="store_true", help=f"do not make {REPORT} at the end")
     arguments.add_json(parser)
+
+
+def _removed(option: str) -> str:
+    return f"removed_{option.strip('-')}"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -94,36 +92,36 @@ def run(options: argparse.Namespace) -> int:
     if options.print_answers:
         print(answering.template(), end="")
         return 0
+    if removed := [name for name in REMOVED if vars(options)[_removed(name)] is not None]:
+        raise ConfigError(*(f"{name}: was removed: {REMOVED[name]}" for name in removed))
     if not options.rig:
         raise ConfigError("--rig: missing: a procedure needs a rig file, with its channels and limits")
     scenario = arguments.scenario(options)
     answers = answering.read(options.answers) if options.answers else Answers()
     attended = sys.stdin.isatty() and sys.stderr.isatty()
-    only = answering.HEAD if options.services else None
+    only = answering.HEAD if options.socket else None
     if not attended and (lacking := answering.missing(answers, only)):
         where = options.answers or "--answers"
         raise ConfigError(
             *(f"{where}: {words}" for words in lacking), "there is no terminal to ask the operator at"
         )
     watched = _told(options) > 0.0
-    realtime = arguments.in_realtime(scenario, options.pace, watched and bool(options.services))
-    if options.page and not options.services:
-        raise ConfigError("--page: belongs to --services, which is not given: by it a page leads a test")
+    realtime = arguments.in_realtime(scenario, options.pace, watched and bool(options.socket))
+    if options.page and not options.socket:
+        raise ConfigError("--page: belongs to --socket, which is missing: a page leads a test over it")
     if options.arm_from_page and not options.page:
         raise ConfigError("--arm-from-page: belongs to --page, which is not given")
-    if not options.services:
+    if not options.socket:
         _check_unattended(scenario, answers, options)
         if watched:
             terminal.tell(
-                ["watch: without --services a watcher hears nothing, and its pulse ends with the first motion"]
+                ["watch: without --socket a watcher receives nothing, and its pulse ends with the first motion"]
             )
     return _test(options, scenario, answers, realtime, attended)
 
 
 def _check_unattended(scenario: Scenario, answers: Answers, options: argparse.Namespace) -> None:
-    """Raises ConfigError for answers that would arm a real rig unseen, and for options of the services."""
-    if options.key or options.operator:
-        raise ConfigError("--key, --operator: belong to --services, which is not given")
+    """Raises ConfigError for answers that would arm a real rig unseen."""
     head = scenario.rig_file
     if any(each.lstrip().startswith("rig_file") for each in options.set):  # keys may have blanks around them
         raise ConfigError("--set rig_file: the rig file alone says whether its rig is armed unseen")
@@ -132,17 +130,6 @@ def _check_unattended(scenario: Scenario, answers: Answers, options: argparse.Na
             f"{options.answers}: arm = {', '.join(answers.arm)}: a file arms the rig {head.name} only where the "
             "rig file says unattended: true; leave arm out, and arm each rung at the terminal"
         )
-
-
-def _operators(options: argparse.Namespace, say: Callable[[str], None]) -> tuple[bytes, set[int]]:
-    """The key, which is made where there is none, and the users (uid) who are operators. Raises ConfigError."""
-    place = Path(options.key) if options.key else key_file.default_path()
-    try:
-        key_file.create(place)
-        say(f"a new key of the operators stands in {place}")
-    except FileExistsError:
-        say(f"the key of the operators: {place}")
-    return key_file.read(place), {os.getuid(), *map(_user, options.operator)}
 
 
 def _told(options: argparse.Namespace) -> float:
@@ -162,20 +149,12 @@ def _roles(options: argparse.Namespace, operator: str, planned: Collection[str],
         raise ConfigError(
             f"operator = {show(operator)}: must be of roles.operator: {', '.join(roles.operator.names)}"
         )
-    if not (attended or options.services) and (both := [name for name in OF_BOTH if name in planned]):
+    if not (attended or options.socket) and (both := [name for name in OF_BOTH if name in planned]):
         raise ConfigError(
             f"rung {', '.join(both)}: needs the consents of {roles}: their keys stand in no file of answers, and "
             "there is no terminal to type them at"
         )
     return roles
-
-
-def _user(given: str) -> int:
-    """The number of a user. Raises ConfigError."""
-    try:
-        return int(given) if given.isdecimal() else pwd.getpwnam(given).pw_uid
-    except KeyError:
-        raise ConfigError(f"--operator {given}: this machine knows no such user") from None
 
 
 def _test(
@@ -192,13 +171,12 @@ def _test(
     ladder.check()
     if RUNG in ladder.planned:
         under_mandate.check(scenario, answers.iteration)
-        if not (attended or options.services):
+        if not (attended or options.socket):
             raise ConfigError(
                 f"rung {RUNG}: a person lets each run go, and no file does: there is no terminal to do it at"
             )
     show_log()
     screen = terminal.console(sys.stderr if options.json else sys.stdout)
-    operators = _operators(options, lambda words: _say(screen, words)) if options.services else (b"", set())
     dialogue = Dialogue(answers, typed if attended else None, lambda shown: _say(screen, shown))
     record = _record(scenario, answers, dialogue, ladder.planned)
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / record.test_id
@@ -215,12 +193,14 @@ def _test(
         runner.do("note", way=ANSWERS, text=words)
     arms = ("--arm-from-page",) if options.arm_from_page else ()
     shown = (*arms, "--recordings", str(folder.parent))
-    page = page_beside(options.services, dialogue.say, shown) if options.page else nullcontext()
-    with page, signatures.kept(runner, options.rig, terminal.tell):
-        if options.services:
-            from rths_nodes.app.procedure.services import Attendant
+    page: AbstractContextManager[int] = nullcontext(0)
+    if options.page:
+        page = page_beside(options.socket, dialogue.say, shown)
+    with page as process, signatures.kept(runner, options.rig, terminal.tell):
+        if options.socket:
+            from rths_nodes.app.procedure.served import Attendant
 
-            code = Attendant(runner, options.services, dialogue.say, *operators, _told(options)).run()
+            code = Attendant(runner, options.socket, dialogue.say, process, _told(options)).run()
         else:
             code = Console(runner, dialogue, terminal.progress, leads=not options.answers).run()
     try:

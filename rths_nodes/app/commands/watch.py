@@ -26,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("rig", help="rig file with a section watch, or the name of a shipped one"),
         completion.rigs,
     )
-    parser.add_argument(
-        "--namespace", default=NAMESPACE, help="that of rths test --services; default: %(default)s"
-    )
+    parser.add_argument("--namespace", default=NAMESPACE, help="that of rths test --socket; default: %(default)s")
     parser.add_argument(
         "--record", metavar="FILE", help=f"JSON lines, appended to; default: {RECORDS}/watch_<date>.jsonl"
     )

@@ -20,8 +20,8 @@ PATIENCE_S = 5.0
 
 
 @contextmanager
-def page_beside(namespace: str, say: Callable[[str], None], words: Sequence[str] = ()) -> Iterator[None]:
-    """Serve the page of ``namespace`` while inside; ``say`` gets what its terminal would show, its address first.
+def page_beside(namespace: str, say: Callable[[str], None], words: Sequence[str] = ()) -> Iterator[int]:
+    """Serve the page of ``namespace`` while inside, and yield its process (pid); ``say`` prints its output.
 
     ``words`` are further arguments of ``rths page``. Raises ConfigError where there can be no page.
     """
@@ -34,7 +34,7 @@ def page_beside(namespace: str, say: Callable[[str], None], words: Sequence[str]
     telling = threading.Thread(target=_tell, args=(serving, say), name="page", daemon=True)
     telling.start()
     try:
-        yield
+        yield serving.pid
     finally:
         with suppress(ProcessLookupError):
             serving.send_signal(signal.SIGINT)

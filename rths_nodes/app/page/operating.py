@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator who leads by a page: identified by a code of the terminal, one at a time.
 
-The acts go by the socket of the operators, as this process belongs to a user who is one. The procedure decides
-what is possible; the page adds only the name of the operator. What is armed is disarmed when the leader changes,
-and when the leading page is silent for ``GONE_S``.
+The acts go over the operator socket of ``rths test --socket``, which runs as the same user. The procedure decides
+which acts are possible; an act counts only for the situation in which the browser showed it. What is armed is
+disarmed when the leader changes, and when the leading page is silent for ``GONE_S``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from rths_nodes.app.procedure.operator_socket import Ask
+from rths_nodes.app.procedure.operator_socket import Answer, Request
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.wire.acts import Answer
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, MEANWHILE
 
@@ -59,7 +59,11 @@ class Operating:
     """
 
     def __init__(
-        self, ask: Ask, say: Callable[[str], None], arms: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        ask: Callable[[Request], Answer],
+        say: Callable[[str], None],
+        arms: bool,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask, self._say, self.arms, self._clock = ask, say, arms, clock
         self._lock = threading.Lock()
@@ -124,8 +128,13 @@ class Operating:
             self._seen = None
             self.disarm(f"the page that leads the test was lost for {GONE_S:g} s")
 
-    def act(self, token: str, act: str, arguments: Mapping[str, object]) -> Answer:
-        """Do an act, and wait until it has ended. Raises ConfigError if it is refused, or no procedure answers."""
+    def act(
+        self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
+    ) -> Answer:
+        """Do an act for the situation that the browser has ``seen``, and wait for its end.
+
+        Raises ConfigError if the page may not do it, or no test answers.
+        """
         if not self.alive(token):
             raise ConfigError(f"{act}: you do not lead this test: type a code of the terminal first")
         if act not in ACTS:
@@ -137,25 +146,30 @@ class Operating:
         texts = {str(key): str(value) for key, value in arguments.items()}
         if long := [key for key, value in texts.items() if len(value) > LONGEST]:
             raise ConfigError(f"{act}.{long[0]}: longer than {LONGEST} characters")
-        return self._ask(act, self.name, **texts)
+        request = Request(act, tuple(texts), tuple(texts.values()), self.name)
+        stops, state = (seen or {}).get("stops"), (seen or {}).get("state")
+        if isinstance(stops, int) and isinstance(state, int):
+            request = replace(request, stops=stops, state=state)
+        return self._ask(request)
 
     def situation(self) -> dict[str, object] | None:
         """Return what is possible now, as plain data; None where no procedure serves operators here."""
         try:
-            told = self._ask()
-            possible, state = told.possible, State(told.state).name
+            answer = self._ask(Request())
+            possible, state = answer.possible, State(answer.state).name
         except (ConfigError, ValueError):  # nobody is there, or what answers is no procedure
             return None
         return {
             "possible": possible,
             "words": WORDS,
             "at_once": MEANWHILE,
-            "next_rung": told.next_rung,
-            "scenario_hash": told.scenario_hash,
-            "offsets_hash": told.offsets_hash,
-            "to_sign": list(told.to_sign),
-            "test_id": told.test_id,
+            "next_rung": answer.next_rung,
+            "scenario_hash": answer.scenario_hash,
+            "offsets_hash": answer.offsets_hash,
+            "to_sign": list(answer.to_sign),
+            "test_id": answer.test_id,
             "state": state,
+            "seen": {"stops": answer.stops, "state": answer.state},
             "operator": self.name,
             "arms": self.arms,
         }
@@ -163,7 +177,7 @@ class Operating:
     def disarm(self, reason: str) -> None:
         """Disarm the rig if it is armed; a motion under way continues."""
         try:
-            if self._ask().state == State.ARMED:
-                self._ask("stop", self.name, reason=reason)
+            if self._ask(Request()).state == State.ARMED:
+                self._ask(Request("stop", ("reason",), (reason,), self.name))
         except ConfigError:  # no procedure answers: nothing is armed
             return

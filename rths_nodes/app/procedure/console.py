@@ -18,6 +18,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.roles import ROLES
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, ActRefused
+from rths_nodes.procedure.machine import Seen
 from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.records import ANSWERS, RUNGS, TERMINAL, RungRecord, largest
 from rths_nodes.recording.records import RecordingError
@@ -80,17 +81,18 @@ class Console:
         return act_sequence.ended(runner, self._refused, self._failed, self._input.stopped, tripped)
 
     def _walk_on(self) -> None:
-        while act := self._acts.next():
-            if self._input.stopped:
+        while not self._input.stopped:
+            seen = self.runner.session.seen  # what is asked from here on counts until the next stop
+            if not (act := self._acts.next()):
                 return
-            if self._leads and not self._proposed(act):
+            if self._leads and not self._proposed(act, seen):
                 continue
-            if not self._do(act):
+            if not self._do(act, "", seen):
                 return
 
     # -- one act ------------------------------------------------------------------------------------------
 
-    def _proposed(self, act: str) -> bool:
+    def _proposed(self, act: str, seen: Seen) -> bool:
         """Show what is possible, and take the operator's word; true where he takes the proposed act."""
         runner = self.runner
         reason = runner.session.reason
@@ -108,14 +110,14 @@ class Console:
         elif name not in ACTS:
             self._say(f"unknown act {name!r}; known: {', '.join(ACTS)}")
         else:
-            self._do(name, rest)
+            self._do(name, rest, seen)
         return False
 
-    def _do(self, act: str, rest: str = "") -> bool:
+    def _do(self, act: str, rest: str, seen: Seen) -> bool:
         """Do an act with what it needs; false where the sequence ends with it. Who leads is told refusals."""
         self._dialogue.typed = False
         try:
-            with self.runner.session.act():  # with what is asked and computed for it: one stop ends all of it
+            with self.runner.session.act(act, seen):  # with its questions: one stop ends all of it
                 return bool(getattr(self, f"_do_{act}", self._plain)(act, rest))
         except ConfigError as error:
             if not self._leads:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The socket of the operators on this machine: requests and answers as JSON, a packet each, of known users.
+"""The operator socket of a test: requests and answers as JSON, one packet each, from processes of one user.
 
-The kernel says whose process has called. Its name is abstract, as those of the streams between nodes
-(``ros/transport/greeting.py``): anybody may call, or take the name first, so both sides ask who the other one is.
-Nothing here needs ROS.
+The kernel reports the process and the user of the other side. The name of the socket is abstract, as the names of
+the streams between nodes are (``ros/transport/greeting.py``): any user may connect, or take the name first, so
+server and client both check the user of their peer. Nothing here needs ROS.
 """
 
 from __future__ import annotations
@@ -14,40 +14,93 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.acts import Answer, Request
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.ros.transport.greeting import Credentials, address
 
 LONGEST_PACKET = 1 << 16
 RETRY_S = 0.1
 WAITING = 16
-"""Callers that the kernel keeps until they are heard."""
-
+"""Connections that the kernel queues until they are accepted."""
+CONNECTIONS = 64
+"""Connections at a time. A further one closes the oldest connection that has no act under way."""
 LOOK_S = 0.05
-"""Between two looks whether a caller is still there while its act is under way."""
+"""Interval at which a connection is polled while its act is under way, s."""
+UNSEEN = -1
+"""Count of stops, or state, of a sender that has not looked yet."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """An act with the ``names`` of its arguments and their ``values`` as texts; an empty ``act`` only looks.
+
+    ``by`` names the operator. ``stops`` and ``state`` are copied from the last answer: if either has changed
+    since, the act is refused. ``stop``, ``hold`` and ``note`` need neither.
+    """
+
+    act: str = ""
+    names: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    by: str = ""
+    stops: int = UNSEEN
+    state: int = UNSEEN
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Outcome of a request, and the situation after it.
+
+    ``state`` is the state of the procedure, ``stops`` the count of its stops. ``acts`` are all acts, ``why_not``
+    the reasons why they are not possible now. ``next_rung`` is the next planned rung, with its
+    ``scenario_hash``; ``offsets_hash`` the hash of the last offsets; ``to_sign`` names that ``sign_for`` takes.
+    """
+
+    done: bool = False
+    reason: str = ""
+    result: str = ""
+    state: int = UNSEEN
+    stops: int = UNSEEN
+    acts: tuple[str, ...] = ()
+    why_not: tuple[str, ...] = ()
+    next_rung: str = ""
+    scenario_hash: str = ""
+    offsets_hash: str = ""
+    test_id: str = ""
+    to_sign: tuple[str, ...] = ()
+
+    @property
+    def possible(self) -> dict[str, str]:
+        """Every act: empty where it is possible now, else why it is not."""
+        return dict(zip(self.acts, self.why_not, strict=True))
+
 
 Answering = Callable[[Request, Credentials], Answer]
 
 
-class OperatorSocket:
-    """Answers processes of the ``users`` (uid) at the abstract ``name``, each in a thread, from start to close.
+@dataclass
+class _Call:
+    """A connection; ``busy`` while its act is under way."""
 
-    ``left`` is called for a process that ends, or hangs up, while its act is under way. Raises ConfigError
-    where the name is taken.
+    socket: socket.socket
+    busy: bool = False
+
+
+class OperatorSocket:
+    """Answers processes of this user at the abstract ``name``, each in a thread, from start to close.
+
+    ``left`` is called for a process that ends, or closes its connection, while its act is under way. Raises
+    ConfigError if the name is taken.
     """
 
-    def __init__(
-        self, answering: Answering, left: Callable[[Credentials], None], name: bytes, users: Collection[int]
-    ) -> None:
-        self._answering, self._left, self._users = answering, left, frozenset(users)
+    def __init__(self, answering: Answering, left: Callable[[Credentials], None], name: bytes) -> None:
+        self._answering, self._left = answering, left
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._calls: dict[threading.Thread, socket.socket] = {}
+        self._calls: dict[threading.Thread, _Call] = {}
         self._changing, self._closed = threading.Lock(), False
         try:
             self._listening.bind(name)
@@ -58,14 +111,14 @@ class OperatorSocket:
         self._thread = threading.Thread(target=self._accept, name="operator socket", daemon=True)
 
     def start(self) -> None:
-        """From now on callers are answered."""
+        """Answer requests from now on."""
         self._listening.listen(WAITING)
         self._thread.start()
 
     def close(self) -> None:
-        """Hear no more, once what is under way is answered; may be called again."""
+        """Accept nothing more, and answer the acts under way; may be called again."""
         self._closed = True
-        with suppress(OSError):  # wakes who waits in accept
+        with suppress(OSError):  # wakes the thread in accept
             self._listening.shutdown(socket.SHUT_RDWR)
         if self._thread.is_alive():
             self._thread.join()
@@ -73,62 +126,73 @@ class OperatorSocket:
         with self._changing:
             calls = dict(self._calls)
         for thread, call in calls.items():
-            with suppress(OSError):  # it has left meanwhile
-                call.shutdown(socket.SHUT_RD)
+            with suppress(OSError):  # closed by its process
+                call.socket.shutdown(socket.SHUT_RD)
             thread.join()
 
     def _accept(self) -> None:
         while not self._closed:
             try:
-                call, _ = self._listening.accept()
+                connection, _ = self._listening.accept()
             except OSError:
-                time.sleep(0.0 if self._closed else RETRY_S)  # no more files, say
+                time.sleep(0.0 if self._closed else RETRY_S)  # no file descriptor is free, say
                 continue
-            peer = Credentials.of(call)
-            if peer.user not in self._users:
-                _send(call, Answer(reason=f"{peer} is no operator of this test"))
-                call.close()
+            peer = Credentials.of(connection)
+            if not peer.trusted:
+                with connection, suppress(OSError):
+                    _send(connection, Answer(reason=f"{peer} is no operator of this test"))
                 continue
+            call = _Call(connection)
             thread = threading.Thread(target=self._serve, args=(call, peer), name=f"operator {peer}", daemon=True)
             with self._changing:
+                self._make_room()
                 self._calls[thread] = call
             thread.start()
 
-    def _serve(self, call: socket.socket, peer: Credentials) -> None:
-        """Answer one process until it leaves."""
-        with call, suppress(OSError):
-            while packet := call.recv(LONGEST_PACKET + 1):
-                _send(call, self._answer(call, packet, peer))
-        with self._changing:
-            del self._calls[threading.current_thread()]
+    def _make_room(self) -> None:
+        """Close the oldest connection without an act under way if there are too many: a stop gets in always."""
+        idle = [thread for thread, call in self._calls.items() if not call.busy]
+        if len(self._calls) >= CONNECTIONS and idle:
+            with suppress(OSError):  # closed by its process
+                self._calls.pop(idle[0]).socket.shutdown(socket.SHUT_RDWR)
 
-    def _answer(self, call: socket.socket, packet: bytes, peer: Credentials) -> Answer:
+    def _serve(self, call: _Call, peer: Credentials) -> None:
+        """Answer one process until it closes its connection."""
+        with call.socket, suppress(OSError):
+            while packet := call.socket.recv(LONGEST_PACKET + 1):
+                _send(call.socket, self._answer(call, packet, peer))
+        with self._changing:
+            self._calls.pop(threading.current_thread(), None)
+
+    def _answer(self, call: _Call, packet: bytes, peer: Credentials) -> Answer:
         try:
             request = unpacked(Request, packet)
         except ValueError as error:
             return Answer(reason=f"this is no request: {error}")
         over = threading.Event()
-        watching = threading.Thread(target=self._watch, args=(call, peer, over), daemon=True)
+        watching = threading.Thread(target=self._watch, args=(call.socket, peer, over), daemon=True)
+        call.busy = True
         watching.start()
         try:
             return self._answering(request, peer)
         finally:
             over.set()
             watching.join()
+            call.busy = False
 
-    def _watch(self, call: socket.socket, peer: Credentials, over: threading.Event) -> None:
-        """Tell of a caller that leaves before its act is ``over``."""
+    def _watch(self, connection: socket.socket, peer: Credentials, over: threading.Event) -> None:
+        """Report a process that leaves before its act is ``over``."""
         looking = select.poll()
-        looking.register(call, select.POLLHUP)
+        looking.register(connection, select.POLLHUP)
         while not over.wait(LOOK_S):
             if any(event & select.POLLHUP for _, event in looking.poll(0)):
                 self._left(peer)
                 return
 
 
-def _send(call: socket.socket, told: Request | Answer) -> None:
-    with suppress(OSError):  # it has left meanwhile
-        call.send(json.dumps(asdict(told)).encode())
+def _send(connection: socket.socket, message: Request | Answer) -> None:
+    """Raises OSError if the other side has left, or reads nothing."""
+    connection.send(json.dumps(asdict(message)).encode(), socket.MSG_DONTWAIT)
 
 
 def unpacked(kind: type[Any], packet: bytes) -> Any:
@@ -139,77 +203,66 @@ def unpacked(kind: type[Any], packet: bytes) -> Any:
         values = json.loads(packet)  # JSON and encoding errors are ValueErrors
     except RecursionError:
         raise ValueError("lists in lists without an end") from None
-    usual = {field.name: field.default for field in fields(kind)}
-    if not isinstance(values, dict) or values.keys() - usual.keys():
-        raise ValueError(f"other fields than: {', '.join(usual)}")
+    defaults = {field.name: field.default for field in fields(kind)}
+    if not isinstance(values, dict) or values.keys() - defaults.keys():
+        raise ValueError(f"other fields than: {', '.join(defaults)}")
     for name, value in values.items():
-        values[name] = _like(usual[name], value, name)
+        values[name] = _like(defaults[name], value, name)
     return kind(**values)
 
 
-def _like(usual: object, value: object, name: str) -> object:
-    if isinstance(usual, tuple):
-        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+def _like(default: object, value: object, name: str) -> object:
+    if isinstance(default, tuple):
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return tuple(value)
-    elif type(value) is type(usual):
+    elif type(value) is type(default):
         return value
     raise ValueError(f"{name}: has another type")
 
 
 class SocketOperator:
-    """A process that is an operator by the socket of ``rths test --services`` in ``namespace``.
+    """Client of the operator socket of ``rths test --socket`` in ``namespace``.
 
-    ``user`` (uid) runs that; he and the ``domain`` are by default those of this process. A stop while an act is
-    under way takes a second one. Raises ConfigError where nobody answers, or another user does.
+    ``user`` (uid) runs that test; the defaults of user and ``domain`` are taken from this process. An act is for
+    the situation of the last answer, ``seen``. Each request has a connection: a stop never waits for an act.
     """
 
     def __init__(self, namespace: str = NAMESPACE, user: int | None = None, domain: int | None = None) -> None:
-        user = os.getuid() if user is None else user
-        domain = int(os.environ.get("ROS_DOMAIN_ID") or 0) if domain is None else domain
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            self._socket.connect(address(f"/{namespace.strip('/')}/operator", domain, user))
-        except OSError as error:
-            self._socket.close()
-            raise ConfigError(
-                f"nobody serves operators of {namespace} in domain {domain} ({error.strerror}): is rths test "
-                "--services running?"
-            ) from None
-        if (peer := Credentials.of(self._socket)).user != user:
-            self._socket.close()
-            raise ConfigError(f"{peer} has taken the name of the operators' socket")
+        self._user = os.getuid() if user is None else user
+        self._domain = int(os.environ.get("ROS_DOMAIN_ID") or 0) if domain is None else domain
+        self._namespace = namespace.strip("/")
+        self.seen = Answer()
 
     def ask(self, act: str = "", by: str = "", **arguments: str) -> Answer:
-        """Do an act, and wait until it is over; the empty one only tells. Raises ConfigError without an answer."""
-        try:
-            _send(self._socket, Request(act, tuple(arguments), tuple(arguments.values()), by))
-            answer: Answer = unpacked(Answer, self._packet())
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{act or 'situation'}: was not answered: the test is over ({error})") from None
-        return answer
+        """Do an act, and wait for its end; the empty one only looks. Raises ConfigError as :meth:`send` does."""
+        names, values = tuple(arguments), tuple(arguments.values())
+        self.seen = self.send(Request(act, names, values, by, self.seen.stops, self.seen.state))
+        return self.seen
 
-    def _packet(self) -> bytes:
-        try:
-            return self._socket.recv(LONGEST_PACKET + 1)
-        except ConnectionResetError:  # told once; what was said before is still there
-            return self._socket.recv(LONGEST_PACKET + 1)
+    def send(self, request: Request) -> Answer:
+        """Send a request, and wait for its answer. Raises ConfigError without one, or if another user answers."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            try:
+                connection.connect(address(f"/{self._namespace}/operator", self._domain, self._user))
+            except OSError as error:
+                where = f"{self._namespace} in domain {self._domain}"
+                raise ConfigError(
+                    f"no test serves operators of {where} ({error.strerror}): is rths test --socket running?"
+                ) from None
+            if (peer := Credentials.of(connection)).user != self._user:
+                raise ConfigError(f"{peer} has taken the name of the operators' socket")
+            try:
+                with suppress(OSError):  # refused and closed by the other side; its answer is there
+                    _send(connection, request)
+                answer: Answer = unpacked(Answer, _packet(connection))
+            except (OSError, ValueError) as error:
+                act = request.act or "situation"
+                raise ConfigError(f"{act}: was not answered: the test is over ({error})") from None
+            return answer
 
-    def close(self) -> None:
-        self._socket.close()
 
-
-Ask = Callable[..., Answer]
-"""Does an act with its arguments, and gives the answer."""
-
-
-def by_socket(namespace: str) -> Ask:
-    """Acts by the socket, each by a connection of its own: a stop does not wait for the act that is under way."""
-
-    def ask(act: str = "", by: str = "", **arguments: str) -> Answer:
-        operator = SocketOperator(namespace)
-        try:
-            return operator.ask(act, by, **arguments)
-        finally:
-            operator.close()
-
-    return ask
+def _packet(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(LONGEST_PACKET + 1)
+    except ConnectionResetError:  # reported once; an answer sent before is still there
+        return connection.recv(LONGEST_PACKET + 1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conducts a test: the operator's acts, one after another, each written down with what came of it.
 
-Who asks for an act does not matter: a terminal, a file of answers, a service. What is not possible now is refused
-in words, and nothing has changed then.
+An act comes from the terminal, a file of answers, the page or the operator socket. An act that is not possible now
+is refused, and has changed nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -30,8 +30,8 @@ from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import records
-from rths_nodes.procedure.acts import ACTS, MEANWHILE
-from rths_nodes.procedure.machine import stopped_by_operator
+from rths_nodes.procedure.acts import ACTS, MEANWHILE, UNCONDITIONAL
+from rths_nodes.procedure.machine import Seen, stopped_by_operator
 from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.placing import places
@@ -152,12 +152,12 @@ class ProcedureRunner:
 
     # -- doing it -----------------------------------------------------------------------------------------
 
-    def do(self, act: str, by: str = "", way: str = "", **arguments: object) -> str:
+    def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
         """Do an ``act`` for the operator ``by``, asked for by the ``way``; what came of it, in words.
 
-        Raises ActRefused (a ConfigError) for what is not possible now, with the reason. From here on a stop ends
-        the act, whatever is still prepared for it. Raises RecordingError where the record cannot be written any
-        more: an act that moves the rig does not begin then; what is HEARD is done all the same.
+        Raises ActRefused (a ConfigError) if the act is not possible now, or if a stop was counted or the state has
+        changed since its sender has ``seen`` them. From here on a stop ends the act. Raises RecordingError if the
+        record cannot be written: an act that moves the rig does not begin then; what is HEARD is done anyway.
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
@@ -166,48 +166,47 @@ class ProcedureRunner:
                 f"{act}: has no argument {', '.join(unfit)}; it has: {', '.join(ACTS[act].arguments)}"
             )
         if ACTS[act].at_once:
-            return self._done(act, by, way, arguments)
+            return self._done(act, by, way, seen, arguments)
         if not self._one.acquire(blocking=False):
             raise ActRefused(f"{act}: another act is under way; possible meanwhile: {', '.join(MEANWHILE)}")
         try:
-            with self.session.act():
-                return self._done(act, by, way, arguments)
+            return self._done(act, by, way, seen, arguments)
         finally:
             self._one.release()
 
-    def _done(self, act: str, by: str, way: str, arguments: dict[str, object]) -> str:
+    def _done(self, act: str, by: str, way: str, seen: Seen | None, arguments: dict[str, object]) -> str:
         work = getattr(self, f"_{act}", None) or getattr(self.session, act)
         by = by or self.record.operator
         told = {name: value for name, value in arguments.items() if name not in ACTS[act].secret}
         written = records.Act(now(), act, told, by=by, way=way)
-        try:
-            if reason := self.possible()[act]:
-                raise ActRefused(f"{act}: {reason}")
-            if act in BEFOREHAND:
-                written.under_way = True
-                self.record.acts.append(written)
-                self.write()
-            result = work(**arguments, **({"by": by} if act in NAMED else {}))
-            written.result = result if isinstance(result, str) else ""
-            return written.result
-        except ConfigError as error:
-            written.refused = str(error)
-            if (why := self.session.stopped) and why not in written.refused and not ACTS[act].at_once:
-                written.refused = f"{act}: {stopped_by_operator(why)}"
-                raise ActRefused(written.refused) from error
-            raise
-        finally:
-            if not written.under_way:
-                self.record.acts.append(written)
-            written.under_way = False
-            with suppress(*(RecordingError,) * (act in HEARD)):
-                self.write()
+        with ExitStack() as under_way:
+            try:
+                if act not in UNCONDITIONAL:
+                    under_way.enter_context(self.session.act(act, seen))
+                if reason := self.possible()[act]:
+                    raise ActRefused(f"{act}: {reason}")
+                if act in BEFOREHAND:
+                    written.under_way = True
+                    self.record.acts.append(written)
+                    self.write()
+                result = work(**arguments, **({"by": by} if act in NAMED else {}))
+                written.result = result if isinstance(result, str) else ""
+                return written.result
+            except ConfigError as error:
+                written.refused = str(error)
+                if (why := self.session.stopped) and why not in written.refused and not ACTS[act].at_once:
+                    written.refused = f"{act}: {stopped_by_operator(why)}"
+                    raise ActRefused(written.refused) from error
+                raise
+            finally:
+                if not written.under_way:
+                    self.record.acts.append(written)
+                written.under_way = False
+                with suppress(*(RecordingError,) * (act in HEARD)):
+                    self.write()
 
     def write(self, last: bool = False) -> None:
-        """Write down what there is so far; with the ``last`` words the room that was kept for them is used.
-
-        Raises what RecordFile does.
-        """
+        """Write the record; the ``last`` time into the room that was kept for it. Raises RecordingError."""
         try:
             self._file.write(self.record, last)
         except RecordingError as error:

@@ -22,10 +22,11 @@ from page_of_test import CHROMIUM, MARK, RTHS, Browser, asked_until, get, page_a
 from two_people import KEYS, NAMES, TEXT
 
 from rths_nodes.app.page.operating import CODE_S, GONE_S, LENGTH, SYMBOLS, Operating, TooManyCodes
+from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, Request
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.acts import Answer
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.records import SOCKET
 from rths_nodes.recording import procedure
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
@@ -50,10 +51,11 @@ class Asked:
     def __init__(self, state: State = State.ARMED) -> None:
         self.state, self.acts = state, []
 
-    def __call__(self, act: str = "", by: str = "", **arguments: str) -> Answer:
-        if act:
-            self.acts.append((act, by, arguments))
-        return Answer(done=True, state=int(self.state))
+    def __call__(self, request: Request) -> Answer:
+        if request.act:
+            self.acts.append((request.act, request.by, dict(zip(request.names, request.values, strict=True))))
+            self.seen = request.stops, request.state
+        return Answer(done=True, state=int(self.state), stops=7)
 
 
 def operating(arms: bool = True) -> tuple[Operating, Asked, list[str], list[float]]:
@@ -85,6 +87,20 @@ def test_who_types_the_code_leads_and_nobody_else() -> None:
     with pytest.raises(ConfigError, match="you do not lead this test"):
         page.act(token, "run", {})
     assert page.act(second, "run", {}).done
+
+
+def test_an_act_is_for_the_stops_and_the_state_that_the_browser_has_shown() -> None:
+    page, asked, said, _ = operating()
+    page.offer()
+    token = page.lead(code_of(said), "Ada")
+    situation = page.situation()
+    assert situation is not None
+    assert situation["seen"] == {"stops": 7, "state": int(State.ARMED)}
+    page.act(token, "run", {}, {"stops": 5, "state": 3})
+    assert asked.seen == (5, 3), "not what the procedure says by now"
+    for seen in (None, {}, {"stops": "5", "state": 3}, {"stops": 5}):
+        page.act(token, "run", {}, seen)
+        assert asked.seen == (UNSEEN, UNSEEN)
 
 
 def test_a_code_expires_after_a_minute() -> None:
@@ -430,7 +446,7 @@ def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None
     record = procedure.read(tmp_path / "runs" / "first")
     assert record.outcome == "finished"
     assert {act.by for act in record.acts} == {"Ada"}
-    assert {act.way.partition(",")[0] for act in record.acts} == {"socket"}
+    assert {act.way for act in record.acts} == {SOCKET}, "the page was started by hand"
     assert (tmp_path / "runs" / "first" / "report.html").is_file()
 
 
@@ -479,7 +495,9 @@ def test_the_page_stops_what_a_procedure_moves(check_alone: bool, tmp_path: Path
         assert asyncio.run(stop_all(address, terminal, tmp_path / "browser", check_alone)) == []
     record = procedure.read(tmp_path / "runs" / "first")
     ended = [
-        act.act for act in record.acts if re.search("by anybody: page at 127|held after", act.refused + act.result)
+        act.act
+        for act in record.acts
+        if re.search("by anybody: service stop|held after", act.refused + act.result)
     ]
     assert ended == (["check"] if check_alone else [act for act, _, _ in STOPPED])
     assert record.outcome == "held"

@@ -215,7 +215,7 @@ def test_a_run_shows_its_own_page(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("run", "chen_ricles_2010", "--page", "--host", "embedded"), "--page: the host embedded has no nodes"),
-        (("test", "chen_ricles_2010", "--rig", "bench_simulated", "--page"), "--page: belongs to --services"),
+        (("test", "chen_ricles_2010", "--rig", "bench_simulated", "--page"), "--page: belongs to --socket"),
     ],
 )
 def test_where_there_is_nothing_to_show_it_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:

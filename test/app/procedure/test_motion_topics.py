@@ -14,7 +14,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from ear import Ear
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from served_test import Operator, by_service
+from served_test import Operator, with_node
 
 from rths_nodes.loop.supervision.live import LAST, OF_AXIS, PER_CURVE
 from rths_nodes.msg import Live, LiveCurves
@@ -45,7 +45,7 @@ def measured(live: list[Live], curves: list[LiveCurves]) -> tuple[np.ndarray, fl
 
 def test_motions_of_a_procedure_are_drawn(tmp_path: Path) -> None:
     """The check moves the rig a little, and back; the position is where it stands in the end."""
-    with composed.ros_context() as context, by_service(tmp_path) as session:
+    with composed.ros_context() as context, with_node(tmp_path) as session:
         node = Node("page", context=context, start_parameter_services=False)
         live = Ear(node, Live, "/rths_0/live", LOSSY)
         curves = Ear(node, LiveCurves, "/rths_0/live_curves", LATCHED)

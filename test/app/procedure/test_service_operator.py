@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/service_operator: a program that leads a person, by the socket and by the signed service."""
+"""examples/service_operator: a program that leads a person over the operator socket."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,10 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 from terminal import Terminal
-from two_people import KEYS, TEXT
 
 from rths_nodes.loop.scenario import files
-from rths_nodes.procedure.records import ProcedureRecord
+from rths_nodes.procedure.records import SOCKET, ProcedureRecord
 from rths_nodes.recording import procedure
 
 pytestmark = [pytest.mark.nodes]
@@ -27,13 +25,11 @@ TO_SIGN = ("scale of displacement of story_1", "scale of force of story_1")
 
 
 class Served:
-    """``rths test --services`` on a bench whose stiffness nobody knows, and the program at a terminal."""
+    """``rths test --socket`` on a bench whose stiffness is unknown, and the program at a terminal."""
 
-    def __init__(
-        self, folder: Path, environment: dict[str, str], rungs: str, *words: str, roles: str = ""
-    ) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str], rungs: str) -> None:
         lines = files.locate("bench_simulated", files.RIG).read_text().splitlines(keepends=True)
-        (folder / "bench.yaml").write_text("".join(line for line in lines if "stiffness" not in line) + roles)
+        (folder / "bench.yaml").write_text("".join(line for line in lines if "stiffness" not in line))
         answers = {
             "operator": "A. Tester",
             "specimen": "D-17",
@@ -46,7 +42,7 @@ class Served:
         program += ["--set=duration=0.2", "--no-report", "--answers", "answers.yaml"]
         self.folder = folder
         self.test = subprocess.Popen(
-            [*program, "--services", "--key", "key/operator.key"],
+            [*program, "--socket"],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -54,8 +50,8 @@ class Served:
             text=True,
         )
         assert self.test.stdout is not None
-        self.said = [self.test.stdout.readline(), self.test.stdout.readline()]
-        self.terminal = Terminal([sys.executable, str(PROGRAM), *words], folder, environment)
+        self.said = self.test.stdout.readline()
+        self.terminal = Terminal([sys.executable, str(PROGRAM)], folder, environment)
 
     def answers(self, question: str, answer: str) -> str:
         """Wait for the ``question`` and type the ``answer``; what was shown before it."""
@@ -88,8 +84,8 @@ Serve = Callable[..., Served]
 def serve(tmp_path: Path, environment: dict[str, str]) -> Iterator[Serve]:
     made: list[Served] = []
 
-    def serve(rungs: str, *words: str, roles: str = "") -> Served:
-        made.append(Served(tmp_path, environment, rungs, *words, roles=roles))
+    def serve(rungs: str) -> Served:
+        made.append(Served(tmp_path, environment, rungs))
         return made[-1]
 
     yield serve
@@ -97,16 +93,9 @@ def serve(tmp_path: Path, environment: dict[str, str]) -> Iterator[Serve]:
         each.close()
 
 
-@pytest.mark.parametrize(
-    ("words", "way"),
-    [((), f"socket, user {os.getuid()}"), (("rths", "--key", "key/operator.key"), "service, by the key")],
-    ids=["by the socket", "by the signed service"],
-)
-@pytest.mark.briefly("signed")
-def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve, words: tuple[str, ...], way: str) -> None:
-    """Today's example signed by a suffix that was never there; every thing to be signed for has a question now."""
-    served = serve("acdg", *words)
-    assert "a new key of the operators stands in key/operator.key" in served.said[0]
+def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve) -> None:
+    served = serve("acdg")
+    assert "operator/stop" in served.said
     served.answers("your name: ", "Ada")
     shown = served.answers(r"confirm these offsets \(\w+\)\? \[y/N\] ", "y")
     assert "story_1: displacement" in shown
@@ -119,36 +108,10 @@ def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve, words: tupl
     assert served.end() == (0, 0), served.terminal.shown
     acts = served.record.acts
     assert {act.by for act in acts} == {"Ada"}
-    assert all(act.way.startswith(way) for act in acts)
+    assert {act.way for act in acts} == {SOCKET}
     assert [act.arguments["what"] for act in acts if act.act == "sign_for"] == list(TO_SIGN)
     assert [act.arguments["rung"] for act in acts if act.act == "arm"] == ["c", "d", "g"]
     assert [words for words in served.record.deviations if "signed for by Ada" in words]
-
-
-@pytest.mark.long
-def test_two_people_type_their_keys_where_the_rig_needs_both(serve: Serve) -> None:
-    served = serve("dg", roles=TEXT)
-    served.answers("your name: ", "Ada")
-    served.answers(r"confirm these offsets", "y")
-    served.answers(r"does the specimen carry nothing", "y")
-
-    def consents() -> None:
-        for role, key in KEYS.items():
-            served.answers(f"name of the {role}: ", "")
-            served.answers(f"key of the {role}: ", key)
-
-    for what in TO_SIGN:
-        served.answers(rf"{what} not verified; do you sign for it\? \[y/N\] ", "y")
-        consents()
-    served.arms("d")
-    served.arms("g")
-    consents()
-    assert served.end() == (0, 0), served.terminal.shown
-    assert [act.act for act in served.record.acts if act.act in ("consent", "sign_for", "arm")] == [
-        *["consent", "consent", "sign_for"] * 2,
-        *["arm", "consent", "consent", "arm"],
-    ]
-    assert not any(key in served.terminal.shown for key in KEYS.values())
 
 
 @pytest.mark.parametrize("wrong", ["nothing is signed", "another hash"])

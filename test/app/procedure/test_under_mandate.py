@@ -24,9 +24,9 @@ from rths_nodes.analysis.report.document import OfProcedure, render
 from rths_nodes.app.cli import main
 from rths_nodes.app.procedure.act_sequence import ActSequence, ended
 from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.operator_socket import Answer, Request
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.acts import Answer, Request
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK
 from rths_nodes.loop.scenario import files
@@ -199,14 +199,17 @@ def test_who_comes_too_late_finds_the_rig_held(made: Made) -> None:
 def test_programs_lead_it_by_what_the_procedure_answers(made: Made) -> None:
     """The hash that is named next is in the answer: first that of the mandate, then that of the run."""
     pytest.importorskip("rclpy")
-    from rths_nodes.app.procedure.services import Served
+    from rths_nodes.app.procedure.served import Served
     from rths_nodes.ros.transport.greeting import Credentials
 
     runner = made(WORSE)
-    served, peer = Served(runner, b"k" * 32, lambda words: None), Credentials(1, os.getuid())
+    served, peer = Served(runner, lambda words: None), Credentials(1, os.getuid())
 
     def ask(act: str = "", **named: str) -> Answer:
-        return served.answer_process(Request(act, tuple(named), tuple(named.values()), "Ada"), peer)
+        seen = served.situation()
+        return served.answer(
+            Request(act, tuple(named), tuple(named.values()), "Ada", seen.stops, seen.state), peer
+        )
 
     told = ask()
     assert (told.next_rung, told.possible["mandate"]) == ("h", "")

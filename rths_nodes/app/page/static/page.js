@@ -309,7 +309,7 @@ async function act(name, args = {}) {
   result(`${name} ...`, true);
   procedure();
   try {
-    const answer = await post("/act", { act: name, arguments: args });
+    const answer = await post("/act", { act: name, arguments: args, seen: told.acts.seen });
     result(answer.done ? `${name}: ${answer.result || "done"}` : answer.reason, answer.done);
   } catch (error) {   // a browser does not wait for ever: the act goes on, and the state says how
     result(error instanceof TypeError ? `${name}: no answer came to this page; the state above counts` : error.message, false);

@@ -1,35 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test by services: whoever is known as an operator does it by his program, and the terminal only looks on.
+"""A test that is led over the operator socket, while the terminal only looks on.
 
-Everybody may look, and bring the rig to rest. Every other act needs somebody who is known: a process on this
-machine, whose user the kernel names (``operator_socket.py``), or a request that is signed with the operators' key.
+Everybody may look, and bring the rig to rest, over ROS. Every other act comes by the socket, from a process of the
+user who runs the test (``operator_socket.py``), for the state and the count of stops that its sender saw.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import KN, MM
 from rths_nodes.app.procedure import act_sequence
-from rths_nodes.app.procedure.operator_socket import OperatorSocket
+from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, OperatorSocket, Request
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.core.wire.acts import PROGRAM_LEFT, Answer, Nonces, Request, answered, is_signed
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL
+from rths_nodes.procedure.machine import Seen
 from rths_nodes.procedure.mandate import RUNG
-from rths_nodes.procedure.records import TERMINAL, AxisOffsets
+from rths_nodes.procedure.records import ANYBODY, PAGE, SOCKET, TERMINAL, AxisOffsets
 from rths_nodes.recording.records import RecordingError
 from rths_nodes.ros import environment
 
@@ -37,36 +37,28 @@ if TYPE_CHECKING:
     from rths_nodes.ros.transport.greeting import Credentials
 
 INTERRUPTED = "the test was interrupted at the terminal"
+PROGRAM_LEFT = "the operator's program has left while its act was under way"
 LOOK_S = 0.05
-"""Between two looks whether the test is over."""
+"""Interval at which the end of the test is polled, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which the rig does not report by itself: its port is closed, or a run has topics of its own."""
-KEY, STRANGER = "service, by the key", "service, by anybody"
-"""Ways by which a request comes: with a signature of the operators' key, and without one."""
-ANYBODY = "anybody"
-LONGEST_REASON = 200
-"""Characters that somebody who is not known writes into the record of a test."""
+STRANGER = "anybody"
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
 class Served:
-    """A ``runner`` as services have it: arguments are texts, and whoever asks has to be known by the ``key``.
+    """A ``runner`` as the operator socket and the operator node see it: arguments of acts are texts.
 
-    ``say`` gets what strangers have asked for, in words. For a watcher the rig reports ``told_hz`` times a second;
-    0 where there is none.
+    ``say`` prints failures. ``page`` is the process (pid) of the page that this test has started; 0: none. The rig
+    is published ``told_hz`` times a second for a watcher; 0 without one.
     """
 
     def __init__(
-        self, runner: ProcedureRunner, key: bytes, say: Callable[[str], None], told_hz: float = 0.0
+        self, runner: ProcedureRunner, say: Callable[[str], None], page: int = 0, told_hz: float = 0.0
     ) -> None:
         self.told_hz = told_hz
-        self._runner, self._key, self._say = runner, key, say
-        self._nonces = Nonces()
+        self._runner, self._say, self._page = runner, say, page
         self._hashes: dict[tuple[str, float | None, int | None], str] = {}
-        self._refused, self._counting = 0, threading.Lock()
-        self.progress = (0, 0)
-        """Sample of the rung that is under way, and its samples; zeros where none is."""
-        runner.watch.progress = self._look
         drive = runner.session.drive
         self._heard, drive.heard = drive.heard, self._hear
         self._told: Callable[[Measurement], None] = _nobody
@@ -112,28 +104,29 @@ class Served:
         """Return what :meth:`MotionCurves.take` gives."""
         return self._runner.session.drive.curves.take()
 
-    def _look(self, sample: int, samples: int) -> None:
-        self.progress = sample, samples
+    # -- over ROS, for everybody --------------------------------------------------------------------------
 
-    def answer(self, request: Request, lasting: bool = False) -> Answer:
-        """Answer a request by the service, or by the action (``lasting``): anybody may have sent it."""
-        told = self._answer(request, lambda: self._of_middleware(request, lasting))
-        return answered(replace(told, nonce=self._nonces.draw()), request, self._key)
+    def stop(self, reason: str) -> None:
+        """Stop the rig; recorded only if an act is under way or a rung is armed: a flood fills no record."""
+        session = self._runner.session
+        if session.at_work:
+            self._runner.do("stop", STRANGER, ANYBODY, reason=reason)
+        else:
+            session.stop(reason)
 
-    def answer_process(self, request: Request, peer: Credentials) -> Answer:
-        """Answer a request by the socket, from a process whose user is an operator."""
-        return self._answer(request, lambda: (request.by or peer.name, _way(peer)))
+    def hold(self, reason: str) -> None:
+        """Hold the rung under way. Raises ConfigError if none runs."""
+        if why_not := self._runner.possible()["hold"]:
+            raise ConfigError(f"hold: {why_not}")
+        self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
-    def stop_for(self, peer: Credentials) -> None:
-        """Stop what a process has begun that is gone before it is over, as a terminal that is closed does."""
-        with suppress(ConfigError):  # nothing moves
-            self._runner.do("stop", peer.name, _way(peer), reason=PROGRAM_LEFT)
+    # -- by the socket ------------------------------------------------------------------------------------
 
-    def _answer(self, request: Request, known: Callable[[], tuple[str, str]]) -> Answer:
-        """Whatever goes wrong is answered, for nobody sees it otherwise."""
+    def answer(self, request: Request, peer: Credentials) -> Answer:
+        """Answer a request of a process. Failures are in the answer, and printed."""
         done, result, reason = False, "", ""
         try:
-            result, done = self._do(request, *known()) if request.act else "", True
+            result, done = self._do(request, peer) if request.act else "", True
         except ConfigError as error:
             reason = str(error)
         except Exception as error:
@@ -141,14 +134,24 @@ class Served:
             self._say(f"act {request.act!r} has failed: {type(error).__name__}: {error}")
         return replace(self.situation(), done=done, result=result, reason=reason)
 
+    def stop_for(self, peer: Credentials) -> None:
+        """Stop the act of a process that has left before its end, as a terminal that is closed does."""
+        with suppress(ConfigError):
+            self._runner.do("stop", peer.name, self._way(peer), reason=PROGRAM_LEFT)
+
+    def _way(self, peer: Credentials) -> str:
+        """PAGE for a process of the page of this test, or its child; else SOCKET."""
+        return PAGE if self._page and self._page in (peer.process, _parent(peer.process)) else SOCKET
+
     def situation(self) -> Answer:
         """Return what is possible now, and what an operator has to name for it."""
-        runner = self._runner
+        runner, seen = self._runner, self._runner.session.seen
         rung, taken = runner.next_rung, runner.taken or runner.session.offsets
         possible, wanting = runner.possible(), runner.session.clearance.wanting()
         whole = runner.session.consents.roles is not None  # a consent is to all the words
         return Answer(
-            state=int(runner.state),
+            state=seen.state,
+            stops=seen.stops,
             acts=tuple(possible),
             why_not=tuple(possible.values()),
             next_rung=rung,
@@ -177,78 +180,23 @@ class Served:
                 return ""
         return self._hashes.get(key, "")
 
-    # -- who asks -----------------------------------------------------------------------------------------
-
-    def _of_middleware(self, request: Request, lasting: bool) -> tuple[str, str]:
-        """Say who sent a request, and how that is known. Raises ConfigError for an act not his, or that lasts."""
-        if request.act not in ACTS:
-            raise unknown("act", "act", request.act[:LONGEST_REASON], ACTS)
-        if ACTS[request.act].lasting and not lasting:
-            raise ConfigError(
-                f"{request.act}: takes its time: ask for it by the action of the same name "
-                "(rths_nodes/action/Act), whose cancel stops the rig"
-            )
-        try:
-            self._check_signature(request)
-        except ConfigError as error:
-            if ACTS[request.act].anybody:
-                return ANYBODY, STRANGER
-            self._count_stranger(request.act)
-            raise error.within(request.act) from None
-        if secret := ACTS[request.act].secret:
-            raise ConfigError(
-                f"{request.act}: not by the service: everybody on the domain hears its {', '.join(secret)}; it is "
-                "typed at the terminal or at the page, or comes by the socket"
-            )
-        return request.by, KEY
-
-    def _check_signature(self, request: Request) -> None:
-        """Raises ConfigError where a request is not signed for this moment, and uses its nonce where it is."""
-        if not request.signature:
-            raise ConfigError(
-                "is not signed: acts come by the socket of this machine, or signed with the operators' key "
-                "(doc/ros.md); anybody may ask for: "
-                + ", ".join(name for name, act in ACTS.items() if act.anybody)
-            )
-        if not is_signed(request, self._key, self.situation()):
-            raise ConfigError(
-                "the signature does not fit: another key, another request, or an answer that is out of date"
-            )
-        self._nonces.use(request.nonce)
-
-    def _count_stranger(self, act: str) -> None:
-        """Tell the first refusal, the tenth, the hundredth: a stranger fills no terminal."""
-        with self._counting:
-            self._refused += 1
-            count = self._refused
-        if str(count).strip("0") == "1":
-            self._say(f"{act}: refused to somebody who is not known as an operator ({count} such so far)")
-
-    # -- doing it -----------------------------------------------------------------------------------------
-
-    def _do(self, request: Request, by: str, way: str) -> str:
-        name, by = request.act, _written(by)
+    def _do(self, request: Request, peer: Credentials) -> str:
+        name, by = request.act, _written(request.by or peer.name)
         request = replace(request, values=tuple(map(_written, request.values)))
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
-        if ACTS[name].lasting:
-            self.progress = (0, 0)
-        if ACTS[name].anybody:  # never refused for how it is asked for
-            if way == STRANGER:
-                self._check_ends_something(name)
+        if ACTS[name].anybody:  # never refused for a mistake in the request
             reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
-            return self._runner.do(name, by, way, reason=_reason(reason, by, way))
+            return self._runner.do(name, by, self._way(peer), reason=reason)
         arguments = _arguments(request)
-        if ACTS[name].needed and (lacking := [each for each in ACTS[name].arguments if each not in arguments]):
+        if name not in UNCONDITIONAL and UNSEEN in (request.stops, request.state):
+            raise ConfigError(f"{name}: names no stops and state: look first, by the empty act")
+        if ACTS[name].needed and (lacking := [key for key in ACTS[name].arguments if key not in arguments]):
             raise ConfigError(f"{name}: lacks {', '.join(lacking)}")
-        given = {key: _value(name, key, each) for key, each in arguments.items()}
-        return "\n".join([self._runner.do(name, by, way, **given), *self._found(name)]).strip()
-
-    def _check_ends_something(self, act: str) -> None:
-        """Raises ConfigError where a stranger's ``act`` ends nothing: such ones would fill the record."""
-        idle = "" if self._runner.session.at_work else "nothing is under way, and nothing is armed"
-        if reason := idle or self._runner.possible()[act]:
-            raise ConfigError(f"{act}: {reason}")
+        values = {key: _value(name, key, text) for key, text in arguments.items()}
+        seen = Seen(request.stops, request.state)
+        done = self._runner.do(name, by, self._way(peer), seen, **values)
+        return "\n".join([done, *self._found(name)]).strip()
 
     def _found(self, act: str) -> list[str]:
         """Return what an operator has to see before he confirms or signs, in words."""
@@ -272,16 +220,12 @@ def _offsets(axis: str, row: AxisOffsets) -> str:
     )
 
 
-def _way(peer: Credentials) -> str:
-    return f"socket, user {peer.user} ({peer.name})"
-
-
-def _reason(given: str, by: str, way: str) -> str:
-    """Why the rig is brought to rest, for the record; of somebody who is not known it is short, and says so."""
-    if way != STRANGER:
-        return given
-    words = "".join(each if each.isprintable() else " " for each in given[:LONGEST_REASON])
-    return f"asked for by {by}{f': {words}' if words else ''}"
+def _parent(process: int) -> int:
+    """The parent (pid) of a process; 0 if it has ended."""
+    with suppress(OSError, StopIteration):
+        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+        return int(next(line for line in lines if line.startswith("PPid:")).split()[1])
+    return 0
 
 
 def _written(given: str) -> str:
@@ -317,11 +261,10 @@ def _value(act: str, name: str, given: str) -> object:
 
 
 class Attendant:
-    """Looks on while operators do a test by the services of ``namespace``; a signal stops the rig and ends it.
+    """Serves a test in ``namespace`` to its end; a signal stops the rig and ends the test.
 
-    Operators are the processes of the ``users`` (uid) on this machine, and whoever has the ``key``. ``say`` gets
-    what happens, in words; ``told_hz`` is that of :class:`Served`. Raises ConfigError where there is an operator
-    node already.
+    ``say`` prints what happens; ``page`` and ``told_hz`` as in :class:`Served`. Raises ConfigError if there
+    is an operator node already.
     """
 
     def __init__(
@@ -329,18 +272,17 @@ class Attendant:
         runner: ProcedureRunner,
         namespace: str,
         say: Callable[[str], None],
-        key: bytes,
-        users: Collection[int],
+        page: int = 0,
         told_hz: float = 0.0,
     ) -> None:
         environment.check()
         from rths_nodes.ros.nodes.operator import OperatorNode
 
         self._runner, self._say = runner, say
-        served = Served(runner, key, say, told_hz)
+        served = Served(runner, say, page, told_hz)
         self._node = OperatorNode(served, namespace)
         try:
-            self._socket = OperatorSocket(served.answer_process, served.stop_for, self._node.address, users)
+            self._socket = OperatorSocket(served.answer, served.stop_for, self._node.address)
         except ConfigError:
             self._node.close()
             raise
@@ -348,15 +290,15 @@ class Attendant:
         runner.watch.changed = self._changed
 
     def run(self) -> ExitCode:
-        """Until an operator has finished the test; however that ends, the rig is left safe, and all is written."""
+        """Serve until the test is finished; then leave the rig safe, and everything written."""
         failed = ""
         with stop_signals_handled(self._signal):
             try:
                 self._node.start()
                 self._socket.start()
                 self._say(
-                    f"operators act by the socket of this computer, or signed by {self._node.service}; "
-                    "everybody may read and stop; Ctrl-C stops the rig, and the test"
+                    "programs of this user act over the socket of this computer; everybody may read, stop "
+                    f"({self._node.stop_service}) and hold; Ctrl-C stops the rig, and the test"
                 )
                 while not (self._over or self._stopped):
                     time.sleep(LOOK_S)
@@ -377,7 +319,7 @@ class Attendant:
         runner = self._runner
         tripped = runner.session.reason if runner.state is State.TRIPPED else ""
         try:
-            if self._stopped and not runner.possible()["stop"]:
+            if self._stopped:
                 runner.do("stop", way=TERMINAL, reason=self._stopped)
             self._close()  # whatever is under way is over then, and answered
             if not runner.possible()["finish"]:

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Acts over the operator socket, for the stops and the state that their sender saw; over ROS stop and hold."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from page_of_test import procedure_beside
+from rig_runner import conducted
+from served_test import MOVES, PEER, Operator, Session, arguments_of, directly, with_node
+
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.procedure.console import Console
+from rths_nodes.app.procedure.dialogue import Dialogue
+from rths_nodes.app.procedure.operator_socket import Request, SocketOperator
+from rths_nodes.app.procedure.served import Served
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL
+from rths_nodes.procedure.records import ANYBODY, PAGE, SOCKET
+from rths_nodes.recording import procedure
+from rths_nodes.ros.transport.greeting import Credentials
+
+pytest.importorskip("rclpy")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with directly(tmp_path) as session:
+        yield session
+
+
+def climbed(session: Session, last: str) -> Operator:
+    """An operator who has done the acts up to the ``last``."""
+    operator = Operator(session)
+    operator.climb(last)
+    return operator
+
+
+AFTER = (
+    ("rehearsed", "connect", "IDLE"),
+    ("connect", "take_offsets", "CONNECTED"),
+    ("confirm_offsets", "check", "REFERENCED"),
+    ("check", "position", "REFERENCED"),
+    ("position", "arm", "POSITIONED"),
+    ("arm", "run", "ARMED"),
+    ("run", "position", "HELD"),
+    ("run", "unload", "HELD"),
+)
+"""The last act that was done, the act that is prepared then, and the state."""
+
+
+@pytest.mark.parametrize(("last", "act", "state"), AFTER, ids=lambda value: str(value))
+def test_an_act_that_was_prepared_before_a_stop_is_refused_after_it(
+    session: Session, last: str, act: str, state: str
+) -> None:
+    operator = climbed(session, last) if last in MOVES else Operator(session)
+    prepared = operator.request(act)
+    assert session.runner.state.name == state
+    assert session.send(Request("stop")).done
+    moved = list(session.runner.session._machine.history)
+    answer = session.send(prepared)
+    assert not answer.done
+    now = "HELD" if state == "ARMED" else state
+    for part in (
+        f"{act}: ",
+        f"state {state}, {prepared.stops} stops",
+        f"{now}, {prepared.stops + 1} stops",
+        "look",
+    ):
+        assert part in answer.reason
+    assert session.runner.session._machine.history == moved
+    assert session.runner.record.acts[-1].refused == answer.reason
+    if state != "ARMED":
+        assert operator.act(act).done, "once its sender has looked again"
+
+
+def test_an_act_for_another_state_is_refused(session: Session) -> None:
+    operator = climbed(session, "connect")
+    prepared = operator.request("take_offsets")
+    operator.act("take_offsets")
+    operator.act("confirm_offsets")
+    answer = session.send(prepared)
+    assert "state CONNECTED, 0 stops; now: state REFERENCED, 0 stops" in answer.reason
+
+
+def test_an_act_of_a_sender_who_has_not_looked_is_refused(session: Session) -> None:
+    for name in ACTS.keys() - set(UNCONDITIONAL):
+        assert f"{name}: names no stops and state" in session.send(Request(name)).reason
+    assert "unknown act 'fly'" in session.send(Request("fly")).reason
+    assert session.runner.state is State.IDLE
+    assert UNCONDITIONAL == ("stop", "hold", "note")
+
+
+@pytest.mark.parametrize("last", [*MOVES], ids=str)
+def test_a_stop_is_never_refused(session: Session, last: str) -> None:
+    climbed(session, last)
+    before = session.runner.session.seen.stops
+    requests = (
+        Request("stop"),
+        Request("stop", ("reason",), ()),
+        Request("stop", ("reason", "speed"), ("smoke", "fast"), "Ada", stops=99, state=99),
+    )
+    for request in requests:
+        assert session.send(request).done
+    session.served.stop("a service")
+    assert session.runner.session.seen.stops == before + 4
+
+
+def test_a_program_that_is_gone_leaves_nothing_armed(session: Session) -> None:
+    climbed(session, "arm")
+    session.served.stop_for(PEER)
+    assert session.runner.state is State.HELD
+    assert "has left while its act was under way" in session.runner.session.reason
+
+
+def test_the_page_that_the_test_has_started_has_a_way_of_its_own(session: Session) -> None:
+    """By its process, or that of its parent: a page has a process in front, and one behind it."""
+    session.send(Request("note", ("text",), ("by a program",)))
+    for page in (os.getpid(), os.getppid()):
+        served = Served(session.runner, print, page)
+        served.answer(Request("note", ("text",), ("by the page",), "Ada"), PEER)
+        served.answer(Request("note", ("text",), ("by no process",), "Ada"), Credentials(2**22, os.getuid()))
+    assert [(act.by, act.way) for act in session.runner.record.acts] == [
+        (PEER.name, SOCKET),
+        *[("Ada", PAGE), ("Ada", SOCKET)] * 2,
+    ]
+
+
+def test_text_from_the_socket_can_be_written_into_a_report(session: Session) -> None:
+    """JSON has texts that UTF-8 cannot encode: the report failed after a whole test."""
+    assert session.send(Request("note", ("text",), ("a crack \ud800",), "Ada\udfff")).done
+    note = session.runner.record.notes[-1]
+    assert (note.text, note.by) == ("a crack ?", "Ada?")
+
+
+@pytest.mark.parametrize("last", ["connect", "arm"])
+def test_stops_of_a_stranger_that_end_nothing_do_not_fill_the_record(session: Session, last: str) -> None:
+    """The record is written with every act in it, also while the rig moves."""
+    climbed(session, last)
+    acts = session.runner.record.acts
+    session.served.stop("over ROS")  # it ends what is armed
+    before = len(acts)
+    for _ in range(100):
+        session.served.stop("over ROS")
+        with pytest.raises(ConfigError, match="hold: "):
+            session.served.hold("over ROS")
+    assert len(acts) == before
+    assert session.runner.session.seen.stops >= 100
+
+
+def test_what_is_said_is_recorded_with_its_author(session: Session) -> None:
+    """Signatures and notes are those of their sender, not of the operator who has started the test."""
+    runner = session.runner
+    operator = climbed(session, "check")
+    with pytest.raises(ConfigError):
+        runner.do("sign_for", "Ada", SOCKET, what="nothing")
+    assert runner.record.acts[-1].by == "Ada"
+    runner.do("note", "Eve", SOCKET, text="a crack")
+    assert [(note.text, note.by) for note in runner.record.notes][-1] == ("a crack", "Eve")
+    assert operator.act("position").done
+
+
+@pytest.mark.nodes
+@pytest.mark.timeout(120)
+def test_in_each_state_of_a_real_test_an_act_prepared_before_a_stop_moves_nothing(tmp_path: Path) -> None:
+    """Two programs at the socket of ``rths test``: the second one stops after the first one has looked."""
+    stale, refused = SocketOperator(), []
+    with procedure_beside(tmp_path, "g", "--set=duration=0.2", "--no-report") as testing:
+        while True:
+            try:
+                seen = stale.ask()
+                break
+            except ConfigError:
+                assert testing.poll() is None
+                time.sleep(0.1)
+        for act in ("connect", "take_offsets", "confirm_offsets", "check", "position", "arm", "run", "unload"):
+            state = stale.seen.state
+            seen = SocketOperator().ask("stop", "Bob")
+            answer = stale.ask(act, "Ada", **arguments_of(act, seen))
+            assert not answer.done
+            assert answer.state == seen.state, "nothing has happened"
+            refused.append((act, State(state).name, f"now: state {State(seen.state).name}" in answer.reason))
+            again = ("position", "arm", "run") if act == "run" else (act,)  # the stop took back what was armed
+            for name in again:
+                answer = stale.ask(name, "Ada", **arguments_of(name, answer))
+                assert answer.done, answer.reason
+        assert stale.ask("finish", "Ada").done
+        testing.communicate(timeout=60.0)
+    states = ("IDLE", *["CONNECTED"] * 2, *["REFERENCED"] * 2, "POSITIONED", "ARMED", "HELD")
+    assert [(state, told) for _, state, told in refused] == [(state, True) for state in states]
+    record = procedure.read(tmp_path / "runs" / "first")
+    assert [act.act for act in record.acts if act.refused] == [act for act, _, _ in refused]
+
+
+class Bar:
+    """Progress that nobody looks at."""
+
+    def __call__(self, done: int, of: int) -> None: ...
+
+    def starting(self, words: str) -> None: ...
+
+
+def test_a_stop_during_the_prompt_ends_what_is_answered_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question was asked before the stop; the operator answers after it, and is asked again."""
+    runner, said = conducted(tmp_path / "test"), list[str]()
+
+    def ask(question: str) -> str:
+        if "act (" not in question:
+            return "y" if "[y/N]" in question else "0.1"
+        if runner.state is State.REFERENCED and not runner.record.checks:
+            if not runner.session.seen.stops:
+                runner.session.stop("smoke")
+            return "check"
+        return "finish" if runner.record.checks else ""
+
+    reading, writing = os.pipe()
+    with open(reading, encoding="utf-8") as keys, open(writing, "w", encoding="utf-8"):
+        monkeypatch.setattr("sys.stdin", keys)
+        dialogue = Dialogue(Answers(), ask, lambda words: said.append(str(words)))
+        Console(runner, dialogue, lambda name: nullcontext(Bar()), leads=True).run()
+    refusal = next(words for words in said if words.startswith("refused: check"))
+    assert "state REFERENCED, 0 stops; now: state REFERENCED, 1 stops" in refusal
+    acts = [act.act for act in runner.record.acts if not act.refused]
+    assert acts[-2:] == ["check", "finish"], "once the operator has seen it"
+    assert len(runner.session._machine.history) == len(set(runner.session._machine.history)) + 1, "one motion"
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("way", ["topic", "service"])
+def test_anybody_stops_a_run_in_lockstep_over_ros(tmp_path: Path, way: str) -> None:
+    """No node of the run receives it, for there is none; before, where nothing moves, it leaves no trace."""
+    from rclpy.node import Node
+    from std_msgs.msg import Empty
+
+    from rths_nodes.ros.hosting.composed import ros_context
+    from rths_nodes.ros.hosting.stopper import Stopper
+
+    with ros_context() as context, with_node(tmp_path, 0, 30.0) as session:
+        anybody, stopper = Node("anybody", namespace="rths_0", context=context), Stopper("rths_0", "stopper")
+        topic = anybody.create_publisher(Empty, "emergency_stop", 10)
+        stopper.start()
+
+        def stop() -> None:
+            if way == "topic":
+                topic.publish(Empty())
+            else:
+                assert asyncio.run(stopper.stop("stop")) == "stopped"
+
+        try:
+            operator, runner = Operator(session), session.runner
+            while not (topic.get_subscription_count() and stopper.reaches()):
+                time.sleep(0.01)
+            stop()
+            while not runner.session.seen.stops:
+                time.sleep(0.01)
+            operator.climb("arm")
+            running = threading.Thread(target=operator.act, args=("run",))
+            running.start()
+            while runner.state.name != "RUNNING":
+                time.sleep(0.001)
+            stop()
+            running.join(60.0)
+            assert runner.state is State.HELD
+            stops = [act for act in runner.record.acts if act.act == "stop"]
+            assert [(act.by, act.way, act.refused) for act in stops] == [("anybody", ANYBODY, "")]
+            assert "asked for by anybody: " in runner.session.reason
+            assert runner.record.rungs[-1].samples < 30 * 1024
+        finally:
+            anybody.destroy_node()
+            stopper.close()
