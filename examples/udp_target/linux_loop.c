@@ -96,7 +96,7 @@ int main(int count, char **words) {
   static rths_config config;
   struct timespec next;
   double position[1] = {0.0}; /* the command that is active in your controller */
-  int line;
+  int line, refused;
   if (count != 8) return 2;
   config.axes = 1;
   config.period_ns = (uint32_t)lrint(1e9 / atof(words[2])); /* 1024 Hz: 976562, halves to even */
@@ -111,7 +111,11 @@ int main(int count, char **words) {
   config.limits[0].force = atof(words[6]);
   config.unit[0] = 1.0;
   stiffness = atof(words[7]);
-  if (rths_init(&target, &config, position) != 0) return 3; /* by an operator's act */
+  refused = rths_init(&target, &config, position); /* by an operator's act */
+  if (refused != 0) {
+    fprintf(stderr, "%s: must be %s\n", rths_field(refused), rths_bound(refused));
+    return 3;
+  }
   line = socket_at(atol(words[1]));
   if (line < 0) return 4;
   if (sched_setscheduler(0, SCHED_FIFO, &priority) || mlockall(MCL_CURRENT | MCL_FUTURE))

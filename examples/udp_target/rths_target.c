@@ -16,6 +16,7 @@
 #define SIGN 0x8000000000000000u
 #define HIDDEN 0x0010000000000000u /* the bit of a mantissa that is not stored */
 #define NO_LIMIT 0x7ff0000000000000u /* the bits of INFINITY */
+#define FIELDS 32 /* more than there are fields, so that one number has field and axis */
 #define SHARE 0.0625 /* of what a sensor shows now in its level: noise counts a quarter */
 #define ROUNDING (1.0 + 1e-6) /* a command at its velocity limit is within it: the period is rounded to ns */
 
@@ -524,14 +525,19 @@ static int positive_or_none(double value) { return bits_of(value) <= NO_LIMIT &&
 /* Of a number whose magnitude is a divisor, or is multiplied. */
 static int usable(double value) { return finite_real(value) && magnitude(value) > 1e-9 && magnitude(value) < 1e15; }
 
-/* 1 where the limits of a force loop may be used, or there is none. */
-static int sound(const rths_config *config, int axis) {
+/* The field of a force loop that is wrong; 0 where it may be used, or there is none. */
+static int wrong_load(const rths_config *config, int axis) {
   const rths_load *load_of = &config->load[axis];
-  if (bits_of(load_of->rate) == 0u) return 1;
-  if (!(load_of->rate > 0.0) || !usable(load_of->rate) || !usable(load_of->stiffness) || !usable(load_of->unit)) return 0;
-  if (!positive_or_none(load_of->error) || !positive_or_none(load_of->travel)) return 0;
-  if (!finite_real(load_of->curvature) || magnitude(load_of->curvature) > 1e9) return 0;
-  return load_of->coupled < config->axes && config->switching >= 1u && config->limits[axis].force <= DBL_MAX;
+  if (bits_of(load_of->rate) == 0u) return 0;
+  if (!(load_of->rate > 0.0) || !usable(load_of->rate)) return RTHS_FIELD_LOAD_RATE;
+  if (!usable(load_of->stiffness)) return RTHS_FIELD_LOAD_STIFFNESS;
+  if (!usable(load_of->unit)) return RTHS_FIELD_LOAD_UNIT;
+  if (!positive_or_none(load_of->error)) return RTHS_FIELD_LOAD_ERROR;
+  if (!positive_or_none(load_of->travel)) return RTHS_FIELD_LOAD_TRAVEL;
+  if (!finite_real(load_of->curvature) || magnitude(load_of->curvature) > 1e9) return RTHS_FIELD_LOAD_CURVATURE;
+  if (load_of->coupled >= config->axes) return RTHS_FIELD_LOAD_COUPLED;
+  if (config->switching < 1u) return RTHS_FIELD_SWITCHING;
+  return config->limits[axis].force <= DBL_MAX ? 0 : RTHS_FIELD_LOAD_FORCE;
 }
 
 /* Samples of a stop from the largest velocity. */
@@ -544,25 +550,47 @@ static double samples_of(const rths_limits *limit, double dt) {
   return whole < samples ? whole + 1.0 : whole;
 }
 
+/* The field of no axis that is wrong; 0 for none. */
+static int wrong_config(const rths_config *config) {
+  if (config->axes < 1 || config->axes > RTHS_MAX_AXES) return RTHS_FIELD_AXES;
+  if (config->inputs > RTHS_MAX_AUXILIARY) return RTHS_FIELD_INPUTS;
+  if (config->channels > RTHS_MAX_AUXILIARY) return RTHS_FIELD_CHANNELS;
+  if (config->period_ns < RTHS_LEAST_PERIOD || config->period_ns > RTHS_MOST_PERIOD) return RTHS_FIELD_PERIOD;
+  if (config->watchdog <= config->bridged || config->watchdog > RTHS_MOST_WATCHDOG) return RTHS_FIELD_WATCHDOG;
+  if ((double)config->period_ns * (double)config->watchdog > RTHS_MOST_SILENCE) return RTHS_FIELD_WATCHDOG;
+  if (config->persistence == 0) return RTHS_FIELD_PERSISTENCE;
+  if ((config->flags & RTHS_LOCKSTEP) && !(config->flags & RTHS_EMULATOR)) return RTHS_FIELD_FLAGS;
+  return 0;
+}
+
+/* The field of an axis that is wrong; 0 for none. */
+static int wrong_axis(const rths_config *config, int axis, double position, double dt) {
+  const rths_limits *limit = &config->limits[axis];
+  const double metre = bits_of(config->metre[axis]) == 0u ? 1.0 : config->metre[axis];
+  if (!positive(metre)) return RTHS_FIELD_METRE;
+  if (!positive(limit->stroke) || limit->stroke > RTHS_MOST_STROKE * metre) return RTHS_FIELD_STROKE;
+  if (!positive(limit->velocity) || limit->velocity > RTHS_MOST_VELOCITY * metre) return RTHS_FIELD_VELOCITY;
+  if (!positive(limit->acceleration) || limit->acceleration > RTHS_MOST_ACCELERATION * metre)
+    return RTHS_FIELD_ACCELERATION;
+  if (!positive_or_none(limit->following)) return RTHS_FIELD_FOLLOWING;
+  if (!positive_or_none(limit->force)) return RTHS_FIELD_FORCE;
+  if (!positive_or_none(limit->error)) return RTHS_FIELD_ERROR;
+  if (!positive(magnitude(config->unit[axis]))) return RTHS_FIELD_UNIT;
+  if (!(samples_of(limit, dt) < (double)RTHS_MOST_SAMPLES)) return RTHS_FIELD_STOP;
+  if (!finite_real(position) || magnitude(position) > limit->stroke) return RTHS_FIELD_POSITION;
+  return wrong_load(config, axis);
+}
+
 int rths_init(rths_target *target, const rths_config *config, const double *position) {
-  int i;
+  int i, field;
   clear(target, sizeof *target);
   if (rths_self_test() != 0) return -2;
-  if (config->axes < 1 || config->axes > RTHS_MAX_AXES) return -1;
-  if (config->inputs > RTHS_MAX_AUXILIARY || config->channels > RTHS_MAX_AUXILIARY) return -1;
-  if (config->period_ns == 0 || config->watchdog <= config->bridged || config->watchdog > 1000000u) return -1;
-  if (config->persistence == 0) return -1;
+  field = wrong_config(config);
+  if (field != 0) return -field;
   target->dt = 1e-9 * (double)config->period_ns;
-  if ((config->flags & RTHS_LOCKSTEP) && !(config->flags & RTHS_EMULATOR)) return -1;
   for (i = 0; i < config->axes; i++) {
-    const rths_limits *limit = &config->limits[i];
-    if (!positive(limit->stroke) || !positive(limit->velocity) || !positive(limit->acceleration)) return -1;
-    if (!positive_or_none(limit->following)) return -1;
-    if (!positive_or_none(limit->force) || !positive_or_none(limit->error)) return -1;
-    if (!positive(magnitude(config->unit[i]))) return -1;
-    if (!(samples_of(limit, target->dt) < (double)RTHS_MOST_SAMPLES)) return -1;
-    if (!finite_real(position[i]) || magnitude(position[i]) > limit->stroke) return -1;
-    if (!sound(config, i)) return -1;
+    field = wrong_axis(config, i, position[i], target->dt);
+    if (field != 0) return -(field + FIELDS * i);
     target->mode[i] = RTHS_BY_DISPLACEMENT;
     target->base.mode[i] = RTHS_BY_DISPLACEMENT;
     target->command[i] = position[i];
@@ -570,6 +598,54 @@ int rths_init(rths_target *target, const rths_config *config, const double *posi
   }
   target->config = *config;
   return 0;
+}
+
+static const struct {
+  const char *name, *bound;
+} FIELD_TEXTS[RTHS_FIELD_END] = {
+    {"", ""},
+    {"", ""},
+    {"self-test", "0: compile with -ffp-contract=off and without -ffast-math"},
+    {"axes", "1 to 8"},
+    {"inputs", "0 to 8"},
+    {"channels", "0 to 8"},
+    {"period_ns", "10 000 to 1 000 000 000 ns"},
+    {"watchdog", "more than bridged, at most 1 000 000 samples and 10 s"},
+    {"persistence", "at least 1 sample"},
+    {"flags", "without RTHS_LOCKSTEP where RTHS_EMULATOR is not set"},
+    {"metre[]", "> 0, or 0 where commands are in m"},
+    {"limits[].stroke", "> 0 and at most 10 m"},
+    {"limits[].velocity", "> 0 and at most 100 m/s"},
+    {"limits[].acceleration", "> 0 and at most 10 000 m/s^2"},
+    {"limits[].following", "> 0, or INFINITY"},
+    {"limits[].force", "> 0, or INFINITY"},
+    {"limits[].error", "> 0, or INFINITY"},
+    {"unit[]", "other than 0"},
+    {"limits[].velocity", "less than acceleration times 2^28 samples: it does not come to rest"},
+    {"position[]", "within stroke"},
+    {"load[].rate", "0 for no force loop, or > 0 and finite"},
+    {"load[].stiffness", "finite and other than 0"},
+    {"load[].unit", "finite and other than 0"},
+    {"load[].error", "> 0, or INFINITY"},
+    {"load[].travel", "> 0, or INFINITY"},
+    {"load[].curvature", "finite"},
+    {"load[].coupled", "the place of an axis"},
+    {"switching", "at least 1 sample with a force loop"},
+    {"limits[].force", "finite with a force loop"},
+};
+
+static int field_of(int result) {
+  const int field = result < 0 ? -result % FIELDS : 0;
+  return field < RTHS_FIELD_END ? field : 0;
+}
+
+const char *rths_field(int result) { return FIELD_TEXTS[field_of(result)].name; }
+
+const char *rths_bound(int result) { return FIELD_TEXTS[field_of(result)].bound; }
+
+int rths_axis(int result) {
+  const int field = field_of(result);
+  return field < RTHS_FIELD_METRE || field == RTHS_FIELD_SWITCHING ? -1 : -result / FIELDS;
 }
 
 static int counted(rths_target *t, int result) {

@@ -25,6 +25,14 @@ extern "C" {
 #define RTHS_MAX_BYTES 768
 #define RTHS_MOST_SAMPLES 0x10000000u  /* of a stop */
 #define RTHS_LAST_COUNTER 0xf0000000u /* a session ends here, in order, and has come to rest before the counter ends */
+/* Bounds of a rths_config; a limit of 1e9 or more is refused, too. */
+#define RTHS_MOST_STROKE 10.0         /* m */
+#define RTHS_MOST_VELOCITY 100.0      /* m/s */
+#define RTHS_MOST_ACCELERATION 10000.0 /* m/s^2 */
+#define RTHS_LEAST_PERIOD 10000u      /* ns: 100 kHz */
+#define RTHS_MOST_PERIOD 1000000000u  /* ns: 1 Hz */
+#define RTHS_MOST_SILENCE 10000000000.0 /* ns: period_ns times watchdog */
+#define RTHS_MOST_WATCHDOG 1000000u   /* samples */
 #ifndef RTHS_BUILD
 #define RTHS_BUILD 0x5254485300000002u /* tells the test computer which code runs here: your own number for yours */
 #endif
@@ -148,6 +156,7 @@ typedef struct {
   double unit[RTHS_MAX_AXES];   /* of measured displacement, in that of commands: 1 where both are m; never 0 */
   rths_load load[RTHS_MAX_AXES];
   uint32_t switching; /* samples that a controller may take to read another mode back; at least 1 with a force loop */
+  double metre[RTHS_MAX_AXES]; /* units of a command in a metre, for the bounds: 0 or 1 where commands are in m */
 } rths_config;
 
 typedef struct {
@@ -215,9 +224,46 @@ typedef struct {
 #define RTHS_TEST_CHECKSUM 8   /* the compiler is broken */
 int rths_self_test(void);
 
-/* Ready for a session, holding position[axes] (m). 0; -1 for a config that must not be used; -2 where the self-test
- * finds something. */
+/* Fields that rths_init checks, in its order. New ones are added at the end. */
+enum {
+  RTHS_FIELD_AXES = 3,
+  RTHS_FIELD_INPUTS,
+  RTHS_FIELD_CHANNELS,
+  RTHS_FIELD_PERIOD,
+  RTHS_FIELD_WATCHDOG,
+  RTHS_FIELD_PERSISTENCE,
+  RTHS_FIELD_FLAGS,
+  RTHS_FIELD_METRE,
+  RTHS_FIELD_STROKE,
+  RTHS_FIELD_VELOCITY,
+  RTHS_FIELD_ACCELERATION,
+  RTHS_FIELD_FOLLOWING,
+  RTHS_FIELD_FORCE,
+  RTHS_FIELD_ERROR,
+  RTHS_FIELD_UNIT,
+  RTHS_FIELD_STOP,
+  RTHS_FIELD_POSITION,
+  RTHS_FIELD_LOAD_RATE,
+  RTHS_FIELD_LOAD_STIFFNESS,
+  RTHS_FIELD_LOAD_UNIT,
+  RTHS_FIELD_LOAD_ERROR,
+  RTHS_FIELD_LOAD_TRAVEL,
+  RTHS_FIELD_LOAD_CURVATURE,
+  RTHS_FIELD_LOAD_COUPLED,
+  RTHS_FIELD_SWITCHING,
+  RTHS_FIELD_LOAD_FORCE,
+  RTHS_FIELD_END
+};
+
+/* Ready for a session, holding position[axes] (m). 0; below 0 where nothing may be driven: -2 where the self-test finds
+ * something, else -(field + 32 * axis) of the first field that is wrong, for the three functions below. */
 int rths_init(rths_target *target, const rths_config *config, const double *position);
+
+/* Name of the field that a result of rths_init stands for, "limits[].stroke", and its bound in words: texts that are
+ * never freed, empty for 0. The place of its axis; -1 where the field belongs to no axis. */
+const char *rths_field(int result);
+const char *rths_bound(int result);
+int rths_axis(int result);
 
 /* Take one datagram as it came from the socket; what became of it (RTHS_TAKEN...). sender is a number of yours for the
  * address and port it came from. Who has opened the session is its only sender: target->sender. */

@@ -94,6 +94,7 @@ class _Config(ctypes.Structure):
         ("unit", _Axes),
         ("load", _Load * LARGEST_AXES),
         ("switching", ctypes.c_uint32),
+        ("metre", _Axes),
     )
 
 
@@ -211,6 +212,9 @@ def library() -> ctypes.CDLL:
         ("checksum", ctypes.c_uint32, (buffer, size)),
         ("self_test", ctypes.c_int, ()),
         ("root", ctypes.c_double, (ctypes.c_double,)),
+        ("field", ctypes.c_char_p, (ctypes.c_int,)),
+        ("bound", ctypes.c_char_p, (ctypes.c_int,)),
+        ("axis", ctypes.c_int, (ctypes.c_int,)),
     ):
         function = getattr(loaded, f"rths_{name}")
         function.restype, function.argtypes = result, arguments
@@ -225,7 +229,8 @@ class Receiver:
     ``inputs`` and ``channels`` are numbers of auxiliary ones; ``position`` is where the axes stand, m. Axes with
     the same number in ``groups`` stop in a common time, without it each by itself. ``units`` are those of
     measured displacements, in those of commands. ``loads`` are the force loops of the controller, which may take
-    ``switching`` samples to change a mode; none if left out. Raises ConfigError for what the receiver refuses.
+    ``switching`` samples to change a mode; none if left out. ``metres`` are units of a command in a metre; 1
+    if left out. Raises ConfigError for what the receiver refuses.
     """
 
     def __init__(
@@ -243,6 +248,7 @@ class Receiver:
         loads: Sequence[ReceiverLoad] = (),
         switching: int = 1,
         position: Sequence[float] = (),
+        metres: Sequence[float] = (),
     ) -> None:
         self._library = library()
         self._target, self.sensors = _Target(), Sensors()
@@ -255,19 +261,28 @@ class Receiver:
         config.group[: self._axes] = range(self._axes) if groups is None else groups
         config.unit[: self._axes] = [1.0] * self._axes if units is None else units
         config.load[: len(loads)], config.switching = [_Load(*each) for each in loads], switching
-        refused = self._library.rths_init(self._target, config, _Axes(*position))
-        if refused == UNTESTED:
+        config.metre[: len(metres)] = metres
+        result = self._library.rths_init(self._target, config, _Axes(*position))
+        if result == UNTESTED:
             raise ConfigError(
                 f"the receiver, as {os.environ.get('CC', 'the C compiler')} makes it here, does not compute as "
                 f"the tested one: its self-test finds {self._library.rths_self_test()} (rths_target.h)"
             )
-        if refused:
-            raise ConfigError(
-                "the receiver refuses its limits: all must be > 0, the position within the stroke, its "
-                f"watchdog ({watchdog} samples) longer than its bridge ({bridged}), its persistence "
-                f"({persistence} samples) >= 1, a stop from the largest velocity shorter than 2^28 samples, and "
-                "of a force loop rate and limit of force given, its stiffness and units not 0"
-            )
+        if result:
+            raise self._refusal(result, config, position)
+
+    def _refusal(self, result: int, config: _Config, position: Sequence[float]) -> ConfigError:
+        """Name the field that ``rths_init`` has refused, with its value and its bound."""
+        field, bound = (text(result).decode() for text in (self._library.rths_field, self._library.rths_bound))
+        axis = self._library.rths_axis(result)
+        first, _, last = field.partition("[]")
+        value = position if first == "position" else getattr(config, first)
+        if axis >= 0:
+            value = value[axis]
+        if last:
+            value = getattr(value, last.removeprefix("."))
+        path = field.replace("[]", f"[{axis}]")
+        return ConfigError(f"receiver.{path} = {value:g}: must be {bound} (rths_target.h)")
 
     def receive(self, data: bytes, sender: int = 0) -> str:
         """Take a datagram as it came from ``sender``, a number; what became of it, one of RESULTS."""

@@ -280,7 +280,8 @@ def test_a_program_in_another_language_finds_its_names(tmp_path: Path) -> None:
     source = tmp_path / "rig.cpp"
     source.write_text(
         '#include "rths_target.h"\nint main() { static rths_target target; static rths_config config;\n'
-        "double at[8] = {0}; return rths_init(&target, &config, at) == -1 ? rths_self_test() : 9; }\n"
+        "double at[8] = {0};\n"
+        "return rths_init(&target, &config, at) == -RTHS_FIELD_AXES ? rths_self_test() : 9; }\n"
     )
     strict = ["-std=c++11", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", f"-I{TARGET}"]
     passes(make(tmp_path / "target"))

@@ -50,7 +50,9 @@ std::string Receiver::begin(const Joints & position)
            ": compile rths_target.c with -ffp-contract=off and without -ffast-math";
   }
   if (refused != 0) {
-    return "the limits do not let it stop: velocity / acceleration is too long";
+    const int axis = rths_axis(refused);
+    const std::string joint = axis < 0 ? "" : settings_.axes[static_cast<std::size_t>(axis)].joint + ": ";
+    return joint + rths_field(refused) + ": must be " + rths_bound(refused);
   }
   for (int i = 0; i < most_stale && line_.receive(in_.data(), in_.size(), sender) >= 0; ++i) {
   }

@@ -146,6 +146,7 @@ class Emulator:
         groups = dict(zip(scenario.axes, scenario.stop_groups, strict=True))
         self._groups = [groups[name] for name in axes]
         self._units = [each.displacement / each.command for each in gains]
+        self._metres = [1.0 / abs(each.command) for each in gains]
         self._persistence = max(2, round(PERSISTENCE_S / scenario.dt))
 
     def _begin(self) -> None:
@@ -167,6 +168,7 @@ class Emulator:
             self._loads,
             max(1, round(SWITCHING_S / scenario.dt)),
             (active if self._edge is None else self._edge.to_port(active)).tolist(),
+            self._metres,
         )
         self._controllers.start(active)
         self._saboteur = Saboteur(self._plans)
