@@ -27,11 +27,11 @@ def check_one_computer(address: str, path: str) -> None:
     except ValueError:
         return
     if ip.is_unspecified or ip.is_multicast or str(ip) == "255.255.255.255":
-        raise ConfigError(f"{path} = {show(address)}: must be that of one computer, the rig's")
+        raise ConfigError(f"{path} = {show(address)}: must be the address of one computer, the rig's")
 
 
 def check_port(port: int, path: str) -> None:
-    """Raises ConfigError for a ``port`` that is no port number; 0 stands for any free one."""
+    """Raises ConfigError for a ``port`` that is no port number; 0 is any free port."""
     if not 0 <= port <= LARGEST_PORT:
         raise ConfigError(f"{path} = {port}: must be between 0 and {LARGEST_PORT}")
 

@@ -19,7 +19,7 @@ SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 THOUSAND = 1000.0
 """Factor between units of a channel that are taken for each other: N and kN, mm and m."""
 BITS = range(15, 25)
-"""Bits of converters whose number at the end, over 1000, is that of no converter: 32.768, 65.536 ..."""
+"""Bits of converters. Their numbers at the end over 1000 (32.768, 65.536 ...) belong to no converter."""
 EXACT = 1e-3
 """Share to which the number of counts at the end of a channel is known."""
 OVERSIZED, LOST = 100.0, 500.0
@@ -102,7 +102,7 @@ def scale_of_another_unit(seen: Seen) -> Iterator[Found]:
 
 
 def _oversize(seen: Seen) -> Iterator[tuple[float, Found]]:
-    """The range of each sensor over the limit that it watches, with what is wrong if it is large."""
+    """Ratio of the range of each sensor to the limit that it watches, and the judgement of a large one."""
     for place, axis in seen.axes:
         if axis.rig_axis is None:
             continue
