@@ -14,7 +14,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic, sleep  # as they are where a test has replaced those of the module
@@ -35,7 +34,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.samples import FLAG_SLIPPED
 from rths_nodes.core.validation import from_data, walk_declared
 from rths_nodes.loop.embedded import Loop, Outcome
-from rths_nodes.loop.scenario import files, roles
+from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Collector, Run
@@ -184,15 +183,6 @@ def make() -> Callable[..., Any]:
         return cls(from_data(cls.Params, data, family), *arguments)
 
     return make
-
-
-_hashed_once = cache(roles.hashed)
-
-
-@pytest.fixture
-def keys_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Computes the hash of each key, which is costly by intent, once in a process."""
-    monkeypatch.setattr(roles, "hashed", _hashed_once)
 
 
 @pytest.fixture

@@ -88,12 +88,11 @@ LAYERS = {
     ),
     "procedure": (
         ("acts", "hold_loop", "loss", "motion_curves", "motions", "records"),
-        ("commissioned", "drive", "machine", "mandate", "offsets", "quasi_static"),
+        ("commissioned", "drive", "machine", "offsets", "quasi_static"),
         (
             "arming",
             "axis_moves",
             "clearance",
-            "consents",
             "following",
             "rung_port",
             "rungs",
@@ -101,7 +100,6 @@ LAYERS = {
             "small_force",
         ),
         ("acting", "checks", "placing", "small_move", "unloading"),
-        ("mandated",),
         ("session",),
         ("commissioning",),
     ),

@@ -283,11 +283,6 @@ PROMPTS: list[Row] = [
     ("act check", partial(act, "check"), "a small guarded move of every axis: signs, scales, stiffness"),
     ("act position", partial(act, "position"), "to the start of the test, by a bounded ramp"),
     ("act arm", partial(act, "arm"), "arm a rung: its scenario and the offsets, by their hashes"),
-    (
-        "act mandate",
-        partial(act, "mandate"),
-        "arm further runs, each corrected by the last one: their terms and the offsets, by their hashes",
-    ),
     ("act run", partial(act, "run"), "run the rung that is armed"),
     (
         "act unload",

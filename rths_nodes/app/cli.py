@@ -25,7 +25,6 @@ GROUPS: dict[str, dict[str, str]] = {
         "run": "run a scenario",
         "test": "take a test from the cold rig to its report, rung by rung",
         "iterate": "run a test again and again, corrected from run to run, until it agrees",
-        "roles": "make the keys of two people of whom the full test on a rig needs both",
         "commission": "accept a rig before any specimen: every stop and limit of it, measured",
         "page": "show a test that runs in the browser, with a stop always in reach",
         "watch": "watch a test from another computer, by sensors of its own, and pulse to an interlock",

@@ -12,7 +12,6 @@ from rths_nodes.loop.pacing import Clock
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL, ActRefused, why_not
 from rths_nodes.procedure.clearance import Clearance
-from rths_nodes.procedure.consents import Consents
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.machine import ActUnderWay, Seen, SessionMachine, stopped_by_operator
 from rths_nodes.procedure.motions import DriveOutcome
@@ -50,7 +49,6 @@ class Acting:
 
     drive: RigDrive
     clearance: Clearance
-    consents: Consents
     _taken: Offsets | None
 
     def __init__(self, machine: SessionMachine, clock: Clock) -> None:
@@ -115,11 +113,9 @@ class Acting:
             return "no offsets were taken"
         if act == "sign_for" and not self.clearance.unsigned():
             return "nothing is to be signed for"
-        if act in ("consent", "withdraw") and (reason := self._no_consent(act)):
-            return reason
         if ACTS[act].moves and (reason := self.drive.unfit()):
             return reason
-        return self.clearance.barred() if act in ("position", "arm", "mandate", "run") else ""
+        return self.clearance.barred() if act in ("position", "arm", "run") else ""
 
     def _nothing_learns(self) -> str:
         """Why there is nothing to freeze; empty where copies of the specimen learn."""
@@ -128,16 +124,6 @@ class Acting:
         if self._rung.armed.scenario.updating is None:
             return "nothing learns: the scenario has no section updating"
         return "the copies of the specimen are frozen already" if self._rung.frozen else ""
-
-    def _no_consent(self, act: str) -> str:
-        """Why there is nothing to consent to, or to withdraw; empty where there is."""
-        if self.consents.roles is None:
-            return "the rig file has no roles: nothing needs a consent"
-        if act == "consent":
-            nothing = self.state is State.REFERENCED and not self.clearance.unsigned()
-            return "nothing is to be signed for, and the rig is not at the start" if nothing else ""
-        armed = self._rung is not None and bool(self._rung.signed)
-        return "" if armed or self.consents.any else "no consent is good now"
 
     # -- hold, resume, stop -------------------------------------------------------------------------------
 

@@ -17,28 +17,29 @@ class ActRefused(ConfigError):
 class Act:
     """An act: what it does, in words; the ``states`` from which it leads on; the session says what else it needs.
 
-    ``arguments`` are their names; where they are ``needed``, the act has no meaning without all of them.
+    ``arguments`` are their names; where they are ``needed``, the act has no meaning without all of them, except
+    the ``optional`` ones.
     ``moves``: the rig moves behind it, or may, and must be fit for that. ``lasting``: it takes its time: the
     operator watches meanwhile. ``at_once``: also while another one is under way. ``anybody`` may ask for it: it
-    only brings the rig to rest. ``secret`` arguments are written down nowhere, and go over no network.
+    only brings the rig to rest.
     """
 
     words: str
     states: tuple[State, ...]
     arguments: tuple[str, ...] = ()
     needed: bool = False
+    optional: tuple[str, ...] = ()
     moves: bool = False
     lasting: bool = False
     at_once: bool = False
     anybody: bool = False
-    secret: tuple[str, ...] = ()
 
 
 _AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.HELD, State.TRIPPED)
 
 ACTS = {
     "rehearse": Act(
-        "run a rung on the simulator; rung h: compute the next run of a mandate, on the identified model",
+        "run a rung on the simulator",
         tuple(State),
         ("rung",),
         lasting=True,
@@ -57,33 +58,15 @@ ACTS = {
     "sign_for": Act(
         "answer for one thing that is not verified, by its whole name", (State.REFERENCED,), ("what",), needed=True
     ),
-    "consent": Act(
-        "by the key of a role of the rig file: arm exactly this rung or mandate, or sign for exactly this; once, "
-        "within 60 s",
-        (State.REFERENCED, State.POSITIONED, State.HELD),
-        ("role", "name", "key", "rung", "scenario_hash", "offsets_hash", "what"),
-        secret=("key",),
-    ),
-    "withdraw": Act(
-        "take every consent back; what was armed by it is so no more",
-        (State.REFERENCED, State.POSITIONED, State.ARMED),
-        at_once=True,
-    ),
     "position": Act(
         "to the start of the test, by a bounded ramp", (State.REFERENCED, State.HELD), moves=True, lasting=True
     ),
     "arm": Act(
         "arm a rung: its scenario and the offsets, by their hashes",
         (State.POSITIONED,),
-        ("rung", "scenario_hash", "offsets_hash"),
+        ("rung", "scenario_hash", "offsets_hash", "second"),
         needed=True,
-        moves=True,
-    ),
-    "mandate": Act(
-        "arm further runs, each corrected by the last one: their terms and the offsets, by their hashes",
-        (State.HELD,),
-        ("mandate_hash", "offsets_hash"),
-        needed=True,
+        optional=("second",),
         moves=True,
     ),
     "run": Act("run the rung that is armed", (State.ARMED,), moves=True, lasting=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,11 +23,12 @@ from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import USED
 from rths_nodes.loop.stages.numerical import NumericalStage
-from rths_nodes.procedure.mandate import FIRST, RUNG
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.records import RUNGS, RungRecord
 
-BELOW_ELASTIC = ("d", "e", "f", RUNG)
+FULL = "g"
+"""The rung that is the whole test."""
+BELOW_ELASTIC = ("d", "e", "f")
 """Rungs that must leave the specimen as it is."""
 WITH_SPECIMEN = ("e", "f")
 """Rungs before the full test that have the force of the specimen."""
@@ -34,8 +36,7 @@ WITH_SPECIMEN = ("e", "f")
 
 @dataclass(frozen=True)
 class Armed:
-    """One rung, armed: its scenario, and how far each axis may go from the zero of the test, ``(n_axes,)`` m, and
-    up to which force (``load``, N); None: its limits alone.
+    """One rung, armed: its scenario, and how far each axis may go from the zero of the test, ``(n_axes,)`` m.
 
     ``code`` is what computes it; ``inputs`` are the hashes of the files that the scenario names, by place.
     """
@@ -46,7 +47,8 @@ class Armed:
     reach: Array
     code: Code
     inputs: dict[str, str]
-    load: Array | None = None
+    persons: tuple[str, ...] = ()
+    """Names of the operator and, with ``two_persons``, of the second person."""
 
     def changed(self, build: str) -> list[str]:
         """Say in words what has changed since the rung was armed; ``build`` is what the receiver reports now."""
@@ -85,7 +87,7 @@ def arm(
             f"the offsets have changed: the hash to be armed is {offsets_hash or 'empty'}, that of the confirmed "
             f"ones is {offsets.hash}"
         )
-    if changed := _differing(base, scenario, rung == RUNG):
+    if changed := _differing(base, scenario):
         problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")
     problems += [f"what computes the test has changed: {words}, since it began" for words in code.changed(build)]
     problems.refuse()
@@ -93,9 +95,43 @@ def arm(
     return Armed(rung, scenario, scenario_hash, _reach(rung, scenario), armed_code, file_hashes(scenario))
 
 
+def persons_arming(rung: str, scenario: Scenario, operator: str, second: str) -> tuple[str, ...]:
+    """Return the names of the persons who arm a ``rung``: the operator, and the second person if the rig has two.
+
+    Raises ConfigError if rung g needs a second person and ``second`` is empty or the operator's name.
+    """
+    if not two_persons(rung, scenario):
+        return (operator,)
+    check_second(operator, second)
+    return operator, second.strip()
+
+
+def two_persons(rung: str, scenario: Scenario) -> bool:
+    """Return whether the rig file requires a second person to arm a ``rung`` of ``scenario``."""
+    return rung == FULL and scenario.rig_file is not None and bool(scenario.rig_file.two_persons)
+
+
+def check_second(operator: str, second: str) -> None:
+    """Raises ConfigError unless ``second`` is the name of another person than ``operator``.
+
+    Upper and lower case and spaces do not distinguish names.
+    """
+    if not second.strip():
+        raise ConfigError(f"second: empty: rung {FULL} needs the name of a second person (two_persons: true)")
+    if _name(second) == _name(operator):
+        raise ConfigError(
+            f"second = {show(second)}: must be another person than the operator {show(operator)} "
+            "(two_persons: true)"
+        )
+
+
+def _name(name: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", name).split()).casefold()
+
+
 def never_in_shadow(rung: str, scenario: Scenario, climbed: Sequence[RungRecord]) -> str:
     """Why copies of the specimen must not be used yet: they never learnt in shadow, with it, in this test."""
-    if rung != FIRST or scenario.updating is None or scenario.updating.mode != USED:
+    if rung != FULL or scenario.updating is None or scenario.updating.mode != USED:
         return ""
     if any(each.name in WITH_SPECIMEN and each.outcome == "finished" for each in climbed):
         return ""
@@ -105,13 +141,9 @@ def never_in_shadow(rung: str, scenario: Scenario, climbed: Sequence[RungRecord]
     )
 
 
-def _differing(base: Scenario, scenario: Scenario, slower: bool = False) -> list[str]:
-    """Return the places at which the rigs of two scenarios differ; the second one may be ``slower``."""
+def _differing(base: Scenario, scenario: Scenario) -> list[str]:
+    """Return the places at which the rigs of two scenarios differ."""
     first, second = _of_rig(base), _of_rig(scenario)
-    for name in scenario.axes if slower else ():
-        mine, given = (each.get(f"axes.{name}.limits") for each in (first, second))
-        if mine and given and given["velocity"] <= mine["velocity"]:
-            mine["velocity"] = given["velocity"]
     return [place for place in first | second if _hash(first.get(place)) != _hash(second.get(place))]
 
 

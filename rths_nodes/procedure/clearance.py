@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.calibration import RigAxis
@@ -46,28 +45,26 @@ class Clearance:
         self._record, self._axes = record, axes
         self.cautions = [ToSign(each.name, each.words, "") for each in cautions]
         self._offsets: Offsets | None = None
-        self._signed: dict[str, dict[str, str]] = {}
-        """By the words of what was signed for: who has signed, by role; nobody where there are no roles."""
+        self._signed: set[str] = set()
+        """Words of the things that were signed for."""
 
     def begin(self, offsets: Offsets) -> None:
         """New ``offsets``, or a new check: nothing is checked yet, and nothing signed for."""
         self._offsets = offsets
         self._record.checks = {}
-        self._signed = {
-            each.words: self._signed[each.words] for each in self.cautions if each.words in self._signed
-        }
+        self._signed = self.signed_cautions
 
     def signed_before(self, earlier: Mapping[str, str]) -> None:
         """Cautions that were signed for in an earlier test on the same rig, by their words, and by whom."""
         for each in self.cautions:
             if each.words in earlier and each.words not in self._signed:
-                self._signed[each.words] = {}
+                self._signed.add(each.words)
                 self._record.deviations.append(f"{each.words}: signed for {earlier[each.words]}")
 
     @property
-    def signed_cautions(self) -> dict[str, dict[str, str]]:
-        """By the words of the cautions that somebody has signed for: who, by role, where there are roles."""
-        return {each.words: self._signed[each.words] for each in self.cautions if each.words in self._signed}
+    def signed_cautions(self) -> set[str]:
+        """Words of the signed cautions."""
+        return self._signed.intersection(caution.words for caution in self.cautions)
 
     def barred(self) -> str:
         """Why the rig must not leave its place, in words; empty where it may."""
@@ -113,10 +110,10 @@ class Clearance:
             )
         return meant
 
-    def sign(self, what: str, by: str, roles: Mapping[str, str] = MappingProxyType({})) -> None:
-        """The operator answers for ``what``, or who has consented by ``roles``. Raises ConfigError as meant."""
+    def sign(self, what: str, by: str) -> None:
+        """Record that the operator answers for ``what``. Raises ConfigError as meant."""
         meant = self.meant(what)
-        self._signed[meant.words] = dict(roles)
+        self._signed.add(meant.words)
         self._record.deviations.append(f"{meant.words}: signed for by {by or 'the operator'}")
         if meant.channel:
             setattr(self._record.checks[meant.axis], f"{meant.channel}_scale", SIGNED)

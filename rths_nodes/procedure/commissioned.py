@@ -116,7 +116,7 @@ def barred(found: Commissioning | None, scenario: Scenario, build: str | None, n
     if not reasons:
         return ""
     rig = scenario.rig_file.name if scenario.rig_file is not None else scenario.name
-    moving = ", ".join(name for name, rung in RUNGS.items() if rung.moves and rung.by_itself)
+    moving = ", ".join(name for name, rung in RUNGS.items() if rung.moves)
     return f"rungs {moving} need a commissioned rig: {'; '.join(reasons)}: rths commission RIG, here {rig}"
 
 

@@ -151,13 +151,11 @@ class Offsets:
                 )
         return found
 
-    def tares(self, reach: Array | None = None, load: Array | None = None) -> Tares:
-        """Where the test counts from; it may go as far as ``reach`` m and ``load`` N ``(n_axes,)`` from there."""
+    def tares(self, reach: Array | None = None) -> Tares:
+        """Zero of the test; ``reach`` is the largest displacement from there, ``(n_axes,)`` m."""
         force = self.force if self.unloaded else np.zeros(len(self.force))
         free = np.full(len(self.names), math.inf)
-        return Tares(
-            self.displacement, force, self.held, free if reach is None else reach, free if load is None else load
-        )
+        return Tares(self.displacement, force, self.held, free if reach is None else reach)
 
     def record(self) -> OffsetsRecord:
         """Return the offsets as they are written down."""

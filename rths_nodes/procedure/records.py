@@ -30,8 +30,6 @@ class Rung:
     """The port of the rig is used."""
     moves: bool
     """The actuators move; the rung has to be armed."""
-    by_itself: bool = True
-    """It belongs to every ladder; else to one in which it is asked for."""
 
 
 RUNGS = {
@@ -46,11 +44,13 @@ RUNGS = {
         Rung("e", "slow time", "the rig moves so many times slower than the structure", True, True),
         Rung("f", "reduced level", "in real time, with a part of the excitation", True, True),
         Rung("g", "full", "the test", True, True),
-        Rung("h", "iterated", "the test again, corrected from run to run, under a mandate", True, True, False),
     )
 }
-LADDER = tuple(rung.name for rung in RUNGS.values() if rung.by_itself)
-"""Rungs that are climbed where nobody says otherwise."""
+
+
+def moves(name: str) -> bool:
+    """Return whether the actuators move on a rung, rung h of versions up to 0.9.0 included."""
+    return name == "h" or (name in RUNGS and RUNGS[name].moves)
 
 
 @dataclass
@@ -189,10 +189,12 @@ class RungRecord:
     """The files that the scenario names, by their places: hash of what each contains."""
     code: str = ""
     """Hash of the code that was armed; what it is made of stands in the record of the procedure."""
+    armed_by: list[str] = field(default_factory=list)
+    """Names of the persons who armed it: the operator and, with ``two_persons``, the second person."""
     mandate: str = ""
-    """Hash of the mandate under which it was run; empty where it was armed by hand."""
+    """Up to version 0.9.0, of a rung h: hash of its mandate."""
     run: int = 0
-    """Its number under the mandate; the first run, which was armed by hand, has 1."""
+    """Up to version 0.9.0, of a rung h: number of the run."""
 
     @property
     def not_valid(self) -> str:
@@ -215,29 +217,6 @@ class RungRecord:
     def ending(self) -> str:
         """The outcome as people read it: ``finished, not valid: 55 % bridged``."""
         return self._late.ending(self.outcome, self.samples)
-
-
-@dataclass
-class MandateRecord:
-    """A mandate: its hash, who has armed it, its terms, what its runs have told, and why it is over.
-
-    ``bounds`` by axis are command (m), velocity (m/s), displacement (m) and force (N) that no run may exceed.
-    ``rows`` are those of the runs as of ``rths iterate``, the first one included, each with its ``recording``, the
-    hash of its scenario, and ``expected``: by axis how far it went on the identified model.
-    """
-
-    hash: str
-    time: str
-    by: str
-    mode: str = ""
-    first: str = ""
-    """Hash of the scenario of the first run."""
-    bounds: dict[str, dict[str, float]] = field(default_factory=dict)
-    rows: list[Data] = field(default_factory=list)
-    identified: Data = field(default_factory=dict)
-    """What the first run has told of the rig: how late it is (s), by axis, and up to which frequency (Hz)."""
-    ended: str = ""
-    converged: bool = False
 
 
 @dataclass
@@ -295,7 +274,8 @@ class ProcedureRecord:
     offsets_after: OffsetsRecord | None = None
     checks: dict[str, AxisChecks] = field(default_factory=dict)
     rungs: list[RungRecord] = field(default_factory=list)
-    mandates: list[MandateRecord] = field(default_factory=list)
+    mandates: list[Data] = field(default_factory=list)
+    """Up to version 0.9.0: mandates for runs of rung h, as they were written."""
     unloading: list[UnloadingRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)

@@ -44,8 +44,6 @@ class RungUnderWay:
         self, armed: Armed, drive: RigDrive, offsets: Offsets, machine: SessionMachine, following: Following
     ) -> None:
         self.armed, self.suspended, self.stopped = armed, False, ""
-        self.signed = ""
-        """Who has consented to it in which role; empty where nobody had to."""
         self._resumed: ActUnderWay | None = None
         self._machine, self._following = machine, following
         self.port = port = _port_of(armed, drive, offsets)
@@ -120,7 +118,7 @@ class RungUnderWay:
 
 def _port_of(armed: Armed, drive: RigDrive, offsets: Offsets) -> RungPort:
     """The port as the armed rung sees it."""
-    tares, scenario = offsets.tares(armed.reach, armed.load), armed.scenario
+    tares, scenario = offsets.tares(armed.reach), armed.scenario
     if armed.rung == "c":
         return UnsentPort(drive, tares, Assembly(simulated(scenario)).port)
     if armed.rung != "d":

@@ -30,20 +30,17 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import placing, small_move, unloading
-from rths_nodes.procedure.acting import ARMED_FOR_S, as_act
+from rths_nodes.procedure.acting import ARMED_FOR_S, Acting, as_act
 from rths_nodes.procedure.acts import ActRefused
-from rths_nodes.procedure.arming import arm, never_in_shadow, start_of
+from rths_nodes.procedure.arming import arm, never_in_shadow, persons_arming, start_of
 from rths_nodes.procedure.clearance import Clearance
 from rths_nodes.procedure.commissioned import Commissioning, not_commissioned
-from rths_nodes.procedure.consents import Consents, signature_for
 from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import SessionMachine, stopped_by_operator
-from rths_nodes.procedure.mandated import Mandated
 from rths_nodes.procedure.motions import positioning_velocities
 from rths_nodes.procedure.offsets import Offsets, Watching
 from rths_nodes.procedure.quasi_static import QuasiStatic, Script
@@ -66,12 +63,11 @@ _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
 _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
 
 
-class RigSession(Mandated):
+class RigSession(Acting):
     """One procedure on the rig of ``scenario``, written down in ``record``; by the clock, or in lockstep.
 
-    ``code`` is what computes it, taken when the scenario was read; left out: as it is now. ``roles`` are those of
-    the rig file; left out: nothing needs a consent. ``judged`` returns the cautions about a
-    test on a real rig; left out: the cautions of the rules alone, without its stability.
+    ``code`` is what computes it, taken when the scenario was read; left out: as it is now. ``judged`` returns the
+    cautions about a test on a real rig; left out: the cautions of the rules alone, without its stability.
     ``changed`` is told of each state with its reason, also from the thread that drives the rig. :meth:`hold`,
     :meth:`resume`, :meth:`stop` and :meth:`note` may be called from any thread while another act is under way.
     Raises ConfigError for a scenario without a rig file, and for a port that cannot be built.
@@ -86,7 +82,6 @@ class RigSession(Mandated):
         clock: Clock = SYSTEM_CLOCK,
         changed: Callable[[State, str], None] | None = None,
         code: Code | None = None,
-        roles: Roles | None = None,
         judged: Callable[[Scenario, bool], list[judgement.Judgement]] = judgement.cautions,
     ) -> None:
         if scenario.rig_file is None:
@@ -111,7 +106,6 @@ class RigSession(Mandated):
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
         cautions = [] if self.drive.port.simulated else judged(scenario, False)
         self.clearance = Clearance(record, self._rig_axes, cautions)
-        self.consents = Consents(roles, scenario.rig_file.name, self._machine, clock)
         self._taken: Offsets | None = None
 
     # -- what it shows ------------------------------------------------------------------------------------
@@ -184,33 +178,10 @@ class RigSession(Mandated):
         return self.record.checks
 
     @as_act
-    def sign_for(self, what: str, by: str = "") -> str:
-        """The operator answers for one thing that is not verified, by its whole name or its whole words.
-
-        Who has consented, in words, where somebody had to.
-        """
+    def sign_for(self, what: str, by: str = "") -> None:
+        """The operator answers for one thing that is not verified, by its whole name or its whole words."""
         with self._machine.lock:
-            meant = self.clearance.meant(what)
-            names = self.consents.use(signature_for(meant.words, meant.name))
-            signed = self.consents.signed(names)
-            self.clearance.sign(meant.words, signed or by or self.record.operator, names)
-        return signed
-
-    @as_act
-    def consent(self, /, role: str = "", name: str = "", key: str = "", **to: str) -> str:
-        """Somebody with the ``key`` of a role consents to arm a rung, by its hashes, or to one signature."""
-        hashed = self.offsets.hash if self.offsets is not None else ""
-        thing = self.consents.meant(self.state, hashed, [each.words for each in self.clearance.wanting()], to)
-        return self.consents.give(role, name, key, thing)
-
-    def withdraw(self, by: str = "") -> None:
-        """No consent is good any more, and what was armed by one is not armed. From any thread."""
-        with self._machine.lock:
-            self._begin("withdraw")
-            self.consents.withdraw()
-            if self.state is State.ARMED:
-                self._rung = None
-                self._machine.to(State.HELD, f"{by or self.record.operator} has withdrawn the consent")
+            self.clearance.sign(what, by or self.record.operator)
 
     # -- the rungs ----------------------------------------------------------------------------------------
 
@@ -229,19 +200,20 @@ class RigSession(Mandated):
         motion = Script(walk.go(goal, positioning_velocities(scenario)), drive.command, watch)
         with self._moving("position", State.POSITIONING, State.POSITIONED):
             drive.drive(motion)
-        self._offer()
         if not motion.result.resting:
             self.note("the rig does not rest at the start: a sensor drifts, or the specimen relaxes")
 
     @as_act
-    def arm(self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str) -> str:
-        """Arm a rung of ``scenario``, as it runs there; who has consented, in words, where somebody had to.
+    def arm(
+        self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str, by: str = "", second: str = ""
+    ) -> tuple[str, ...]:
+        """Arm a rung of ``scenario``, as it runs there; return the names of the persons who arm it.
 
-        Raises ConfigError where something differs from a hash.
+        Raises ConfigError if something differs from a hash, or if the rung needs a ``second`` person.
         """
         assert self.offsets is not None
         build = self.drive.port.build
-        self._check_mandate(rung, scenario_hash)
+        persons = persons_arming(rung, self.scenario, by or self.record.operator, second)
         armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash, self.code, build)
         now, port = _time(self._clock), self.drive.port
         if reason := not_commissioned(self.commissioned, self.scenario, rung, port, True, now):
@@ -253,16 +225,14 @@ class RigSession(Mandated):
             if not far <= axis.limits.velocity * self.scenario.dt:
                 raise ActRefused(f"axes.{name}: stands {far:.6g} m away from where rung {rung} starts")
         following = Following(scenario, self.offsets, self.record.checks)
-        armed = replace(armed, load=self._loads(rung))
+        armed = replace(armed, persons=persons)
         under_way = RungUnderWay(armed, self.drive, self.offsets, self._machine, following)
         with self._machine.lock:
             self._begin("arm")
-            self._check_mandate(rung, scenario_hash)
-            under_way.signed = self._consented(rung, scenario_hash, offsets_hash)
             self._armed_until = self._clock.monotonic_ns() + round(1e9 * ARMED_FOR_S)
             self._rung = under_way
             self._machine.to(State.ARMED, f"rung {rung}")
-        return under_way.signed
+        return persons
 
     @as_act
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
@@ -283,11 +253,10 @@ class RigSession(Mandated):
             self._ready()
             armed = rung.armed
             written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
-            self._begin_run(armed, written)
             self._machine.to(State.RUNNING, f"rung {armed.rung}")
         written.scenario_hash, written.offsets_hash = armed.scenario_hash, offsets.hash
         written.inputs, written.code = armed.inputs, armed.code.hash
-        written.remarks += [f"armed by {rung.signed}"] if rung.signed else []
+        written.armed_by = list(armed.persons)
         self.record.rungs.append(written)
         outcome = RunOutcome("failed", "the host has given no result")
         try:
@@ -308,8 +277,6 @@ class RigSession(Mandated):
                 written.remarks += rung.remarks(tuple(self.scenario.axes), self.scenario.dt)
                 self._rung = None
                 rung.over(outcome, drive.broken)
-                if written.run and outcome.outcome != "finished":
-                    self.end_mandate(f"run {written.run} {outcome.outcome}: {outcome.reason}")
         return written
 
     @as_act

@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.procedure.records import RUNGS, ProcedureRecord
+from rths_nodes.procedure.records import ProcedureRecord, moves
 from rths_nodes.recording import plain
 from rths_nodes.recording.records import RecordingError, reason
 
@@ -124,7 +124,7 @@ def last_moving(folder: Path | str) -> Path | None:
     folder = Path(folder)
     record = read(folder)
     recorded = [rung for rung in record.rungs if rung.recording and (folder / rung.recording).is_dir()]
-    moved = [rung for rung in recorded if rung.name in RUNGS and RUNGS[rung.name].moves]
+    moved = [rung for rung in recorded if moves(rung.name)]
     shown = moved or (recorded if record.outcome == "finished" else [])
     return folder / shown[-1].recording if shown else None
 

@@ -18,7 +18,6 @@ from ends import largest_file
 from hours import Hours
 from rig_model import CAUSES, LYING, LYING_FORCE, VAGUE
 from stop_at import elsewhere
-from two_people import KEYS, NAMES, ROLES_OF_BENCH
 from watched_port import PHASES
 
 from rths_nodes.app.procedure import act_sequence
@@ -27,12 +26,12 @@ from rths_nodes.app.procedure.ladder import Ladder
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, Watch
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.scenario.roles import ROLES
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.records import ProcedureRecord, SpecimenRecord
 
 SECOND = 10**9
+OPERATOR, SECOND_PERSON = "A. Tester", "R. Sponsible"
 SETTLES = 128
 """Ticks until the actuator rests, and the rig is known to follow again."""
 HELD_FOR = 40
@@ -90,12 +89,12 @@ class Sitting:
             folder.name,
             scenario.name,
             "",
-            operator=NAMES["operator"],
+            operator=OPERATOR,
             specimen=SpecimenRecord("D-17"),
             planned=list(planned),
         )
         ladder = Ladder(scenario, planned, 0.3, 2, False)
-        self.runner = ProcedureRunner(ladder, record, folder, Watch(changed=self._changed), ROLES_OF_BENCH)
+        self.runner = ProcedureRunner(ladder, record, folder, Watch(changed=self._changed))
         self.session, self.record = self.runner.session, record
         self.port: LoggedPort = watched(self.session, column)
         self.watch = self.port.watch
@@ -249,12 +248,6 @@ class Sitting:
             self.act = ""
         return None
 
-    def both(self, **to: str) -> None:
-        """Both consent, each with the key of the own role."""
-        for role in ROLES:
-            refused = self.ask("consent", role=role, name=NAMES[role], key=KEYS[role], **to)
-            assert refused is None, refused
-
     def hashes(self) -> dict[str, str]:
         """What is to be armed next, as the operator has seen it."""
         rung, offsets = self.runner.next_rung, self.session.offsets
@@ -263,6 +256,7 @@ class Sitting:
             "rung": rung,
             "scenario_hash": self.runner.ladder.step(rung).hash,
             "offsets_hash": offsets.hash,
+            "second": SECOND_PERSON,
         }
 
     def _arguments(self, act: str) -> dict[str, Any]:
@@ -273,13 +267,9 @@ class Sitting:
             return {"hash": self.runner.taken.hash, "unloaded": True}
         if act == "sign_for":
             thing = self.session.clearance.wanting()[0]
-            self.both(what=thing.words)
             return {"what": thing.name}
         if act == "arm":
-            to = self.hashes()
-            if self.session.consents.needed(to["rung"]):
-                self.both(**to)
-            return dict(to)
+            return dict(self.hashes())
         return {}
 
     def do(self, act: str) -> None:

@@ -63,7 +63,7 @@ class Column:
 
 def scenario_of(folder: Path, level: float, duration: float, known: float | None, seed: int) -> Scenario:
     """The test at that ``level`` on the rig, whose file says which stiffness (N/m) is ``known``, if one is."""
-    text = re.sub(r" +stiffness(_known_to)?: .*\n", "", benches.ONE.rig)
+    text = re.sub(r" +stiffness(_known_to)?: .*\n", "", benches.ONE.rig) + "two_persons: true\n"
     for perfect, noisy in NOISY:
         text = text.replace(perfect, noisy)
     if known is not None:

@@ -18,7 +18,6 @@ import numpy as np
 from day_operator import SECOND, Draws, Sitting
 from day_rig import AXIS, Column, scenario_of
 from hours import Hours
-from two_people import KEYS, NAMES
 
 from rths_nodes.analysis.identification.experiments import Cycles
 from rths_nodes.app.commands import report
@@ -74,13 +73,6 @@ def _coffee(sitting: Sitting) -> None:
     sitting.settles()
 
 
-def _late_consent(sitting: Sitting) -> None:
-    to = sitting.hashes()
-    sitting.both(**to)
-    sitting.moves_on(61, SECOND)
-    _refused(sitting, "arm", **to)
-
-
 MISTAKES: dict[str, tuple[State, Callable[[Sitting], object]]] = {
     "another scenario": (State.POSITIONED, lambda on: _armed_wrongly(on, scenario_hash="0123456789abcdef")),
     "stale offsets": (State.POSITIONED, lambda on: _armed_wrongly(on, offsets_hash=on.stale)),
@@ -91,19 +83,8 @@ MISTAKES: dict[str, tuple[State, Callable[[Sitting], object]]] = {
     ),
     "runs what is not armed": (State.POSITIONED, lambda on: _refused(on, "run")),
     "unloads at the start": (State.POSITIONED, lambda on: _refused(on, "unload")),
-    "key of somebody else": (
-        State.POSITIONED,
-        lambda on: _refused(
-            on, "consent", role="operator", name=NAMES["operator"], key=KEYS["responsible"], **on.hashes()
-        ),
-    ),
-    "name of somebody else": (
-        State.POSITIONED,
-        lambda on: _refused(
-            on, "consent", role="operator", name=NAMES["responsible"], key=KEYS["operator"], **on.hashes()
-        ),
-    ),
-    "a consent of before": (State.POSITIONED, _late_consent),
+    "no second person": (State.POSITIONED, lambda on: _armed_wrongly(on, second=" ")),
+    "the operator twice": (State.POSITIONED, lambda on: _armed_wrongly(on, second=on.record.operator.upper())),
     "coffee while armed": (State.ARMED, _coffee),
     "ends while armed": (State.ARMED, lambda on: _refused(on, "finish")),
     "arms too early": (State.REFERENCED, lambda on: _armed_wrongly(on)),
@@ -118,7 +99,7 @@ MISTAKES: dict[str, tuple[State, Callable[[Sitting], object]]] = {
     "checks too late": (State.HELD, lambda on: _refused(on, "check")),
 }
 """What an operator does wrong, and where."""
-OF_CONSENTS = ("key of somebody else", "name of somebody else", "a consent of before")
+OF_SECOND = ("no second person", "the operator twice")
 """Mistakes with rung g alone."""
 
 
@@ -197,10 +178,10 @@ class Day:
         """The operator makes a mistake, now and then."""
         if self.chance.random() > ERRS or not sitting.next():
             return
-        consents = sitting.runner.next_rung == "g"
+        full = sitting.runner.next_rung == "g"
 
         def fits(name: str) -> bool:
-            return MISTAKES[name][0] is sitting.session.state and (consents or name not in OF_CONSENTS)
+            return MISTAKES[name][0] is sitting.session.state and (full or name not in OF_SECOND)
 
         if sitting.runner.next_rung and (name := self.chance.deal("mistakes", tuple(MISTAKES), fits)):
             sitting.done.append(name)

@@ -48,7 +48,7 @@ def check_stops(count: int, seed: int) -> int:
         groups = tuple(rng.integers(0, 2, n).tolist()) if rng.random() < 0.7 else ()
         stroke, fastest, deceleration = np.array(drawn).T
         zero = stroke * rng.uniform(-0.3, 0.3, n) * (rng.random() < 0.5)
-        tares = Tares(np.zeros(n), np.zeros(n), zero, np.full(n, np.inf), np.full(n, np.inf))
+        tares = Tares(np.zeros(n), np.zeros(n), zero, np.full(n, np.inf))
         room = stroke * (1.0 - 10.0 ** rng.uniform(-6, 0, n))  # often close to an end
         last = room * rng.choice([-1.0, 1.0], n)
         largest = np.minimum(fastest, np.sqrt(2.0 * deceleration * (stroke - np.abs(last))))

@@ -20,7 +20,7 @@ LEVELS = (0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 @pytest.fixture
-def day(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys_hashed_once: None) -> Callable[..., Day]:
+def day(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Day]:
     """Makes a day whose clock is that of sessions and records, with a specimen that counts as one of steel."""
 
     def make(seed: int, levels: tuple[float, ...], hours: float, duration: float) -> Day:

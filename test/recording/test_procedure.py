@@ -19,7 +19,6 @@ from rths_nodes.procedure.records import (
     Act,
     AxisChecks,
     AxisOffsets,
-    MandateRecord,
     Note,
     OffsetsRecord,
     ProcedureRecord,
@@ -47,6 +46,7 @@ def record() -> ProcedureRecord:
         counts="A. Müller",
         inputs={"ground_motion.file": "9f86d0"},
         code="2c26b4",
+        armed_by=["A. Müller", "B. Schmidt"],
     )
     return ProcedureRecord(
         *("t1", "chen_ricles_2010", "c0ffee", "frame.yaml", 'a frame: "two" axes', "udp", "A. Müller"),
@@ -66,14 +66,7 @@ def record() -> ProcedureRecord:
         checks={"a": AxisChecks(VERIFIED, VERIFIED, SIGNED, SIGNED, 1e6, 1.1e6, 0.9e6, 1.2e6, ["f"], ["r"])},
         rungs=[rung],
         mandates=[
-            MandateRecord(
-                *("m1", NOON, "A. Müller", "tracking", "h1"),
-                bounds={"a": {"command": 0.011, "velocity": 0.2, "displacement": 0.02, "force": 1.1e5}},
-                rows=[{"number": 1, "error": 3.5}],
-                identified={"late": {"a": 0.02}},
-                ended="converged: error 0.3 %, within the tolerance",
-                converged=True,
-            )
+            {"hash": "m1", "bounds": {"a": {"command": 0.011}}, "rows": [{"number": 1, "error": 3.5}]},
         ],
         unloading=[UnloadingRecord(NOON, {"a": 9e3}, {"a": 12.0}, {"a": 3e-3}, "no")],
         versions={"rths_nodes": "1.2"},

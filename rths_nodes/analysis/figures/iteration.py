@@ -13,10 +13,9 @@ from matplotlib.ticker import NullFormatter
 
 from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LIMIT, LINES, PALETTE, save, styled
-from rths_nodes.analysis.iteration.convergence import Row
+from rths_nodes.analysis.iteration.convergence import SOFTER, Row
 from rths_nodes.analysis.iteration.learning import Inverse
 from rths_nodes.analysis.units import MM, PERCENT
-from rths_nodes.procedure.mandate import SOFTER
 from rths_nodes.recording.run import Run
 
 SIZE = (9.6, 5.6)

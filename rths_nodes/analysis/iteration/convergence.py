@@ -10,17 +10,25 @@ a resonance it is a large distance.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.procedure.mandate import TOLERANCE, enough, risen, softened
 
 TRACKING, HISTORY = "tracking", "history"
 """Modes: the commands are corrected, or the targets and the commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
 """Verdicts after which no run follows; held before a run that would leave its bounds."""
+RISES = 2
+"""Number of consecutive rises of the error after which the iteration ends."""
+SOFTER = 0.05
+"""Largest loss of force for the same motion since the first run, as a part of it."""
+TOLERANCE = 0.5
+"""Error that is small enough, % of the rms of the target."""
+AT_FLOOR = 2.0
+"""Largest ratio of error to noise that counts as converged; two runs of the same commands differ by sqrt(2)."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,8 @@ class Rule:
         last = rows[-1]
         if last.outcome != "finished":
             return ENDED, f"run {last.number} {last.outcome}: {last.reason}"
-        if words := softened(last.answer):
-            return SOFTENED, words
+        if losses := softened(last.answer):
+            return SOFTENED, "; ".join(losses)
         if by := enough(last.error, last.noise, self.tolerance):
             return CONVERGED, f"error {last.error:.3g} %, within {by}"
         if words := risen([row.error for row in rows]):
@@ -77,3 +85,31 @@ class Rule:
         if last.number >= self.runs:
             return EXHAUSTED, f"error {last.error:.3g} % after {last.number} runs"
         return "", ""
+
+
+def risen(errors: Sequence[float]) -> str:
+    """Describe ``RISES`` consecutive rises at the end of the ``errors`` (%); empty if there are none."""
+    tail = errors[-RISES - 1 :]
+    if len(tail) <= RISES or not all(after > before for before, after in pairwise(tail)):
+        return ""
+    return f"the error has risen {RISES} times: {', '.join(f'{error:.3g}' for error in tail)} %"
+
+
+def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
+    """Name the bound that an ``error`` (%) meets, the tolerance or the ``noise``; empty if it meets none."""
+    if not error <= max(tolerance, AT_FLOOR * noise):
+        return ""
+    return "the tolerance" if error <= tolerance else "twice the noise of the sensor"
+
+
+def softened(answer: Mapping[str, float]) -> list[str]:
+    """Describe the axes that have lost more than ``SOFTER`` of their force since the first run.
+
+    ``answer`` by axis: the force, as a part of the force of the first run for the same motion.
+    """
+    return [
+        f"axes.{axis}: {100.0 * (1.0 - part):.3g} % less force for the same motion than in run 1: must be <= "
+        f"{100.0 * SOFTER:g} %"
+        for axis, part in answer.items()
+        if part < 1.0 - SOFTER
+    ]

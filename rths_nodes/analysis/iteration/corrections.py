@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.analysis.iteration import learning, specimen
+from rths_nodes.analysis.iteration import bounds, learning, specimen
+from rths_nodes.analysis.iteration.bounds import Peaks
 from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Rule
 from rths_nodes.analysis.iteration.relaxation import RELAXATIONS, Step
 from rths_nodes.analysis.iteration.spectra import Spectra, noise_rms, rms
@@ -29,12 +30,9 @@ from rths_nodes.loop.scenario.overrides import changed as changed_by
 from rths_nodes.loop.scenario.overrides import replacing, setting
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.history import History
-from rths_nodes.procedure.mandate import Peaks
 from rths_nodes.recording.run import Run
 
 MODES = TRACKING, HISTORY
-PEAKS = ("command", "velocity", "force")
-"""Peaks of a run, which those of the first one bound."""
 PLAYED: dict[str, object] = {
     "structure": None,
     "reduction": None,
@@ -87,14 +85,9 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """A run on the identified model: ``peaks`` by axis, displacement and force ``(samples, n_axes)``.
-
-    ``missed`` is its distance from the target, as the error of a run is, %.
-    """
+    """A run on the identified model: ``peaks`` by axis; ``missed`` is its distance from the target, %."""
 
     peaks: dict[str, Peaks]
-    displacement: Array
-    force: Array
     missed: float
 
 
@@ -170,7 +163,7 @@ class Corrections:
             self.inverse = learning.fitted(self.spectra, *given, tuple(self.base.axes), self.settings.cutoff)
             self._commands = learning.Commands(self.spectra, self.inverse, command)
             self._cutoff, self._start = self.inverse.learned_to, command[:1]
-            self._peaks = _peaks(command, run.force[:n], self.base.dt)
+            self.first = self._peaks(command, moved, run.force[:n])
             self._specimens = specimen.fitted(self.spectra, moved, self._force, self._cutoff)
         cutoff, spectra, size = self.inverse.learned_to, self.spectra, _rms(self._target[:, 0])
         missed = self._target[:, 0] - moved
@@ -187,10 +180,7 @@ class Corrections:
         noise = noise_rms(moved)
         band = np.sqrt(2.0 * min(cutoff * self.base.dt, 0.5))
         answer = specimen.answer(spectra, self._specimens, moved, self._force, cutoff)
-        peaks = [
-            now / first
-            for now, first in zip(_peaks(command, run.force[:n], self.base.dt), self._peaks, strict=True)
-        ]
+        peaks = self._peaks(command, moved, run.force[:n])
         self.rows.append(
             Row(
                 **{name: getattr(row, name) for name in ("number", "outcome", "reason", "recording")},
@@ -200,9 +190,9 @@ class Corrections:
                 missed=rms(missed),
                 true=_off(run.true_displacement[:n], wanted),
                 answer=dict(zip(self.base.axes, answer.tolist(), strict=True)),
-                command=peaks[0],
-                velocity=peaks[1],
-                force=peaks[2],
+                command=bounds.of_first("command", peaks, self.first),
+                velocity=bounds.of_first("velocity", peaks, self.first),
+                force=bounds.of_first("force", peaks, self.first),
             )
         )
 
@@ -229,36 +219,16 @@ class Corrections:
         force, sent = last.force(motion), np.concatenate([self._start, self._command])
         rest = _rms(spectra.low_passed(self._target[:, 0] - motion[:, 0], self._cutoff))
         missed = _worst(rest / _rms(self._target[:, 0]))
-        return Rehearsal(
-            peaks(tuple(self.base.axes), sent, motion[:, 0], force, self.base.dt), motion[:, 0], force, missed
-        )
+        return Rehearsal(self._peaks(sent, motion[:, 0], force), missed)
 
-    def beyond(self) -> str:
-        """Say in words by what the next run would leave the bounds of the first one; empty where it does not."""
-        if self.settings.within is None:
-            return ""
-        assert self._command is not None
-        expected = specimen.fitted(self.spectra, self._moved, self._force, self._cutoff).force(self._target)
-        now = _peaks(self._command, expected, self.base.dt)
-        return "; ".join(
-            f"run {len(self.rows) + 1} would have {of / first:.3g} times the {name} of run 1, must be <= "
-            f"{self.settings.within:g}"
-            for name, of, first in zip(PEAKS, now, self._peaks, strict=True)
-            if of > self.settings.within * first
-        )
+    def _peaks(self, command: Array, moved: Array, force: Array) -> dict[str, Peaks]:
+        return bounds.peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
 
     def _in_time(self, force: Array) -> Array:
         """The forces at the moments of the displacements: what is declared as late (force_lead) is made up for."""
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))
         return np.column_stack([np.interp(times + late, times, column) for column in force.T])
-
-
-def peaks(axes: Sequence[str], command: Array, moved: Array, force: Array, dt: float) -> dict[str, Peaks]:
-    """By axis, how far a run goes with these histories ``(samples, n_axes)``."""
-    rates = np.abs(np.diff(command, axis=0)) / dt
-    columns = [np.abs(each).max(axis=0).tolist() for each in (command, rates, moved, force)]
-    return {axis: Peaks(*row) for axis, row in zip(axes, zip(*columns, strict=True), strict=True)}
 
 
 def _played(run: Run, base: Scenario) -> Array:
@@ -302,9 +272,3 @@ def _off(true: Array, wanted: Array | None) -> float:
 
 def _worst(parts: Array) -> float:
     return PERCENT * float(np.max(parts))
-
-
-def _peaks(command: Array, force: Array, dt: float) -> tuple[float, float, float]:
-    """Largest command (m), its largest velocity (m/s), and the largest force (N), of the axis that has most."""
-    rates = np.abs(np.diff(command, axis=0)).max() / dt
-    return float(np.abs(command).max()), float(rates), max(float(np.abs(force).max()), 1e-300)

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.figures.timing import histograms
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import head, mandate, parameters, procedure, set_up, tables
+from rths_nodes.analysis.report import head, parameters, procedure, set_up, tables
 from rths_nodes.analysis.report.procedure import Part, grid, moment
 from rths_nodes.analysis.units import DASH, MM, PERCENT, grouped, rounded
 from rths_nodes.core.samples import FLAG_TRIPPED
@@ -183,7 +183,7 @@ def _procedure(test: OfProcedure | None) -> dict[str, list[Part]]:
     return {
         "head": procedure.head(record, procedure.rung_of(record, test.folder)),
         "Checks": procedure.checks(record),
-        "Ladder": [*procedure.ladder(record), *mandate.parts(record)],
+        "Ladder": [*procedure.ladder(record), *procedure.mandates(record)],
         "Acts": procedure.acts(record),
     }
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, grouped, number, quantity, rounded
+from rths_nodes.core.data import Data
 from rths_nodes.loop.scenario.titles import EMULATED
 from rths_nodes.procedure.records import (
-    LADDER,
     NOT_VERIFIED,
     REHEARSAL,
     RUNGS,
@@ -128,6 +128,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
     if rung is not None:
         facts |= {"Rung of this page": rung_title(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
         facts["Hash that was armed"] = rung.scenario_hash or DASH
+        facts |= {"Armed by": " and ".join(rung.armed_by)} if rung.armed_by else {}
         facts["Files, by SHA-256"] = ", ".join(f"{name} {known}" for name, known in rung.inputs.items()) or "none"
     history = [
         [moment(exact(entry.get(key))) for key in ("date", "test", "rung", "level")]
@@ -263,11 +264,11 @@ def _stiffness(found: AxisChecks) -> list[str]:
 def ladder(record: ProcedureRecord) -> list[Part]:
     """The rungs: which were climbed, how they ended, how far they went, how far from the one before."""
     done = {rung.name for rung in record.rungs}
-    left = [rung_title(name) for name in RUNGS if name not in done and (name in LADDER or name in record.planned)]
+    left = [rung_title(name) for name in RUNGS if name not in done]
     words = [f"Not climbed: {', '.join(left)}."] if left else []
     if missing := [name for name in record.planned if name not in done]:
         words.append(f"Planned, but not climbed: {', '.join(missing)}.")
-    remarks = tuple(f"{rung.name}: {record.named(remark)}" for rung in record.rungs for remark in rung.remarks)
+    remarks = tuple(f"{rung.name}: {record.named(remark)}" for rung in record.rungs for remark in _remarks(rung))
     heads = ("Rung", "Started", "How", "Level", "Samples", "Outcome")
     climbed = grid(heads, map(_climbed, record.rungs))
     far = grid(_FAR, [row for rung in record.rungs for row in _far(record, rung)])
@@ -277,6 +278,11 @@ def ladder(record: ProcedureRecord) -> list[Part]:
         *([Part("How far the rungs went, and where they would have been stopped", grid=far)] if far else []),
         *([Part("How much the rungs differ, rms over rms", grid=differ)] if differ else []),
     ]
+
+
+def _remarks(rung: RungRecord) -> list[str]:
+    persons = [f"armed by {' and '.join(rung.armed_by)}"] if len(rung.armed_by) > 1 else []
+    return persons + rung.remarks
 
 
 def _climbed(rung: RungRecord) -> list[str]:
@@ -307,6 +313,27 @@ def _differences(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str
     for name in dict.fromkeys(name.removesuffix(REHEARSAL) for name in found):
         own = [rounded(found.get(each), PERCENT) for each in (name, name + REHEARSAL)]
         yield [rung_title(rung.name), record.named(name), rung.compared_with or DASH, *own]
+
+
+def mandates(record: ProcedureRecord) -> list[Part]:
+    """Return the mandates of a record of version 0.9.0 or earlier, and the runs of rung h under them."""
+    return [
+        Part(
+            "Runs under a mandate (rung h, up to version 0.9.0)",
+            {
+                "Mandate": exact(mandate.get("hash")),
+                "Armed": f"{moment(exact(mandate.get('time')))}, by {exact(mandate.get('by'))}",
+                "Over": exact(mandate.get("ended")) or DASH,
+            },
+            grid=grid(("Run", "Outcome", "error, %", "noise, %", "Recording"), map(_run, mandate.get("rows", []))),
+        )
+        for mandate in record.mandates
+    ]
+
+
+def _run(row: Data) -> list[str]:
+    numbers = [rounded(row.get(key)) for key in ("error", "noise")]
+    return [exact(row.get("number")), exact(row.get("outcome")), *numbers, exact(row.get("recording"))]
 
 
 def acts(record: ProcedureRecord) -> list[Part]:

@@ -17,14 +17,14 @@ from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
 from rths_nodes.core.protocols import Structure
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.laboratory.ports.before import PortBefore
-from rths_nodes.loop.scenario import files, judgement
+from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
 from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.loop.supervision.margins import Margins
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.consents import OF_BOTH
+from rths_nodes.procedure.arming import FULL
 from rths_nodes.recording import commissioning
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals)
         beside = ", ".join(loaded.observed) or "none"
         yield f"interface: {', '.join(loaded.interface)}; observed beside: {beside}"
     yield from _rig(loaded)
-    yield from _roles(rig)
     yield from _reduction(assembly)
     yield from tested.described(assembly)
     yield from _contents(loaded)
@@ -143,6 +142,8 @@ def _rig(loaded: Scenario) -> Iterator[str]:
     if loaded.rig_file is None:
         return
     yield f"rig: {loaded.rig_file.name}, behind the port {type(loaded.port).type_name}"
+    if loaded.rig_file.two_persons:
+        yield f"two_persons: rung {FULL} asks for the names of the operator and of a second person"
     for name, axis in loaded.axes.items():
         mine: Any = axis.rig_axis
         told = [_channel(noun, getattr(mine, noun)) for noun in ("displacement", "force", "command")]
@@ -153,12 +154,6 @@ def _rig(loaded: Scenario) -> Iterator[str]:
         yield f"axes.{name}: is {mine.name}; {'; '.join(told)}"
     for name, channel in loaded.rig_file.auxiliary.items():
         yield _channel(name, channel)
-
-
-def _roles(rig: str) -> Iterator[str]:
-    """Name those who have to consent, where the rig file has roles."""
-    if rig and (roles := files.load_rig(rig).roles) is not None:
-        yield f"roles: rung {', '.join(OF_BOTH)} and signatures need the consents of {roles}, each with a key"
 
 
 def _channel(noun: str, channel: Channel) -> str:

@@ -15,7 +15,6 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.parameter_table import ANY, Row, sections, table
 from rths_nodes.core.parameters import declared
 from rths_nodes.loop.scenario.rig_file import RigFile, RigFileAxis
-from rths_nodes.loop.scenario.roles import Role, Roles
 from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO = "scenario"
@@ -178,8 +177,6 @@ def chapters() -> dict[str, list[Chapter]]:
                 "axes.NAME; its sections are those of axes.NAME of a scenario.",
                 RigFileAxis,
             ),
-            ("roles of a rig file", registry.first_line(Roles), Roles),
-            ("roles.ROLE of a rig file", registry.first_line(Role), Role),
         ],
     }
     for place, cls in sections(Scenario):

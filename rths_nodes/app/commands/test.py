@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,15 +15,14 @@ from rths_nodes.app.page.beside import page_beside
 from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.streams import show_log
-from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import NAMESPACE, PACES
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, rehearsal, titles
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.mandate import RUNG
+from rths_nodes.procedure.arming import FULL, check_second, two_persons
 from rths_nodes.procedure.records import ANSWERS, RUNGS, ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import commissioning
 from rths_nodes.recording.records import RecordingError
@@ -138,43 +136,24 @@ def _told(options: argparse.Namespace) -> float:
     return 0.0 if watch is None else watch.told
 
 
-def _roles(options: argparse.Namespace, operator: str, planned: Collection[str], attended: bool) -> Roles | None:
-    """The roles of the rig file. Raises ConfigError where the operator has none, or nobody could consent."""
-    from rths_nodes.procedure.consents import OF_BOTH
-
-    roles = files.load_rig(options.rig).roles
-    if roles is None:
-        return None
-    if operator not in roles.operator.names:
-        raise ConfigError(
-            f"operator = {show(operator)}: must be of roles.operator: {', '.join(roles.operator.names)}"
-        )
-    if not (attended or options.socket) and (both := [name for name in OF_BOTH if name in planned]):
-        raise ConfigError(
-            f"rung {', '.join(both)}: needs the consents of {roles}: their keys stand in no file of answers, and "
-            "there is no terminal to type them at"
-        )
-    return roles
+def _check_second(scenario: Scenario, answers: Answers, operator: str, asked: bool) -> None:
+    """Raises ConfigError if ``answers`` lack the second person that rung g needs, unless it is ``asked`` for."""
+    planned = FULL in (answers.rungs or answering.ALL) and two_persons(FULL, scenario)
+    if planned and not (asked and answers.second is None):
+        check_second(operator, answers.second or "")
 
 
 def _test(
     options: argparse.Namespace, scenario: Scenario, answers: Answers, realtime: bool, attended: bool
 ) -> int:
-    from rths_nodes.app.procedure import signatures, under_mandate
+    from rths_nodes.app.procedure import signatures
     from rths_nodes.app.procedure.console import Console
     from rths_nodes.app.procedure.dialogue import Dialogue, typed
     from rths_nodes.app.procedure.ladder import Ladder
     from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 
     ladder = Ladder(scenario, answers.rungs or answering.ALL, answers.level, answers.time_ratio, realtime)
-    ladder.iteration = answers.iteration
     ladder.check()
-    if RUNG in ladder.planned:
-        under_mandate.check(scenario, answers.iteration)
-        if not (attended or options.socket):
-            raise ConfigError(
-                f"rung {RUNG}: a person lets each run go, and no file does: there is no terminal to do it at"
-            )
     show_log()
     screen = terminal.console(sys.stderr if options.json else sys.stdout)
     dialogue = Dialogue(answers, typed if attended else None, lambda shown: _say(screen, shown))
@@ -184,10 +163,10 @@ def _test(
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: exists: a test is never written over; give another test_id or --record")
     record.specimen.history = _history(folder.absolute().parent, record.specimen.id)
-    roles = _roles(options, record.operator, ladder.planned, attended)
+    _check_second(scenario, answers, record.operator, attended or bool(options.socket))
     commissioned, barred = commissioning.found(scenario, options.rig)
     terminal.tell([barred] if barred and any(RUNGS[name].moves for name in ladder.planned) else [])
-    runner = ProcedureRunner(ladder, record, folder, roles=roles)
+    runner = ProcedureRunner(ladder, record, folder)
     runner.session.commissioned = commissioned
     for words in answers.notes:
         runner.do("note", way=ANSWERS, text=words)

@@ -36,7 +36,7 @@ GONE_S = 3.0
 """Silence of the leading page after which the rig is disarmed."""
 LONGEST = 2000
 """Characters of an argument."""
-ARM = ("arm", "mandate")
+ARM = ("arm",)
 """Acts that let the rig move later."""
 
 WORDS = {name: act.words for name, act in ACTS.items()}

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, now
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.records import NOT_VERIFIED, RUNGS, SIGNED, VERIFIED, WRONG
 from rths_nodes.recording.records import RecordingError
 
@@ -38,8 +37,6 @@ class ActSequence:
             return "connect"
         if state is State.TRIPPED:
             return "acknowledge"
-        if rung == RUNG and state is State.HELD and not runner.iteration.planned:
-            return "rehearse" if runner.iteration.armed else "mandate"
         if runner.session.offsets is None:
             return "take_offsets" if runner.taken is None else "confirm_offsets"
         return {State.ARMED: "run", State.POSITIONED: "arm"}.get(state) or self._towards_start()
@@ -83,8 +80,6 @@ def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str, trip
         code, reason = ExitCode.REFUSED, refused
     elif last is not None and last.outcome not in ("finished", "held"):
         code, reason = ExitCode.FAILED, f"rung {last.name}: {last.reason}"
-    elif not stopped and (over := runner.iteration.not_agreed):
-        code, reason = ExitCode.HELD, f"the mandate is over: {over}"
     elif stopped or runner.next_rung:
         held = f"rung {last.name}: {last.reason}" if last is not None and last.outcome == "held" else ""
         held = f"rung {last.name}: {doubt}" if last is not None and doubt else held

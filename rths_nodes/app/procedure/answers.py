@@ -20,19 +20,19 @@ from rths_nodes.core.parameters import declared, flag, integer, mapping, number,
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.procedure.mandate import FIRST, RUNG
-from rths_nodes.procedure.records import LADDER, RUNGS
+from rths_nodes.procedure.arming import FULL
+from rths_nodes.procedure.records import RUNGS
 
-ALL = LADDER
+ALL = tuple(RUNGS)
 REDUCED = ("d", "e", "f")
 """Rungs below the elastic limit, at the reduced level."""
-HEAD = ("operator", "specimen", "level", "time_ratio", "iteration")
+HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are no argument of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
 """Characters of a test id: it names the folder of the test."""
-MODES = ("tracking", "history")
-"""Modes of an iteration."""
+REMOVED = "has been removed: rths iterate --next FOLDER writes the next run of a series, and rung g runs it"
+"""Refusal of rung h and of the key ``iteration``, which version 0.9.0 had."""
 
 
 @params
@@ -42,22 +42,16 @@ class Answers:
     version: int = integer("version of this file format", default=1, at_least=1, at_most=1)
     test_id: str | None = text("names the test, and its folder; left out: scenario and time", None)
     operator: str | None = text("who does the test, and answers for it", None)
-    specimen: str | None = text("name of the specimen", None)
-    rungs: tuple[str, ...] = texts(
-        "rungs of the ladder to climb, in its order; left out: a to g. h: further runs under a mandate",
-        tuple(RUNGS),
+    second: str | None = text(
+        "second person, who arms rung g with the operator where the rig file says two_persons: true", None
     )
+    specimen: str | None = text("name of the specimen", None)
+    rungs: tuple[str, ...] = texts("rungs of the ladder to climb, in its order; left out: a to g", ALL)
     level: float | None = number(
         "level of the rungs d, e and f: factor on the excitation", "", None, more_than=0.0, at_most=1.0
     )
     time_ratio: int | None = integer(
         "of the rung e: the rig moves so many times slower than the structure", "", None, at_least=2, at_most=1000
-    )
-    iteration: str | None = text(
-        "of the rung h: tracking: the commands are corrected from run to run; history: the targets, too, by the "
-        "forces that were measured; left out: history where there is a structure",
-        None,
-        choices=MODES,
     )
     offsets_seconds: float | None = number(
         "how long the offsets are taken", "s", None, at_least=0.1, at_most=600.0
@@ -70,7 +64,7 @@ class Answers:
         "what the operator answers for where the small move cannot verify it, each by its whole name, such as "
         "'scale of force of story_1' or 'force at rest of story_1'; the name of an axis alone: each of its scales"
     )
-    arm: tuple[str, ...] = texts("moving rungs that are armed unseen; never h", ALL)
+    arm: tuple[str, ...] = texts("moving rungs to arm unseen", ALL)
     largest_difference: Data = mapping(
         "by rung: the ladder goes on up to this difference (rms over rms) of a rung that moves to its rehearsal "
         "on the simulator, of another one to the rung before; .inf: any"
@@ -89,15 +83,13 @@ class Answers:
     def _check_id(self) -> None:
         if self.test_id is not None:
             check_id(self.test_id)
-        for key in ("operator", "specimen"):
+        for key in ("operator", "second", "specimen"):
             if (given := getattr(self, key)) is not None and not given.strip():
                 raise ConfigError(f"{key} = {show(given)}: must not be empty")
 
     def _check_rungs(self) -> None:
         for key in ("rungs", "arm"):
             check_rungs(getattr(self, key), key)
-        if RUNG in self.rungs and FIRST not in self.rungs:
-            raise ConfigError(f"rungs: {RUNG}: needs {FIRST} before it, the run that is armed by hand")
         if extra := [name for name in self.arm if not RUNGS[name].moves]:
             moving = ", ".join(name for name in ALL if RUNGS[name].moves)
             raise ConfigError(f"arm: {', '.join(extra)}: nothing moves there; rungs that are armed: {moving}")
@@ -148,6 +140,11 @@ def read(path: str | os.PathLike[str]) -> Answers:
 def _given(data: Mapping[str, object]) -> dict[str, object]:
     """Without what is empty: the lines of a template that nobody has filled in."""
     known = declared(Answers)
+    named = [
+        f"{key}: rung h" for key in ("rungs", "arm") if isinstance(rungs := data.get(key), list) and "h" in rungs
+    ]
+    if removed := named + ["iteration:"] * ("iteration" in data):
+        raise ConfigError(*(f"{path} {REMOVED}" for path in removed))
     found = {key: value for key, value in data.items() if value is not None or key not in known}
     if isinstance(differences := found.get("largest_difference"), Mapping):
         found["largest_difference"] = {key: value for key, value in differences.items() if value is not None}
@@ -181,10 +178,10 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
         if given is None or given in ((), {}):
             found.append(f"{key}: missing: {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}")
         elif key == "arm":
-            left = [name for name in planned if RUNGS[name].moves and name not in (*answers.arm, RUNG)]
+            left = [name for name in planned if RUNGS[name].moves and name not in answers.arm]
             found += [f"arm: {', '.join(left)}: planned, and not to be armed"] if left else []
         elif key == "largest_difference":
-            found += [f"{key}.{name}: missing: {spec.doc}" for name in planned[1:] if name not in (*given, RUNG)]
+            found += [f"{key}.{name}: missing: {spec.doc}" for name in planned[1:] if name not in given]
     return found
 
 
@@ -192,7 +189,7 @@ def template(planned: Iterable[str] = ALL) -> str:
     """A file of answers to be filled in: each key with what it is; what is left empty is asked on the terminal."""
     lines = ["# Answers of the operator: rths test SCENARIO --rig RIG --answers FILE", "version: 1"]
     rungs = tuple(planned)
-    keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs), *["iteration"] * (RUNG in rungs)}
+    keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs), *["second"] * (FULL in rungs)}
     for name, spec in declared(Answers).items():
         if name == "version" or name not in keys:
             continue

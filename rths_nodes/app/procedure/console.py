@@ -11,15 +11,13 @@ from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.operator_input import INTERRUPTED, OperatorInput, Progress
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
-from rths_nodes.app.procedure.signing import Person, Signing
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.scenario.roles import ROLES
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, ActRefused
+from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.arming import two_persons
 from rths_nodes.procedure.machine import Seen
-from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.records import ANSWERS, RUNGS, TERMINAL, RungRecord, largest
 from rths_nodes.recording.records import RecordingError
 
@@ -36,7 +34,6 @@ class Console:
         runner.watch.changed = self._changed
         self._input = OperatorInput(runner, dialogue, progress, leads)
         self._meanwhile = self._input.meanwhile
-        self._signing = Signing(runner, dialogue, self._perform)
         self._refused = self._failed = ""
 
     def _say(self, shown: object) -> None:
@@ -136,10 +133,6 @@ class Console:
         return self._leads and self._plain(act, rest)
 
     def _do_rehearse(self, act: str, rest: str) -> bool:
-        rung = rest or self.runner.next_rung
-        if rung == RUNG:
-            self._say(self._perform(act, "rehearsal of the next run", rung=rung))
-            return True
         return self._rung(act, self.runner.next_rung, {"rung": rest} if rest else {})
 
     def _do_run(self, act: str, rest: str) -> bool:
@@ -150,8 +143,6 @@ class Console:
         record = self.runner.record
         self._say(screens.rungs(record) if self._leads else words)
         last = record.rungs[-1]
-        if self._leads and last.run:
-            self._say(words)
         for remark in last.remarks:
             self._say(f"note: {remark}")
         if last.outcome != "finished":
@@ -216,20 +207,12 @@ class Console:
         meant = [each for each in wanting if rest in ("", each.name, each.words)]
         if not meant:
             self._perform(act, what=rest)  # which is refused, with the names
-        people: list[Person] = []
         for each in meant:
             if not self._dialogue.signs(self.runner.record.named(each.words), each.called):
                 if self._leads:
                     return True
                 raise ConfigError(f"sign_for: nobody signs for: {each.words} ({each.name})")
-            people = people or self._signing.people()
-            self._signing.consent(people, what=each.words)
-            self._perform(act, what=each.words if people else each.name)
-        return True
-
-    def _do_consent(self, act: str, rest: str) -> bool:
-        """With a role behind it: in that one alone."""
-        self._signing.to_all(rest)
+            self._perform(act, what=each.name)
         return True
 
     def _do_unload(self, act: str, rest: str) -> bool:
@@ -251,39 +234,18 @@ class Console:
         ladder, moves = runner.ladder, RUNGS[rung].moves
         step, found = ladder.step(rung), runner.session.offsets
         offsets_hash = found.hash if found is not None else ""
-        both = runner.session.consents.needed(rung)
-        shown = moves and (self._leads or both or rung not in self._dialogue.answers.arm)
+        shown = moves and (self._leads or rung not in self._dialogue.answers.arm)
         if shown or (moves and rung in REDUCED):
             self._meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, self._input.far))
         if shown:
-            self._say(screens.armed(step, runner.ladder, offsets_hash, runner.iteration.words))
+            self._say(screens.armed(step, runner.ladder, offsets_hash))
         if moves and not self._dialogue.arms(rung, step.hash, offsets_hash):
             self._say("not armed")
             return self._leads
         what = {"rung": rung, "scenario_hash": step.hash, "offsets_hash": offsets_hash}
-        asked = self._signing.one() if rung == RUNG else ROLES
-        try:
-            self._signing.consent(self._signing.people(asked) if both else [], **what)
-            self._say(self._perform(act, **what))
-        except ActRefused as late:
-            if rung != RUNG or not runner.iteration.over:
-                raise
-            self._say(f"{late}: the mandate is over: {runner.iteration.not_agreed}")
-        return True
-
-    def _do_mandate(self, act: str, rest: str) -> bool:
-        """Show the terms, and arm further runs; a ladder without them gets their rung."""
-        runner, found = self.runner, self.runner.session.offsets
-        terms = self._meanwhile("what the first run tells", lambda: runner.iteration.terms)
-        hashed = found.hash if found is not None else ""
-        self._say(screens.terms(terms, hashed, runner.record))
-        if not self._dialogue.arms_mandate(terms.hash, hashed):
-            self._say("not armed")
-            return self._leads
-        runner.ladder.plan(RUNG)
-        to = {"rung": RUNG, "scenario_hash": terms.hash, "offsets_hash": hashed}
-        self._signing.consent(self._signing.people(), **to)
-        self._say(self._perform(act, mandate_hash=terms.hash, offsets_hash=hashed))
+        if two_persons(rung, ladder.scenario):
+            what["second"] = str(self._dialogue.value("second"))
+        self._say(self._perform(act, **what))
         return True
 
     def _complete(self, rung: str) -> None:

@@ -8,10 +8,8 @@ import os
 import select
 import signal
 import sys
-import termios
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rths_nodes.app.procedure.answers import Answers, difference_bound
@@ -37,35 +35,6 @@ def typed(question: str) -> str:
     return input()
 
 
-def typed_unseen(question: str) -> str:
-    """A line that is typed at the terminal behind ``question``, and not shown there."""
-    with _without_echo():
-        print(question, end="", file=sys.stderr, flush=True)
-        if sys.stdin.isatty() and threading.current_thread() is threading.main_thread():
-            _wait_for_a_line()
-        line = sys.stdin.readline()  # input() would show it where readline is loaded
-    print(file=sys.stderr)
-    if not line:
-        raise EOFError
-    return line.rstrip("\n")
-
-
-@contextmanager
-def _without_echo() -> Iterator[None]:
-    """The terminal shows nothing of what is typed, and forgets what was typed before."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    before = termios.tcgetattr(sys.stdin)
-    silent = before[:]
-    silent[3] &= ~termios.ECHO
-    termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, silent)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSAFLUSH, before)
-
-
 def _wait_for_a_line() -> None:
     """Until the terminal has a line. Ctrl-C is heard whenever it comes.
 
@@ -87,7 +56,7 @@ def _wait_for_a_line() -> None:
 class Dialogue:
     """Answers out of ``answers``; what is not there is asked by ``ask``, which gets the question.
 
-    Without ``ask`` there is no terminal, and every answer stands in the file. ``ask_unseen`` is for keys.
+    Without ``ask`` there is no terminal, and every answer stands in the file.
     """
 
     def __init__(
@@ -95,9 +64,8 @@ class Dialogue:
         answers: Answers,
         ask: Callable[[str], str] | None,
         say: Callable[[object], None],
-        ask_unseen: Callable[[str], str] = typed_unseen,
     ) -> None:
-        self.answers, self._ask, self.say, self._ask_unseen = answers, ask, say, ask_unseen
+        self.answers, self._ask, self.say = answers, ask, say
         self.asking = False
         """True while the operator thinks about an answer."""
         self.typed = False
@@ -110,18 +78,11 @@ class Dialogue:
 
     def line(self, question: str) -> str:
         """A line of the operator. Raises Interrupted where nobody can be asked."""
-        return self._asked(self._ask, question).strip()
-
-    def unseen(self, question: str) -> str:
-        """A key, which is typed and not shown, and stands in no file. Raises Interrupted as :meth:`line`."""
-        return self._asked(self._ask and self._ask_unseen, question)
-
-    def _asked(self, ask: Callable[[str], str] | None, question: str) -> str:
-        if ask is None:
+        if self._ask is None:
             raise Interrupted(f"nobody can be asked: {question}")
         self.asking = self.typed = True
         try:
-            return ask(question)
+            return self._ask(question).strip()
         except (EOFError, OSError):
             raise Interrupted("the terminal is closed") from None
         finally:
@@ -166,21 +127,14 @@ class Dialogue:
 
         Who types that of the offsets is told so, and asked again.
         """
-        return rung in self.answers.arm or self._typed(
-            f"rung {rung}", "the scenario's", scenario_hash, offsets_hash
-        )
-
-    def arms_mandate(self, mandate_hash: str, offsets_hash: str) -> bool:
-        """Return whether a mandate is to be armed: as :meth:`arms`, but never by a file."""
-        return self._typed("the mandate", "its", mandate_hash, offsets_hash)
-
-    def _typed(self, what: str, whose: str, armed_hash: str, offsets_hash: str) -> bool:
+        if rung in self.answers.arm:
+            return True
         if self._ask is None:
             return False
-        question = f"to arm {what}, type the first {NAMED_BY} characters of {whose} hash: "
+        question = f"to arm rung {rung}, type the first {NAMED_BY} characters of the scenario's hash: "
         while True:
             typed = self.line(question).lower()
-            if typed == armed_hash[:NAMED_BY]:
+            if typed == scenario_hash[:NAMED_BY]:
                 return True
             if typed != offsets_hash[:NAMED_BY] or not typed:
                 return False

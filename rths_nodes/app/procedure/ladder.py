@@ -22,7 +22,7 @@ from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, REALTIME
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario import inputs, rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.mandate import FIRST, RUNG
+from rths_nodes.procedure.arming import FULL
 from rths_nodes.procedure.records import RUNGS, Rung
 from rths_nodes.recording.run import Run
 
@@ -80,9 +80,6 @@ class Ladder:
         self.level, self.ratio = level, ratio
         self.abandoned: Callable[[], bool] = lambda: False
         """True when the operator wants no rehearsal any more."""
-        self.iteration: str | None = None
-        """Mode of the iteration of rung h; None: the one that the test has by itself."""
-        self._iterated: tuple[Scenario, dict[str, dict[str, float]], dict[str, dict[str, float]]] | None = None
         self._rehearsed: dict[str, Run] = {}
         self._files = inputs.file_hashes(scenario)
         self.code = Code.of(scenario)
@@ -98,7 +95,7 @@ class Ladder:
         if changed := [place for place, known in self._files.items() if now[place] != known]:
             raise ConfigError(*(f"{place}: the file has changed since it was read" for place in changed))
         ladder = Ladder(scenario, self.planned, self.level, self.ratio, self.realtime)
-        ladder.code, ladder.iteration = self.code, self.iteration
+        ladder.code = self.code
         return ladder
 
     @cached_property
@@ -109,32 +106,15 @@ class Ladder:
     def step(self, name: str) -> Step:
         """The rung ``name``. Raises ConfigError where its level or ratio is not known, or cannot be had."""
         rung = RUNGS[name]
-        if name == RUNG and self._iterated is None:
-            raise ConfigError(f"rung {RUNG}: no run under a mandate is rehearsed")
         level = self._known("level", self.level, name) if name in REDUCED else 1.0
         ratio = int(self._known("time_ratio", self.ratio, name)) if name == SLOW else 1
         base = self.scenario if rung.on_rig else self.simulated
-        if rung.on_rig and name not in (FIRST, RUNG):
+        if rung.on_rig and name != FULL:
             base = rehearsal.in_shadow(base)
-        if name == RUNG and self._iterated is not None:
-            base = self._iterated[0]
         scenario = rehearsal.slower(rehearsal.at_level(base, level), ratio)
         fast = self.realtime and rung.on_rig
         host = COMPOSED if name == "b" or fast else EMBEDDED
         return Step(rung, scenario, level, scenario.time_ratio, host, REALTIME if fast else LOCKSTEP)
-
-    def plan(self, name: str) -> None:
-        """The rung ``name`` is climbed, too."""
-        self.planned = (*self.planned, name) if name not in self.planned else self.planned
-
-    def iterate(
-        self, scenario: Scenario, expected: dict[str, dict[str, float]], bounds: dict[str, dict[str, float]]
-    ) -> None:
-        """From now on rung h is the run of ``scenario``, with its peaks ``expected`` on the identified model.
-
-        It is stopped beyond its ``bounds``: as of :meth:`stops`.
-        """
-        self._iterated = scenario, expected, bounds
 
     @staticmethod
     def _known(key: str, value: float | None, rung: str) -> float:
@@ -146,13 +126,13 @@ class Ladder:
         """Build every planned rung whose level and ratio are known, and its rehearsal. Raises ConfigError."""
         if {"a", "b", UNSENT} & set(self.planned):
             checked_loop(self.simulated)
-        if FIRST in self.planned and self.scenario.updating is not None:
+        if FULL in self.planned and self.scenario.updating is not None:
             from rths_nodes.analysis.stability.corners import refuse_unstable  # of tests that update alone
 
             refuse_unstable(self.scenario)
         for name in self.planned:
             known = (self.level is not None or name not in REDUCED) and (self.ratio is not None or name != SLOW)
-            if known and name != RUNG:
+            if known:
                 self.step(name)
 
     def rehearsed(self, name: str, progress: Progress | None = None) -> Run:
@@ -171,12 +151,7 @@ class Ladder:
         return comparison.peaks(self.rehearsed(name, progress))
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return what is :meth:`predicted`; empty where the test has no simulator.
-
-        A run under a mandate was rehearsed on the model that the runs before it have identified.
-        """
-        if name == RUNG and self._iterated is not None:
-            return self._iterated[1]
+        """Return what is :meth:`predicted`; empty where the test has no simulator."""
         return self.predicted(name, progress) if self.has_simulator else {}
 
     @cached_property
@@ -189,8 +164,6 @@ class Ladder:
 
     def stops(self, step: Step) -> dict[str, dict[str, float]]:
         """By axis the ``displacement`` (m) and ``force`` (N) at which a rung is stopped."""
-        if step.rung.name == RUNG and self._iterated is not None:
-            return self._iterated[2]
         elastic = rehearsal.elastic_limits(self.scenario) if step.rung.name in REDUCED else {}
         return {
             axis: {"displacement": min(limit.stroke, elastic.get(axis, math.inf)), "force": limit.force}
@@ -199,7 +172,7 @@ class Ladder:
 
     def unknown(self, name: str) -> list[str]:
         """Say what of the rung cannot be predicted."""
-        if self.has_simulator or name == RUNG:
+        if self.has_simulator:
             return []
         words = "there is no simulator of this test, so that nobody knows how far the axes will go"
         limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))

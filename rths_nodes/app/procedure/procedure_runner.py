@@ -22,17 +22,14 @@ from rths_nodes.app import hosts
 from rths_nodes.app.procedure import comparison
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.specimen_history import tell_broken_off, tell_specimen
-from rths_nodes.app.procedure.under_mandate import UnderMandate
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop.scenario import inputs
-from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import records
 from rths_nodes.procedure.acts import ACTS, MEANWHILE, UNCONDITIONAL
 from rths_nodes.procedure.machine import Seen, stopped_by_operator
-from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.placing import places
 from rths_nodes.procedure.records import REHEARSAL, RUNGS, ProcedureRecord, RungRecord
@@ -43,7 +40,7 @@ from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
 
 Look = Callable[[int, int], None]
-NAMED = ("sign_for", "note", "withdraw")
+NAMED = ("sign_for", "arm", "note")
 """Acts whose words stand in the record with the name of who has said them."""
 BEFOREHAND = tuple(name for name, act in ACTS.items() if act.moves and act.lasting)
 """Acts that are written down before they begin: they move the rig."""
@@ -69,7 +66,7 @@ def now() -> str:
 
 
 class ProcedureRunner:
-    """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session``; ``roles`` of the rig file.
+    """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session``.
 
     Files that the scenario names are copied into the folder first; from then on the copies alone are read.
     ``do`` may be called from any thread: one act at a time, but for those that are heard at once.
@@ -82,7 +79,6 @@ class ProcedureRunner:
         record: ProcedureRecord,
         folder: Path,
         watch: Watch | None = None,
-        roles: Roles | None = None,
     ) -> None:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.watch = watch or Watch()
@@ -92,10 +88,8 @@ class ProcedureRunner:
             code=self.ladder.code,
             realtime=ladder.realtime,
             changed=lambda *told: self.watch.changed(*told),
-            roles=roles,
             judged=cautions,
         )
-        self.iteration = UnderMandate(self.ladder, self.session, record, folder)
         self.unwritten = ""
         """Why the record could not be written at some time: such a test has failed. Empty where it always was."""
         self._file = on_disk.RecordFile(folder)
@@ -120,16 +114,13 @@ class ProcedureRunner:
 
     @property
     def climbed(self) -> list[str]:
-        """Names of the finished rungs that are valid, or that the operator counts; rung h after its mandate."""
-        finished = [rung for rung in self.record.rungs if rung.outcome == "finished" and rung.name != RUNG]
-        names = [rung.name for rung in finished if rung.counts or not rung.not_valid]
-        return names + [RUNG] * self.iteration.over
+        """Names of the rungs that have finished, and are valid unless the operator has said that they count."""
+        finished = [rung for rung in self.record.rungs if rung.outcome == "finished"]
+        return [rung.name for rung in finished if rung.counts or not rung.not_valid]
 
     @property
     def next_rung(self) -> str:
-        """The next planned rung; empty behind the last one. Under a mandate it is that of its runs."""
-        if self.iteration.armed:
-            return RUNG
+        """The next planned rung; empty after the last one."""
         done = self.climbed
         return next((name for name in self.ladder.planned if name not in done), "")
 
@@ -141,9 +132,6 @@ class ProcedureRunner:
             found["rehearse"] = "every planned rung on the simulator has been climbed"
         elif self.state is not State.IDLE:
             found["rehearse"] = "the rig is connected: the simulator comes before it"
-        if self.iteration.armed:
-            held = "" if self.state is State.HELD else "the next run is rehearsed while the rig is held"
-            found["rehearse"] = "the run is rehearsed" if self.iteration.planned else held
         if self._rehearsing:
             found |= {
                 name: "a rung is under way on the simulator" for name in ACTS if name not in ("stop", "note")
@@ -177,8 +165,7 @@ class ProcedureRunner:
     def _done(self, act: str, by: str, way: str, seen: Seen | None, arguments: dict[str, object]) -> str:
         work = getattr(self, f"_{act}", None) or getattr(self.session, act)
         by = by or self.record.operator
-        told = {name: value for name, value in arguments.items() if name not in ACTS[act].secret}
-        written = records.Act(now(), act, told, by=by, way=way)
+        written = records.Act(now(), act, arguments, by=by, way=way)
         with ExitStack() as under_way:
             try:
                 if act not in UNCONDITIONAL:
@@ -217,8 +204,6 @@ class ProcedureRunner:
 
     def _rehearse(self, rung: str = "") -> str:
         name = rung or self.next_rung
-        if name == RUNG:
-            return self.iteration.rehearse()
         if name not in RUNGS or RUNGS[name].on_rig or name not in self.ladder.planned:
             raise ActRefused(f"rehearse: {name or 'nothing left'}: is no planned rung on the simulator")
         step = self.ladder.step(name)
@@ -261,22 +246,19 @@ class ProcedureRunner:
         self.taken = None
         return "forces are tared" if unloaded else "forces count as the load cells show them"
 
-    def _arm(self, rung: str = "", scenario_hash: str = "", offsets_hash: str = "") -> str:
+    def _arm(
+        self, rung: str = "", scenario_hash: str = "", offsets_hash: str = "", second: str = "", by: str = ""
+    ) -> str:
         name = rung or self.next_rung
         if name not in self.ladder.planned:
             raise ActRefused(f"arm: rung {name or 'none left'}: not planned: {', '.join(self.ladder.planned)}")
         step = self.ladder.step(name)
         inputs.kept(step.scenario, self.folder)  # every copy is what it was
         self.ladder.check_elastic(name)
-        signed = self.session.arm(name, step.scenario, scenario_hash, offsets_hash)
+        persons = self.session.arm(name, step.scenario, scenario_hash, offsets_hash, by, second)
         self._armed = step
-        by = f"scenario {scenario_hash}, offsets {offsets_hash}, code {self.session.code.hash}"
-        return f"rung {name} is armed: {by}{f', by {signed}' if signed else ''}"
-
-    def _mandate(self, mandate_hash: str = "", offsets_hash: str = "") -> str:
-        if RUNG not in self.ladder.planned:
-            raise ActRefused(f"mandate: rung {RUNG} is not planned: {', '.join(self.ladder.planned)}")
-        return self.iteration.arm(mandate_hash, offsets_hash)
+        hashes = f"scenario {scenario_hash}, offsets {offsets_hash}, code {self.session.code.hash}"
+        return f"rung {name} is armed by {' and '.join(persons)}: {hashes}"
 
     def _run(self) -> str:
         step = self._armed
@@ -349,7 +331,6 @@ class ProcedureRunner:
         if run is not None:
             entry.peaks = comparison.peaks(run)
             words += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
-        words += self.iteration.learn(entry, run) if entry.run else ""
         tell_specimen(self.record, entry)
         return words
 
@@ -386,7 +367,7 @@ class ProcedureRunner:
 
     def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
         """A rung that moves beside its own rehearsal: the same level, the same time."""
-        if entry.run or not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
+        if not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
             return ""
         try:
             rehearsed = self.ladder.rehearsed(entry.name, self.watch.progress)

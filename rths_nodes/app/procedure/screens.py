@@ -16,7 +16,6 @@ from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import axis_names
 from rths_nodes.procedure.acts import ACTS
-from rths_nodes.procedure.mandate import RISES, SOFTER, Terms
 from rths_nodes.procedure.records import REHEARSAL, RUNGS, OffsetsRecord, ProcedureRecord, verdict
 
 
@@ -70,16 +69,11 @@ def checks(record: ProcedureRecord) -> Table:
     return grid
 
 
-def armed(step: Step, ladder: Ladder, offsets_hash: str, under: str = "") -> Table:
-    """Tabulate what is about to be armed: hashes, level, ratio, and how far each axis is expected to go.
-
-    ``under`` which mandate, in words; empty for none.
-    """
+def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
+    """Tabulate what is about to be armed: hashes, level, ratio, and how far each axis is expected to go."""
     grid = Table("", "", title=f"rung {step.rung.name}: {step.rung.words}", show_header=False)
     grid.add_row("scenario", f"[bold]{step.hash}[/]  level {PERCENT * step.level:g} %, time ratio {step.ratio}")
     grid.add_row("offsets", offsets_hash)
-    if under:
-        grid.add_row("mandate", under)
     for place, known in step.files.items():
         grid.add_row("file", _plain(f"{place}: {known[:NAMED_BY]}"))
     for name, words in ladder.code.names.items():
@@ -97,27 +91,6 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str, under: str = "") -> Tab
         grid.add_row(names[name], words)
     for words in (*step.remarks(), *ladder.unknown(step.rung.name)):
         grid.add_row("note", _plain(words))
-    return grid
-
-
-def terms(found: Terms, offsets_hash: str, record: ProcedureRecord) -> Table:
-    """Tabulate the terms of a mandate that is about to be armed."""
-    grid = Table("", "", title=f"mandate: at most {found.runs} further runs, {found.mode}", show_header=False)
-    grid.add_row("mandate", f"[bold]{found.hash}[/]")
-    grid.add_row("first run", f"scenario {found.first.scenario_hash}, recording {found.first.recording}")
-    grid.add_row("offsets", offsets_hash)
-    grid.add_row("time", f"all within {found.good_for / 60.0:g} min; a key within {found.key_within:g} s for each")
-    shown = (("command", MM, "mm"), ("velocity", MM, "mm/s"), ("displacement", MM, "mm"), ("force", KN, "kN"))
-    for axis, bound in found.bounds.items():
-        first = found.first.peaks[axis]
-        rows = [
-            f"{name} {plain(getattr(first, name), factor)}, up to {_with(getattr(bound, name), factor, unit)}"
-            for name, factor, unit in shown
-        ]
-        grid.add_row(_plain(record.called(axis)), "first run: " + "\n           ".join(rows))
-    grid.add_row(
-        "ends", f"error rises {RISES} times, {PERCENT * SOFTER:g} % less force for the same motion, any stop"
-    )
     return grid
 
 

@@ -28,7 +28,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL
 from rths_nodes.procedure.machine import Seen
-from rths_nodes.procedure.mandate import RUNG
 from rths_nodes.procedure.records import ANYBODY, PAGE, SOCKET, TERMINAL, AxisOffsets
 from rths_nodes.recording.records import RecordingError
 from rths_nodes.ros import environment
@@ -148,7 +147,6 @@ class Served:
         runner, seen = self._runner, self._runner.session.seen
         rung, taken = runner.next_rung, runner.taken or runner.session.offsets
         possible, wanting = runner.possible(), runner.session.clearance.wanting()
-        whole = runner.session.consents.roles is not None  # a consent is to all the words
         return Answer(
             state=seen.state,
             stops=seen.stops,
@@ -158,19 +156,11 @@ class Served:
             scenario_hash=self._hash_of(rung),
             offsets_hash=taken.hash if taken is not None else "",
             test_id=runner.record.test_id,
-            to_sign=() if possible["sign_for"] else tuple(each.words if whole else each.name for each in wanting),
+            to_sign=() if possible["sign_for"] else tuple(each.name for each in wanting),
         )
 
     def _hash_of(self, rung: str) -> str:
-        """The hash that arming the ``rung`` has to name, computed once; empty where it cannot be told.
-
-        Of runs under a mandate it is that of the mandate before it is armed.
-        """
-        if rung == RUNG:
-            try:
-                return self._runner.iteration.to_arm()
-            except ConfigError:  # there is no first run, or no rehearsed one
-                return ""
+        """The hash that arming the ``rung`` has to name, computed once; empty where it cannot be told."""
         ladder = self._runner.ladder
         key = rung, ladder.level, ladder.ratio
         if rung and key not in self._hashes:
@@ -191,7 +181,8 @@ class Served:
         arguments = _arguments(request)
         if name not in UNCONDITIONAL and UNSEEN in (request.stops, request.state):
             raise ConfigError(f"{name}: names no stops and state: look first, by the empty act")
-        if ACTS[name].needed and (lacking := [key for key in ACTS[name].arguments if key not in arguments]):
+        needed = set(ACTS[name].arguments) - set(ACTS[name].optional) if ACTS[name].needed else set()
+        if lacking := sorted(needed - set(arguments)):
             raise ConfigError(f"{name}: lacks {', '.join(lacking)}")
         values = {key: _value(name, key, text) for key, text in arguments.items()}
         seen = Seen(request.stops, request.state)

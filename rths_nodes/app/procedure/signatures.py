@@ -8,7 +8,7 @@ another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,6 @@ from pathlib import Path
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner, now
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.roles import OPERATOR, RESPONSIBLE
 from rths_nodes.procedure.commissioned import rig_hash
 from rths_nodes.recording import plain
 from rths_nodes.recording.records import reason
@@ -34,7 +33,7 @@ HEAD = (
 class Signature:
     """A caution in its words, by whom it was signed for, and when (ISO 8601).
 
-    ``responsible`` has consented to it; empty where the rig file had no roles.
+    ``responsible``: up to version 0.9.0, who had consented to it.
     """
 
     caution: str
@@ -43,7 +42,7 @@ class Signature:
     responsible: str = ""
 
     def __str__(self) -> str:
-        both = f" ({OPERATOR}) and {self.responsible} ({RESPONSIBLE})" if self.responsible else ""
+        both = f" and {self.responsible}" if self.responsible else ""
         return f"by {self.by}{both} on {self.date}"
 
 
@@ -67,26 +66,15 @@ def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
     return {each.caution: each for each in found.signatures} if found.rig_hash == rig_hash else {}
 
 
-def add(rig: Path | str, rig_hash: str, cautions: Mapping[str, Mapping[str, str]], by: str, date: str) -> None:
-    """Keep that ``cautions`` were signed for, by their words, ``by`` somebody, or by names in roles.
-
-    Who has signed for one before is kept, unless he alone has, and both roles do now. Raises ConfigError.
-    """
+def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date: str) -> None:
+    """Store the words of ``cautions`` that were signed for; earlier signatures are kept. Raises ConfigError."""
     known = of_rig(rig, rig_hash)
-    new = {
-        words: Signature(words, roles.get(OPERATOR, by), date, roles.get(RESPONSIBLE, ""))
-        for words, roles in cautions.items()
-        if words not in known or (roles and not known[words].responsible)
-    }
+    new = [Signature(caution, by, date) for caution in sorted(cautions) if caution not in known]
     if not new:
         return
     path = Path(rig).with_suffix(SUFFIX)
-    kept = plain.plain(Signatures(rig_hash, [*(known | new).values()]))
-    for each in kept["signatures"]:
-        if not each["responsible"]:  # as the file was before there were roles
-            del each["responsible"]
     try:
-        plain.write(path, plain.text_of(kept, VERSION, HEAD))
+        plain.write(path, plain.text_of(Signatures(rig_hash, [*known.values(), *new]), VERSION, HEAD))
     except OSError as error:
         raise ConfigError(f"{path}: the signatures cannot be written ({reason(error)})") from error
 
@@ -102,9 +90,7 @@ def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -
         yield
         return
     file, hashed = files.locate(rig, files.RIG), rig_hash(scenario)
-    both = runner.session.consents.roles is not None
-    earlier = {words: str(each) for words, each in of_rig(file, hashed).items() if each.responsible or not both}
-    clearance.signed_before(earlier)
+    clearance.signed_before({caution: str(signature) for caution, signature in of_rig(file, hashed).items()})
     try:
         yield
     finally:

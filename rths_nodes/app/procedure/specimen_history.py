@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rths_nodes.app.procedure import comparison
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.procedure.records import RUNGS, ProcedureRecord, RungRecord
+from rths_nodes.procedure.records import ProcedureRecord, RungRecord, moves
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
 
@@ -17,7 +17,7 @@ def tell_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
 
     It has no numbers as long as the rung is under way. What was simulated is no load.
     """
-    if record.simulation or entry.name not in RUNGS or not RUNGS[entry.name].moves:
+    if record.simulation or not moves(entry.name):
         return False
     largest = {
         name: {axis: values[name] for axis, values in entry.peaks.items()} for name in ("displacement", "force")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rths_nodes.analysis.iteration import corrections, learning
+from rths_nodes.analysis.iteration import bounds, corrections, learning
 from rths_nodes.analysis.iteration.convergence import CONVERGED, ENDED, HELD, Row
 from rths_nodes.analysis.iteration.corrections import Corrections, Settings
 from rths_nodes.app import hosts
@@ -78,9 +78,11 @@ def iterate(
         if verdict:
             break
         work.correct()
-        if reason := work.beyond():
-            verdict = HELD
-            break
+        if settings.within is not None:
+            expected = work.rehearsed().peaks
+            if above := bounds.above_first(number + 1, expected, work.first, settings.within):
+                verdict, reason = HELD, "; ".join(above)
+                break
     code = result.exit_code if verdict == ENDED else OF_VERDICT.get(verdict, ExitCode.TRIPPED)
     return Iteration(rows, verdict, reason, work.inverse, last, code)
 
@@ -95,7 +97,7 @@ def check(scenario: Scenario) -> None:
     """Raises ConfigError for a scenario that cannot be iterated, and for a rig that could really move."""
     if registry.class_of("port", scenario.port).external or not Assembly(scenario).port.simulated:
         raise ConfigError(
-            f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only; on a "
-            "real one a person lets each run go: rths test SCENARIO --rig RIG, behind rung g the act mandate"
+            f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only; "
+            "for a series on a real rig use rths test, rung g, and rths iterate --next FOLDER"
         )
     corrections.check(scenario)

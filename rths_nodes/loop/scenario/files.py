@@ -23,7 +23,7 @@ from rths_nodes.loop.scenario.overrides import (
     setting,
     with_absolute_cases,
 )
-from rths_nodes.loop.scenario.rig_file import RigFile, on_rig, refuse_wider
+from rths_nodes.loop.scenario.rig_file import REMOVED, RigFile, on_rig, refuse_wider
 from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO, RIG, SETTINGS = "scenario", "rig", "settings"
@@ -93,6 +93,8 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
     """Read, check and build a rig file. Raises ConfigError as :func:`load`."""
     path = locate(rig, RIG)
     data = _data(_text(path, RIG), str(path), path.parent, RigFile)
+    if removed := [f"{path}: {key}: {words}" for key, words in REMOVED.items() if key in data]:
+        raise ConfigError(*removed)
     try:
         return validation.from_data(RigFile, data)
     except ConfigError as error:

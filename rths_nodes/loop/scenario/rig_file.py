@@ -32,7 +32,6 @@ from rths_nodes.core.validation import from_data, is_section, opened
 from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_corrections
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
-from rths_nodes.loop.scenario.roles import Roles
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.monitor import MonitorParams
 from rths_nodes.loop.supervision.own_levels import OF_AXES
@@ -42,6 +41,11 @@ UNATTENDED = (
     "a file of answers may arm the rungs that move this rig, with nobody at a terminal; false: a person arms each "
     "one; simulators and emulators need it not"
 )
+TWO_PERSONS = (
+    "rung g asks for the names of the operator and of a second person: an entry of a checklist, not access control"
+)
+REMOVED = {"roles": "has been removed, with its passphrases and consents; use two_persons: true"}
+"""Keys of rig files of earlier versions, with their replacement."""
 SERVO_RATE = "samples per second of its controller: a scenario with another rate is refused; left out: any"
 
 
@@ -76,6 +80,7 @@ class RigFile:
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
     unattended: bool = flag(UNATTENDED, False)
+    two_persons: bool = flag(TWO_PERSONS, False)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     port: OfPortParams = component("port", "the way to the rig")
     axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
@@ -91,9 +96,6 @@ class RigFile:
     )
     watch: WatchSection | None = section(
         WatchSection, "a watcher on another computer, for rths watch; left out: there is none", None
-    )
-    roles: Roles | None = section(
-        Roles, "two people of whom the full test and signatures need both; left out: the operator alone", None
     )
 
     def validate(self, path: str) -> None:
@@ -166,6 +168,7 @@ class RigHead:
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
     unattended: bool = flag(UNATTENDED, False)
+    two_persons: bool = flag(TWO_PERSONS, False)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     auxiliary: dict[str, Channel] = sections(Channel, "channels that are scaled, by name", optional=True)
 

@@ -19,25 +19,23 @@ LOOK_S = 0.05
 class Tares:
     """Where the test counts from, ``(n_axes,)``: its zero in the numbers of sensors and controller, m and N.
 
-    ``reach`` m is how far a measured displacement may go from there, beside its limits, and ``load`` N how far a
-    measured force; inf: no further bound.
+    ``reach`` is the largest measured displacement from there, m, in addition to its limits; inf: no further bound.
     """
 
     displacement: Array
     force: Array
     command: Array
     reach: Array
-    load: Array
 
     @classmethod
     def none(cls, n_axes: int) -> Tares:
         """The test counts as the sensors do."""
-        zero, free = np.zeros(n_axes), np.full(n_axes, np.inf)
-        return cls(zero, zero, zero, free, free)
+        zero = np.zeros(n_axes)
+        return cls(zero, zero, zero, np.full(n_axes, np.inf))
 
-    def rows(self) -> list[tuple[float, float, float, float, float]]:
-        """Displacement, force, command, reach and load of each axis, in plain floats."""
-        columns = (self.displacement, self.force, self.command, self.reach, self.load)
+    def rows(self) -> list[tuple[float, float, float, float]]:
+        """Displacement, force, command and reach of each axis, in plain floats."""
+        columns = (self.displacement, self.force, self.command, self.reach)
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
 

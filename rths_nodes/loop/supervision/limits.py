@@ -39,10 +39,6 @@ FORCE = ".limits.force: measured = {:.6g} N: must be within +- {:g} N"
 MOVED = (
     ".rig_axis.elastic_limit: measured = {:.6g} m from the zero of the test: must be within +- {:g} m on this rung"
 )
-LOADED = (
-    ".mandate.force: measured = {:.6g} N: must be within {:.6g} and {:.6g} N, so far from the zero of the test as "
-    "the mandate allows"
-)
 ERROR = ".limits.tracking_error: target - measured = {:.6g} m: must be within +- {:g} m"
 LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within +- {:g} N"
 
@@ -199,10 +195,8 @@ def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]
     n, axes = len(limits), enumerate(limits.items())
     for i, (axis, lim) in sorted(axes, key=lambda each: not each[1][1].of_force):
         yield Row(DISPLACEMENT, axis, i, -lim.stroke, lim.stroke)
-        _, tare, _, reach, load = zeros[i]
-        low, high = max(-lim.force, tare - load), min(lim.force, tare + load)
-        yield Row(LOADED if load < math.inf else FORCE, axis, n + i, low, high)
-        if reach < math.inf:
+        yield Row(FORCE, axis, n + i, -lim.force, lim.force)
+        if (reach := zeros[i][3]) < math.inf:
             yield Row(MOVED, axis, 2 * (n + i), -reach, reach)
         quantity, error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)
         if error is not None:
@@ -211,8 +205,7 @@ def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]
 
 def _words(row: Row, values: Floats) -> str:
     """Say what is wrong with the value of ``row``."""
-    ends = (row.low, row.high) if row.quantity == LOADED else (row.high,)
-    return f"axes.{row.axis}" + row.quantity.format(values[row.place], *ends)
+    return f"axes.{row.axis}" + row.quantity.format(values[row.place], row.high)
 
 
 def _not_finite(what: str, auxiliary: Floats, names: Sequence[str]) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 from emulated_bench import free_port
 from page_of_test import CHROMIUM, MARK, RTHS, Browser, asked_until, get, page_and_terminal, procedure_beside
-from two_people import KEYS, NAMES, TEXT
 
 from rths_nodes.app.page.operating import CODE_S, GONE_S, LENGTH, SYMBOLS, Operating, TooManyCodes
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, Request
@@ -276,22 +275,9 @@ async def arm(browser: Browser) -> None:
     await browser.value(f"{NEEDED}.click()")
 
 
-async def consent(browser: Browser, role: str, name: str, key: str) -> None:
-    """Consent in a role to what is to be armed, by its key, which the page forgets at once."""
-    await browser.click("act_consent")
-    await browser.until(f'{NEEDED} && {NEEDED}.textContent.startsWith("consent to g ")')
-    await browser.value(f'document.querySelector("#needs select").value = "{role}"')
-    fields = 'document.querySelectorAll("#needs input")'
-    await browser.value(f'{fields}[0].value = "{name}"')
-    assert await browser.value(f"{fields}[1].type") == "password"
-    await browser.value(f"{fields}[1].value = {json.dumps(key)}")
-    await browser.value(f"{NEEDED}.click()")
-    await browser.until("!asked")
-
-
 async def half_typed(browser: Browser) -> None:
     """Type a part of a name: it stays while the form is about the same thing, and goes with it."""
-    await browser.click("act_consent")
+    await browser.click("act_arm")
     await browser.value('document.querySelector("#needs input").value = "R. Spons"')
     for change, left in (('possible: {...told.acts.possible, run: "no"}', "R. Spons"), ('offsets_hash: "1"', "")):
         found = await browser.value(
@@ -301,65 +287,41 @@ async def half_typed(browser: Browser) -> None:
         assert found == left, change
 
 
-async def two_people(address: str, terminal: Callable[[], str], folder: Path) -> list[str]:
-    """What the page said of each step to a rung g that needs two people."""
-    said = []
-
-    async def shown(browser: Browser) -> None:
-        said.append(await browser.value('document.getElementById("result").textContent'))
-
+async def two_persons(address: str, terminal: Callable[[], str], folder: Path) -> None:
+    """Arm rung g with the operator's name as that of the second person, then with another name."""
     async with Browser(address, folder) as browser:
         await take_the_lead(browser, terminal)
         await browser.click("act_check")
         await browser.until("!asked && !told.acts.possible.position")
         await browser.click("act_position")
-        await consent(browser, "operator", "", KEYS["operator"])
-        await shown(browser)
+        await browser.click("act_arm")
         await half_typed(browser)
-        await browser.click("act_arm")
-        await arm(browser)
-        await browser.until("!asked")
-        await shown(browser)
-        await consent(browser, "responsible", NAMES["responsible"], KEYS["operator"])
-        await shown(browser)
-        await consent(browser, "responsible", NAMES["responsible"], KEYS["responsible"])
-        await shown(browser)
-        await browser.click("act_arm")
-        await arm(browser)
-        await browser.until('!asked && told.procedure.state === "ARMED"')
-        await browser.click("act_withdraw")
-        await browser.until('!asked && told.procedure.state === "HELD"')
+        for second in (" A da", "R. Sponsible"):
+            await browser.until(f'!asked && {NEEDED} && {NEEDED}.textContent === "arm"')
+            await browser.value(f'document.querySelectorAll("#needs input")[1].value = "{second}"')
+            await arm(browser)
+            await browser.until("!asked")
+        await browser.until('told.procedure.state === "ARMED"')
         await browser.click("act_finish")
         await browser.until("!asked", 60.0)
-    return said
 
 
 @pytest.mark.nodes
 @pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-def test_two_people_type_their_keys_at_the_page(tmp_path: Path) -> None:
+def test_the_page_asks_for_the_second_person(tmp_path: Path) -> None:
     rig = tmp_path / "bench.yaml"
-    rig.write_text(files.locate("bench_simulated", files.RIG).read_text() + TEXT)
+    rig.write_text(files.locate("bench_simulated", files.RIG).read_text() + "two_persons: true\n")
     with (
         page_and_terminal("--arm-from-page") as (address, terminal, _),
         procedure_beside(tmp_path, "g", "--set=duration=0.5", rig=str(rig)) as testing,
     ):
-        said = asyncio.run(two_people(address, terminal, tmp_path / "browser"))
-        told, _ = testing.communicate(timeout=120.0)
-    words = (
-        r"consent: A. Tester \(operator\) consents to rung g, scenario \w+, offsets \w+: good for 60 s, once",
-        r"rung g needs the consent of the responsible \(roles.responsible in the rig file bench_simulated\)",
-        "consent: this is not the key of the responsible, but that of the operator: it counts for nothing",
-        r"consent: R. Sponsible \(responsible\) consents to rung g, .*",
-    )
-    assert all(re.fullmatch(*each) for each in zip(words, said, strict=True)), said
-    record = procedure.read(tmp_path / "runs" / "first")
-    assert [(act.act, bool(act.refused)) for act in record.acts][-7:] == [
-        *(("consent", False), ("arm", True), ("consent", True), ("consent", False)),
-        *(("arm", False), ("withdraw", False), ("finish", False)),
-    ], told
-    assert not any(key in told + str(record) for key in KEYS.values())
+        asyncio.run(two_persons(address, terminal, tmp_path / "browser"))
+        testing.communicate(timeout=120.0)
+    acts = [act for act in procedure.read(tmp_path / "runs" / "first").acts if act.act == "arm"]
+    assert [bool(act.refused) for act in acts] == [True, False]
+    assert acts[1].arguments["second"] == "R. Sponsible"
 
 
 async def lead(address: str, terminal: Callable[[], str], folder: Path) -> list[str]:

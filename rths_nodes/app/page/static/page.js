@@ -284,7 +284,7 @@ async function recordings() {
 // -- the procedure: its acts, as it says what is possible -----------------------------------------------
 
 let token = "", asked = "", chosen = "", shownActs = "", shownForm = "";
-const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "consent", "withdraw", "sign_for", "mandate", "position", "arm", "run", "hold", "freeze", "resume", "acknowledge", "unload", "finish"];
+const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run", "hold", "freeze", "resume", "acknowledge", "unload", "finish"];
 const HEAD = 6;   // characters of a hash that a person types to arm
 
 async function post(path, fields) {
@@ -344,31 +344,13 @@ const NEEDS = {
     row.append(`offsets ${hash}`, label, button("confirm them", () => act("confirm_offsets", { hash, unloaded: unloaded.checked })));
   },
   sign_for: (row) => told.acts.to_sign.forEach((what) => row.append(button(`sign for: ${what}`, () => act("sign_for", { what })))),
-  consent: (row) => {
-    const { next_rung: rung, scenario_hash, offsets_hash, to_sign } = told.acts;
-    const role = document.createElement("select"), [named, name] = field("name", { size: 16 });
-    role.append(new Option("operator"), new Option("responsible"));
-    const [typed, key] = field("key", { type: "password", autocomplete: "off" });
-    const things = to_sign.length ? to_sign.map((what) => ({ what })) : [{ rung, scenario_hash, offsets_hash }];
-    row.append(role, named, typed, ...things.map((to) => button(`consent to ${Object.values(to).join(" ")}`, () => {
-      act("consent", { role: role.value, name: name.value, key: key.value, ...to });
-      key.value = "";
-    })));
-  },
   arm: (row) => {
     const { next_rung: rung, scenario_hash, offsets_hash } = told.acts;
     const [label, typed] = field(`to arm rung ${rung} (${scenario_hash}), type the first ${HEAD} characters`, { maxLength: HEAD, size: HEAD + 2 });
-    row.append(label, button("arm", () => {
+    const [named, second] = field("second person, if the rig file says two_persons", { size: 16 });
+    row.append(label, ...(rung === "g" ? [named] : []), button("arm", () => {
       if (typed.value.trim().toLowerCase() !== scenario_hash.slice(0, HEAD)) result(`rung ${rung} is not armed: this is not its hash`, false);
-      else act("arm", { rung, scenario_hash, offsets_hash });
-    }));
-  },
-  mandate: (row) => {
-    const { scenario_hash: hash, offsets_hash } = told.acts;
-    const [label, typed] = field(`to arm the mandate (${hash}), type the first ${HEAD} characters`, { maxLength: HEAD, size: HEAD + 2 });
-    row.append(label, button("arm", () => {
-      if (typed.value.trim().toLowerCase() !== hash.slice(0, HEAD)) result("the mandate is not armed: this is not its hash", false);
-      else act("mandate", { mandate_hash: hash, offsets_hash });
+      else act("arm", { rung, scenario_hash, offsets_hash, second: second.value });
     }));
   },
   note: (row) => {
@@ -377,7 +359,7 @@ const NEEDS = {
   },
 };
 
-const WAY = ["connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run", "mandate"];
+const WAY = ["connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run"];
 
 // the act that leads on; any other that is possible can be asked for as well
 function proposed(acts) {
