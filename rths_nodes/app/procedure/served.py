@@ -312,7 +312,7 @@ class Attendant:
         try:
             if self._stopped:
                 runner.do("stop", way=TERMINAL, reason=self._stopped)
-            self._close()  # whatever is under way is over then, and answered
+            self._socket.close()  # acts under way have ended then, and are answered
             if not runner.possible()["finish"]:
                 runner.do("finish", way=TERMINAL)
         except (ConfigError, RecordingError) as error:

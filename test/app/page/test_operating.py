@@ -25,7 +25,7 @@ from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, Request
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import SOCKET
+from rths_nodes.procedure.records import PAGE, SOCKET
 from rths_nodes.recording import procedure
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
@@ -219,6 +219,45 @@ def test_a_stranger_gets_no_act_by_the_page(tmp_path: Path) -> None:
                 assert post(address, path, fields, headers)[0] == 403
         assert post(address, "lead", [])[0] == 400
         assert get(address)["acts"]["state"] == "IDLE"
+
+
+@pytest.mark.nodes
+@pytest.mark.anew
+@pytest.mark.timeout(240)
+def test_the_page_that_the_test_has_started_is_its_own_way_and_an_act_shown_before_a_stop_is_refused(
+    tmp_path: Path,
+) -> None:
+    with procedure_beside(tmp_path, "g", "--set=duration=0.2", "--no-report", "--page") as testing:
+        assert testing.stdout is not None
+        lines = iter(testing.stdout)
+        address = next(found[0] for line in lines if (found := re.search(r"http://\S+", line)))
+        asked_until(address, lambda told: bool(told.get("acts")))
+        assert post(address, "code", {})[0] == 200
+        code = next(line for line in lines if "code for the page" in line).split()[-1]
+        token = post(address, "lead", {"code": code, "name": "Ada"})[1]["token"]
+        headers = MARK | {"X-Rths-Operator": token}
+
+        def act(name: str, seen: object) -> dict[str, str]:
+            status, answer = post(address, "act", {"act": name, "arguments": {}, "seen": seen}, headers)
+            assert status == 200, answer
+            return answer
+
+        shown = get(address)["acts"]["seen"]
+        assert post(address, "stop", {"kind": "stop"})[1]["confirmed"]
+        refused = act("connect", shown)
+        assert not refused["done"]
+        assert "state IDLE, 0 stops; now: state IDLE, 1 stops" in refused["reason"]
+        told = asked_until(address, lambda told: told["acts"]["seen"]["stops"] == 1)
+        assert act("connect", told["acts"]["seen"])["done"]
+        told = asked_until(address, lambda told: told["acts"]["state"] == "CONNECTED")
+        assert act("finish", told["acts"]["seen"])["done"]
+        testing.communicate(timeout=60.0)
+    acts = procedure.read(tmp_path / "runs" / "first").acts
+    assert [(done.act, done.by, done.way, bool(done.refused)) for done in acts] == [
+        ("connect", "Ada", PAGE, True),
+        ("connect", "Ada", PAGE, False),
+        ("finish", "Ada", PAGE, False),
+    ]
 
 
 NEEDED = 'document.querySelector("#needs button")'

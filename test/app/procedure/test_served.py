@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from served_test import MOVES, PEER, Operator, Session, arguments_of, directly, 
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.procedure.console import Console
 from rths_nodes.app.procedure.dialogue import Dialogue
-from rths_nodes.app.procedure.operator_socket import Request, SocketOperator
+from rths_nodes.app.procedure.operator_socket import UNSEEN, Request, SocketOperator
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.states import State
@@ -168,19 +170,23 @@ def test_what_is_said_is_recorded_with_its_author(session: Session) -> None:
     assert operator.act("position").done
 
 
+def look(operator: SocketOperator, testing: subprocess.Popen[str]) -> None:
+    """Wait until the test answers."""
+    while operator.seen.stops == UNSEEN:
+        try:
+            operator.ask()
+        except ConfigError:
+            assert testing.poll() is None
+            time.sleep(0.1)
+
+
 @pytest.mark.nodes
 @pytest.mark.timeout(120)
 def test_in_each_state_of_a_real_test_an_act_prepared_before_a_stop_moves_nothing(tmp_path: Path) -> None:
     """Two programs at the socket of ``rths test``: the second one stops after the first one has looked."""
     stale, refused = SocketOperator(), []
     with procedure_beside(tmp_path, "g", "--set=duration=0.2", "--no-report") as testing:
-        while True:
-            try:
-                seen = stale.ask()
-                break
-            except ConfigError:
-                assert testing.poll() is None
-                time.sleep(0.1)
+        look(stale, testing)
         for act in ("connect", "take_offsets", "confirm_offsets", "check", "position", "arm", "run", "unload"):
             state = stale.seen.state
             seen = SocketOperator().ask("stop", "Bob")
@@ -198,6 +204,22 @@ def test_in_each_state_of_a_real_test_an_act_prepared_before_a_stop_moves_nothin
     assert [(state, told) for _, state, told in refused] == [(state, True) for state in states]
     record = procedure.read(tmp_path / "runs" / "first")
     assert [act.act for act in record.acts if act.refused] == [act for act, _, _ in refused]
+
+
+@pytest.mark.nodes
+@pytest.mark.timeout(120)
+def test_ctrl_c_at_the_terminal_finishes_the_test_of_an_open_port(tmp_path: Path) -> None:
+    """The node was closed before, and the last state was published all the same: a traceback, exit code 1."""
+    operator = SocketOperator()
+    with procedure_beside(tmp_path, "g", "--no-report") as testing:
+        look(operator, testing)
+        assert operator.ask("connect", "Ada").done
+        testing.send_signal(signal.SIGINT)
+        printed, _ = testing.communicate(timeout=60.0)
+    assert (testing.returncode, "Traceback" in printed) == (130, False), printed
+    record = procedure.read(tmp_path / "runs" / "first")
+    assert [act.act for act in record.acts] == ["connect", "stop", "finish"]
+    assert record.outcome == "held"
 
 
 class Bar:
