@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.analysis.equilibrium import residual
 from rths_nodes.analysis.figures import histories, tracking
@@ -39,7 +40,7 @@ def test_a_force_that_was_changed_on_the_way_is_left_over(simulate: Simulate) ->
 
 
 def test_prescribed_displacements_have_no_equilibrium(simulate: Simulate) -> None:
-    with pytest.raises(ConfigError, match="have no equation of motion"):
+    with pytest.raises(ConfigError, match=naming("equation", "motion")):
         residual(Evaluation(simulate("predefined_sine", "duration=0.5")[1]))
 
 

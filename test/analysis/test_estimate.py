@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.identification.estimate import discrete_model_spacing, estimate, sine_frequency
@@ -64,7 +65,7 @@ def test_a_sine_that_is_too_short_says_that_its_start_up_counts() -> None:
     run = rths_nodes.run("predefined_sine", ["duration=3.5", "compensator.type=none"])
     found = estimate(run)["axis_1"]
     assert found.start == 0.0
-    assert found.notes[-1] == "the start-up of the sine counts as well: the test is too short to leave it out"
+    assert mentions(found.notes[-1], "sine", "short")
 
 
 def test_a_sine_suggests_what_the_plant_is() -> None:
@@ -121,25 +122,25 @@ def test_a_lead_suggests_no_compensation() -> None:
     found = estimate(dataclasses.replace(run, displacement=early), end=7.0)["story_1"]
     assert found.loading.delay == pytest.approx(-7.0 * DT, rel=0.02)
     assert "inverse" not in found.suggested
-    assert "leads the command" in found.notes[0]
+    assert mentions(found.notes[0], "leads", "command")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"axis": "axis_2"}, "--axis: unknown axis 'axis_2' .did you mean 'axis_1'"),
-        ({"start": 3.0, "end": 2.0}, r"--from 3 s --to 2 s: 0 samples; must be >= 209"),
-        ({"start": 5.9}, "--from 5.9 s --to 6 s: 103 samples"),
+        ({"axis": "axis_2"}, ("--axis", "unknown", "axis_2", "axis_1")),
+        ({"start": 3.0, "end": 2.0}, ("--from", "3 s", "--to", "2 s", "0", ">= 209")),
+        ({"start": 5.9}, ("--from", "5.9 s", "--to", "6 s", "103")),
     ],
 )
-def test_wrong_words_are_refused(words: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_wrong_words_are_refused(words: dict[str, object], message: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*message)):
         estimate(sine_test(), **words)  # type: ignore[arg-type]
 
 
 def test_rest_is_refused() -> None:
     run = sine_test()
-    with pytest.raises(ConfigError, match="axis_1: nothing moves between these times"):
+    with pytest.raises(ConfigError, match=naming("axis_1", "moves")):
         estimate(dataclasses.replace(run, displacement=np.zeros_like(run.displacement)))
 
 

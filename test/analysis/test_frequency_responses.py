@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from coupled_blocks import transfer_matrix
+from messages import naming
 
 from rths_nodes.analysis.identification.frequency_responses import (
     NONE,
@@ -160,13 +161,13 @@ def test_the_order_of_a_single_axis_is_found(order: int) -> None:
 
 def test_what_tells_nothing_is_refused() -> None:
     experiments = one_by_one()
-    with pytest.raises(ValueError, match="do not drive every axis on its own"):
+    with pytest.raises(ValueError, match=naming("drive", "axis")):
         frequency_response([experiments[0], experiments[1], experiments[1]], DT, 0.5, BAND)
-    with pytest.raises(ValueError, match=r"3 frequencies from 1 to 2\.5 Hz: must be more"):
+    with pytest.raises(ValueError, match=naming("3", "frequencies", "1", "2.5 Hz")):
         frequency_response(experiments, DT, 0.5, (1.0, 2.5))
-    with pytest.raises(ValueError, match=r"12\.4 s: too short for 0\.5 to 40 Hz by 0\.1 Hz"):
+    with pytest.raises(ValueError, match=naming("12.4 s", "0.5", "40 Hz", "0.1 Hz")):
         frequency_response(experiments, DT, 0.1, BAND)
-    with pytest.raises(ValueError, match="resolution = 0 Hz: must be > 0"):
+    with pytest.raises(ValueError, match=naming("resolution", "0 Hz", "> 0")):
         frequency_response(experiments, DT, 0.0, BAND)
-    with pytest.raises(ValueError, match="must be equal"):
+    with pytest.raises(ValueError, match=naming("must be equal")):
         frequency_response([Experiment(np.zeros((9, 2)), np.zeros((8, 2)))], DT, 0.5, BAND)

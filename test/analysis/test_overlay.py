@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from messages import each_mentions, mentions
 
 import rths_nodes
 from rths_nodes.analysis import figures
@@ -64,10 +65,7 @@ def test_tests_that_do_not_fit_are_refused_together_by_name() -> None:
     longer, other = recorded("predefined_sine", "duration=4"), recorded("chen_ricles_2010")
     with pytest.raises(ConfigError) as told:
         check({"A": recorded(), "B": longer, "C": other})
-    assert told.value.problems == (
-        "B: duration = 4 s: must be that of A: 3 s",
-        "C: axes = story_1: must be those of A: axis_1",
-    )
+    assert each_mentions(told.value.problems, ("B", "duration", "4 s", "3 s"), ("C", "axes", "story_1", "axis_1"))
 
 
 def test_names_are_the_shortest_ends_that_tell_them_apart() -> None:
@@ -81,7 +79,7 @@ def test_the_page_names_what_differs_and_first_of_all_what_did_not_finish() -> N
     page = OverlayReport([Compared("A", recorded("chen_ricles_2010")), Compared("B<i>", stopped)]).render()
     first = re.search(r'<header>\s*<p class="first">(.*?)</p>', page)
     assert first
-    assert first[1].startswith("B&lt;i&gt;: Test tripped at sample ")
+    assert mentions(first[1], "B", "tripped")
     assert "A:" not in first[1]
     assert "1 of 2 finished" in page
     assert "axes.story_1.limits.force" in page.replace("<wbr>", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.analysis.identification.frequency_responses import Experiment
 from rths_nodes.analysis.identification.periodic import Lines, fit, lines
@@ -82,11 +83,11 @@ def test_the_fit_is_best_where_it_is_asked_to_be() -> None:
 
 def test_what_tells_nothing_is_refused() -> None:
     alone = [experiments()[0], experiments()[0]]
-    with pytest.raises(ValueError, match="do not drive every axis on its own"):
+    with pytest.raises(ValueError, match=naming("drive", "axis")):
         lines(alone, DT, PERIOD, BAND)
-    with pytest.raises(ValueError, match="must be two periods"):
+    with pytest.raises(ValueError, match=naming("two", "periods")):
         lines(experiments(periods=1), DT, PERIOD, BAND)
-    with pytest.raises(ValueError, match="no whole number of samples"):
+    with pytest.raises(ValueError, match=naming("number", "samples")):
         lines(experiments(), DT, PERIOD + 0.3 * DT, BAND)
-    with pytest.raises(ValueError, match="lines: must be more than 8"):
+    with pytest.raises(ValueError, match=naming("lines", "more", "8")):
         fit(lines(experiments(), DT, PERIOD, BAND).up_to(2.0))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.analysis.cautions import cautions
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
@@ -334,7 +335,7 @@ def test_it_says_as_far_as_which_frequency_it_has_looked() -> None:
     assert found.frequency_factor is None
     assert found.farthest == 16.0
     (words,) = (line for line in found.margins() if "natural frequency" in line)
-    assert words == "no critical natural frequency up to 16 times the present one; beyond it was not looked for"
+    assert mentions(words, "critical", "16", "times")
     assert found.data()["critical_frequency_factor_sought_to"] == 16.0
     near = judge(one_story(0.01, "{type: none}", 0.05))
     assert near.frequency_factor is not None
@@ -346,7 +347,7 @@ def test_where_nothing_helps_it_says_as_far_as_which_frequency() -> None:
     assert not found.stable
     assert found.frequency_factor is None
     (words,) = (line for line in found.margins() if "natural frequency" in line)
-    assert words == "no critical natural frequency down to 1/16 of the present one; beyond it was not looked for"
+    assert mentions(words, "critical", "1/16")
 
 
 def test_the_transport_of_the_port_is_delay() -> None:
@@ -376,15 +377,15 @@ def test_a_slower_time_axis_forgives_as_much_more_delay() -> None:
     [
         (
             ["axes.story.specimen.type=kelvin_voigt", "axes.story.specimen.exponent=0.5"],
-            "not linear at small motion",
+            ("linear", "small"),
         ),
-        (["structure=null", "integrator.type=prescribed", "integrator.displacement.type=none"], "no loop"),
-        (["structure=null", "integrator={type: remote, experimental_stiffness: [[1.0]]}"], "has the structure"),
+        (["structure=null", "integrator.type=prescribed", "integrator.displacement.type=none"], ("no loop",)),
+        (["structure=null", "integrator={type: remote, experimental_stiffness: [[1.0]]}"], ("has the structure",)),
     ],
 )
-def test_what_cannot_be_judged_is_refused(overrides: list[str], words: str) -> None:
+def test_what_cannot_be_judged_is_refused(overrides: list[str], words: tuple[str, ...]) -> None:
     test = one_story(0.3, POLYNOMIAL, 0.01, *overrides)
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=naming(*words)):
         judge(test)
 
 
@@ -394,7 +395,7 @@ def test_a_part_without_a_response_is_named(place: str, monkeypatch: pytest.Monk
     chain = f"{{type: chain, first: {inverse}, second: {{type: none}}}}"
     test = one_story(0.3, chain if "." in place else inverse)
     monkeypatch.delattr(registry.load("compensator", "inverse"), "frequency_response")
-    with pytest.raises(ConfigError, match=rf"^{place}\.type = 'inverse': has no frequency response.*polynomial"):
+    with pytest.raises(ConfigError, match=naming(f"{place}.type", "inverse")):
         continuous(test)
 
 

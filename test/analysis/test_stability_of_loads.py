@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.analysis.stability.judgement import Judgement, is_stable, judge
 from rths_nodes.core.errors import ConfigError
@@ -107,7 +108,7 @@ def test_a_column_vibrates_and_is_delayed_as_its_load_lets_it(load: float) -> No
     assert found.further_delay is not None
     assert found.critical_delay == pytest.approx(delay, rel=2e-3)
     assert found.further_delay.frequency == pytest.approx(frequency, rel=2e-3)
-    assert any(words.startswith("load: at the largest load") for words in found.assumptions)
+    assert any(mentions(words, "load", "largest") for words in found.assumptions)
 
 
 @pytest.mark.long
@@ -194,10 +195,10 @@ def test_the_limits_of_a_force_loop_are_where_its_load_begins_to_swing(how: str,
         found = judge(scenario)
         assert found.stable is not wanted
         assert is_stable(scenario) is not wanted
-        assert ("UNSTABLE: force loop of load" in found.verdict()) is wanted
+        assert mentions(found.verdict(), "UNSTABLE", "force", "load") is wanted
         assert grows(run(scenario)[1], 1.5, 4.0, 1.0) is wanted, factor
 
 
 def test_a_load_that_the_column_does_not_bear_is_not_judged() -> None:
-    with pytest.raises(ConfigError, match=r"axes\.load\.load: the simulated specimen does not bear 500000 N"):
+    with pytest.raises(ConfigError, match=naming("axes.load.load", "500000 N")):
         judge(column("rig.crushing_force=400e3"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.figures.updating import write
@@ -77,7 +78,7 @@ def test_rubber_that_slips_is_told_not_to_be_a_spring_with_a_dashpot() -> None:
     found = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", {"stiffness": 17e6, "damping": 1e6}), "rls")
     assert found.unexplained.any()
     assert found.identified == (False, False)
-    assert "the model does not explain it" in found.counts
+    assert mentions(found.counts, "model", "explain")
     assert (found.released >= found.lower).all()
 
 
@@ -106,27 +107,27 @@ def test_a_copy_begins_with_the_law_of_the_test() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"axis": "story_2"}, "--axis: unknown axis 'story_2'"),
-        ({"law": "kf"}, "--law: unknown law 'kf'"),
-        ({"model": "bouc_wen", "law": "rls"}, "--law rls: the force of bouc_wen is not linear in stiffness, "),
-        ({"noise": 0.0}, "--noise = 0: must be > 0"),
-        ({"uncertainty": -1.0}, "--uncertainty = -1: must be > 0"),
-        ({"start": 5.9}, "samples of 0.00977 s between these times: must be >= 100"),
+        ({"axis": "story_2"}, ("--axis", "unknown", "story_2")),
+        ({"law": "kf"}, ("--law", "unknown", "kf")),
+        ({"model": "bouc_wen", "law": "rls"}, ("--law", "bouc_wen")),
+        ({"noise": 0.0}, ("--noise", "0", "> 0")),
+        ({"uncertainty": -1.0}, ("--uncertainty", "-1", "> 0")),
+        ({"start": 5.9}, ("0.00977 s", ">= 100")),
     ],
 )
-def test_what_cannot_be_followed_is_refused(words: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_followed_is_refused(words: dict[str, Any], message: tuple[str, ...]) -> None:
     run = recorded()
     given = {"axis": AXIS} | words
     copy = copy_for(run, AXIS, given.pop("model", "kelvin_voigt"), {})
     with pytest.raises(ConfigError) as refused:
         follow(run, copy=copy, **given)
-    assert message in str(refused.value)
+    assert mentions(str(refused.value), *message)
 
 
 def test_where_nothing_moves_nothing_is_learnt() -> None:
     run = recorded()
     still = dataclasses.replace(run, displacement=np.zeros_like(run.displacement))
-    with pytest.raises(ConfigError, match="nothing moves between these times"):
+    with pytest.raises(ConfigError, match=naming("moves", "between")):
         follow(still, AXIS, copy_for(run, AXIS, "kelvin_voigt", {}))
 
 

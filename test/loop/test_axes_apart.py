@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from axis_wires import Wires, apart
+from messages import mentions, naming
 from weighted import weight
 
 from rths_nodes.core.errors import ConfigError
@@ -129,7 +130,7 @@ def test_stops_are_those_of_one_node(stop: str, closed_by: str) -> None:
     assert ran.told == one.told
     assert ran.wires is not None
     if ran.outcome.reason != one.outcome.reason:  # a controller that has stopped itself: its node knows the words
-        assert ran.outcome.reason.endswith(": axes.weight: its node has stopped it")
+        assert mentions(ran.outcome.reason, "axes.weight", "node")
         assert one.outcome.reason.endswith(ran.wires.stages["weight"].trip)
     assert bits(ran.true) == bits(one.true)
     assert ran.outcome.state is State.TRIPPED, ran.outcome.reason
@@ -173,7 +174,7 @@ def test_a_force_axis_that_nobody_leads_is_held_where_it_is() -> None:
 def test_a_simulated_controller_apart_sees_no_drift() -> None:
     column = "axes.weight.force_control.law.column={column_length: 3.0}"
     check_layout(rig(weight("nodes"), column))
-    with pytest.raises(ConfigError, match=r"axes\.weight\.force_control\.law\.column: is for a rig with one"):
+    with pytest.raises(ConfigError, match=naming("axes.weight.force_control.law.column", "rig")):
         check_layout(rig(weight("controller"), column))
 
 
@@ -201,7 +202,7 @@ def test_a_pause_is_that_of_one_node(fault: str, load: tuple[str, ...]) -> None:
 @pytest.mark.long
 def test_a_pause_that_takes_too_long_ends_as_on_one_node() -> None:
     ran = compare(rig("bridge={when_late: pause, max_pause: 0.05}", PAUSES[1]), "delay@0.2:command,300,1")
-    assert "bridge.max_pause: nothing to follow for" in ran.outcome.reason
+    assert mentions(ran.outcome.reason, "bridge.max_pause", "follow")
 
 
 @pytest.mark.parametrize("after", [3, 60])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from messages import mentions
 
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Command, Measurement
@@ -84,9 +85,15 @@ def test_a_command_leaves_its_braking_way_to_the_end_of_the_stroke() -> None:
         return check.command(Command(1, now, now), [place - velocity * dt])
 
     assert reason(0.12 - 0.0241, 0.49) == ""
-    assert reason(0.12 - 0.0237, 0.49) == (
-        "axes.axis_0.limits.stroke: command = 0.0963 m at 0.49 m/s: its braking way of 0.02393 m must be within "
-        "the 0.0237 m that are left to +- 0.12 m"
+    assert mentions(
+        reason(0.12 - 0.0237, 0.49),
+        "axes.axis_0.limits.stroke",
+        "command",
+        "0.0963 m",
+        "0.49 m/s",
+        "0.02393 m",
+        "0.0237 m",
+        "0.12 m",
     )
     assert reason(-0.119, -0.49) != ""
     assert reason(0.119, -0.49) == "", "away from the end"

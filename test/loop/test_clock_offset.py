@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from messages import each_mentions, mentions
 
 from rths_nodes.loop.clock_offset import Exchange, clock_numbers, too_slow
 from rths_nodes.loop.timing import clock_notes
@@ -45,9 +46,7 @@ def test_a_silent_clock_is_not_known() -> None:
 
 def test_offset_bound_and_drift_are_told_in_words() -> None:
     clock = clock_numbers([exchange(1e-4, 1e-4, 0.5)], [exchange(1e-4, 1e-4, 0.502)])
-    assert clock_notes({"clocks": {"integrator": clock}}) == [
-        "Clock of the integrator node: +500 ms ahead (± 0.1 ms), +2 ms more after the test (± 0.2 ms)"
-    ]
+    assert each_mentions(clock_notes({"clocks": {"integrator": clock}}), ("+500 ms", "0.1 ms", "+2 ms", "0.2 ms"))
     assert clock_notes({}) == []
 
 
@@ -55,7 +54,7 @@ def test_a_way_longer_than_a_sample_is_refused_by_its_median() -> None:
     one_slow = [exchange(1e-4, 1e-4)] * 3 + [exchange(1.0, 1.0)]
     assert too_slow("compensator", one_slow, 1e-3) == ""
     words = too_slow("compensator", [exchange(1e-3, 1e-3)] * 3, 1e-3)
-    assert words.startswith("the way to the compensator node and back takes 2 ms (median of 3): must be <= 1 ms")
+    assert mentions(words, "2 ms", "3", "<= 1 ms")
     assert too_slow("compensator", [exchange(1e-3, 1e-3)], math.inf) == ""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
@@ -147,7 +148,7 @@ def test_the_command_line_refuses_it_without_a_traceback(
     for command in ("check", "run"):
         assert main([command, "chen_ricles_2010", "--set", "compensator.type=mine", "--set", SHORT]) == 2
         told = capsys.readouterr().err
-        assert told == "rths: compensator.type = 'mine': Mine lacks state_names of the family compensator\n"
+        assert mentions(told, "rths", "compensator.type", "mine", "state_names")
 
 
 def test_one_that_fails_in_a_test_stops_the_rig_with_its_name(register: Register) -> None:
@@ -155,9 +156,7 @@ def test_one_that_fails_in_a_test_stops_the_rig_with_its_name(register: Register
     outcome = run()
     assert outcome.state is State.TRIPPED
     assert outcome.failed
-    assert outcome.reason.startswith(
-        "sample 5: compensator.type = 'mine': step: gives 0: must be an array (1,) of floats"
-    )
+    assert mentions(outcome.reason, "sample 5", "compensator.type", "mine", "step", "0", "(1,)")
 
 
 def test_a_good_one_is_not_in_the_way(register: Register) -> None:
@@ -258,7 +257,7 @@ def test_an_integrator_whose_displacement_is_no_array_is_refused(register: Regis
     loop = checked_loop(files.load("chen_ricles_2010", sets))
     outcome = loop.run()
     assert outcome.state is State.TRIPPED
-    assert outcome.reason.startswith("sample 1: integrator.type = 'mine': step: displacement became ")
+    assert mentions(outcome.reason, "sample 1", "integrator.type", "mine", "step")
 
 
 def test_a_simulated_specimen_that_raises_is_named(register: Register) -> None:
@@ -271,9 +270,7 @@ def test_a_simulated_specimen_that_raises_is_named(register: Register) -> None:
             raise ZeroDivisionError("no area")
 
     register("specimen", Mine)
-    with pytest.raises(
-        (ConfigError, ComponentError), match=r"specimen\.type = 'mine': .*ZeroDivisionError: no area"
-    ):
+    with pytest.raises((ConfigError, ComponentError), match=naming("specimen.type", "mine")):
         checked_loop(files.load("chen_ricles_2010", ["axes.story_1.specimen.type=mine", SHORT])).run()
 
 
@@ -283,7 +280,7 @@ def test_a_module_that_cannot_be_imported_is_told(
     (tmp_path / "half_a_law.py").write_text("gain = numpyy.eye(2)\n")
     monkeypatch.syspath_prepend(tmp_path)
     register("compensator", mine(), "half_a_law:Mine")
-    with pytest.raises(ConfigError, match=r"half_a_law:Mine cannot be loaded \(NameError: name 'numpyy' is not"):
+    with pytest.raises(ConfigError, match=naming("half_a_law", "NameError", "numpyy")):
         run()
 
 
@@ -299,7 +296,7 @@ def test_nodes_tell_the_same_as_one_process(register: Register) -> None:
     register("compensator", mine(step=later))
     found = hosts.run("chen_ricles_2010", ["compensator.type=mine", SHORT], host="composed")
     assert found.outcome != "finished"
-    assert "compensator.type = 'mine': step: gives 0: must be an array (1,) of floats" in found.reason
+    assert mentions(found.reason, "compensator.type", "mine", "step", "0", "(1,)")
     register("compensator", mine(state_names=None))
     with pytest.raises(ConfigError, match="lacks state_names"):
         hosts.run("chen_ricles_2010", ["compensator.type=mine", SHORT], host="composed")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from absorber import AXIS, NOISE, OFF, OPEN, TRUE, frame, section
+from messages import each_mentions, mentions
 
 import rths_nodes
 from rths_nodes.analysis.figures.copies import learnt
@@ -102,7 +103,7 @@ def test_a_recording_gives_it_back(tmp_path: Path) -> None:
 
 def test_the_loop_over_kernels_says_why_it_has_none() -> None:
     reason = parts_of(Assembly(frame(updating=section())))
-    assert reason == "updating: copies of the specimen learn beside the loop"
+    assert mentions(reason, "updating", "learn")
 
 
 def test_bad_samples_are_told_and_change_no_parameter() -> None:
@@ -159,59 +160,59 @@ def test_copies_keep_their_ratio_to_the_specimen() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"of": []}, "updating.of: must name at least one restoring force; known: story_1, story_2, story_3"),
-        ({"of": ["story_4"]}, "updating.of: unknown restoring force of the structure 'story_4'"),
-        ({"of": ["story_1", "story_1"]}, "updating.of: story_1, story_1: each copy once"),
+        ({"of": []}, ("updating.of", "story_1", "story_2", "story_3")),
+        ({"of": ["story_4"]}, ("updating.of", "unknown", "story_4")),
+        ({"of": ["story_1", "story_1"]}, ("updating.of", "story_1", "copy")),
         (
             {"of": ["story_3"]},
-            "updating.of: story_3 is elastic_plastic, of which no copies are updated; known: bouc",
+            ("updating.of", "story_3", "elastic_plastic", "bouc_wen"),
         ),
         (
             {"of": ["story_1", "story_2"], "parameters": {"yield_force": {"bounds": [4e5, 2e6]}}},
-            "updating.of: stiffness of story_1 is 9e+07, of story_2 8e+07: copies of one specimen are alike",
+            ("updating.of", "story_1", "9e+07", "story_2", "8e+07"),
         ),
-        ({"axis": "story_9"}, "updating.axis: unknown axis 'story_9'"),
-        ({"law": "rls"}, "updating.law = 'rls': the force of bilinear is not linear in stiffness: take ukf"),
-        ({"law": "kf"}, "updating.law: unknown value 'kf' (did you mean 'ukf'?); known: rls, ukf"),
-        ({"noise": 0.0}, "updating.noise = 0 N: must be > 0"),
-        ({"parameters": {}}, "updating.parameters"),
+        ({"axis": "story_9"}, ("updating.axis", "unknown", "story_9")),
+        ({"law": "rls"}, ("updating.law", "rls", "linear")),
+        ({"law": "kf"}, ("updating.law", "unknown", "kf", "ukf", "rls")),
+        ({"noise": 0.0}, ("updating.noise", "0 N", "> 0")),
+        ({"parameters": {}}, ("updating.parameters",)),
         (
             {"parameters": {"elasticity": {"bounds": [1, 2]}}},
-            "updating.parameters: unknown parameter 'elasticity'",
+            ("updating.parameters", "unknown", "elasticity"),
         ),
-        ({"parameters": {"stiffness": {}}}, "updating.parameters.stiffness.bounds: missing"),
+        ({"parameters": {"stiffness": {}}}, ("updating.parameters.stiffness.bounds", "missing")),
         (
             {"parameters": {"stiffness": {"bounds": [2e8, 1e7]}}},
-            "updating.parameters.stiffness.bounds = [200000000.0, 10000000.0]: must be two numbers, the lower one",
+            ("updating.parameters.stiffness.bounds", "[200000000.0, 10000000.0]"),
         ),
         (
             {"parameters": {"stiffness": {"bounds": [1e8, 2e8]}}},
-            "updating.parameters.stiffness: its bounds 1e+08 to 2e+08 must be > 0, with 9e+07 between",
+            ("updating.parameters.stiffness", "1e+08", "2e+08", "> 0", "9e+07"),
         ),
         (
             {"parameters": {"post_yield_ratio": {"bounds": [0.01, 1.5]}}},
-            "updating.parameters.post_yield_ratio = 1.5: must be",
+            ("updating.parameters.post_yield_ratio", "1.5"),
         ),
-        ({"mode": "on"}, "updating.mode: unknown value 'on'; known: shadow, used"),
-        ({"from": "story_1"}, "updating.from: unknown"),
+        ({"mode": "on"}, ("updating.mode", "unknown", "on", "shadow", "used")),
+        ({"from": "story_1"}, ("updating.from", "unknown")),
     ],
 )
-def test_what_cannot_be_updated_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_updated_is_refused(changes: dict[str, Any], message: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as refused:
         of_frame(section(of=["story_1"], parameters=BILINEAR) | changes)
-    assert message in str(refused.value)
+    assert mentions(str(refused.value), *message)
 
 
 def test_a_structure_without_restoring_forces_has_no_copies() -> None:
     with pytest.raises(ConfigError) as refused:
         replace(frame(), [(["structure", "restoring_force"], None), (["updating"], section())])
-    assert "updating.of: unknown restoring force of the structure 'x'; known: none" in str(refused.value)
+    assert mentions(str(refused.value), "updating.of", "unknown", "x")
 
 
 def test_what_was_learnt_is_told_in_words() -> None:
     run = shadowed()
     (words,) = learning_notes(run.integrator, run.scenario)
-    assert words.startswith("copies of story_1, in shadow: stiffness 1.3e+07 -> ")
+    assert mentions(words, "story_1", "1.3e+07")
     assert words.count("(identified; released ") == 2
     assert learning_notes({}, run.scenario) == learning_notes(run.integrator, frame()) == []
 
@@ -221,7 +222,7 @@ def test_a_specimen_that_the_model_does_not_explain_is_told_and_told_first() -> 
     scenario = frame("duration=5", updating=section(), specimen={"type": "slipping_elastomeric"})
     run = rths_nodes.run(scenario)
     told = learning_notes(run.integrator, scenario)
-    assert told[0].startswith("the model of the copies does not explain the specimen: first at ")
+    assert mentions(told[0], "model", "copies")
     assert told[1].count("(not identified") == 2
     copies = Copies(scenario)
     shares = run.updating[:, :2] / copies.learns.initial
@@ -232,11 +233,12 @@ def test_a_specimen_that_the_model_does_not_explain_is_told_and_told_first() -> 
 def test_the_report_draws_it() -> None:
     plan = learnt(View.one(Evaluation(shadowed())))
     assert plan is not None
-    assert [str(panel.y) for panel in plan.panels] == [
-        "stiffness",
-        "yield displacement",
-        "mean square of innovation",
-    ]
+    assert each_mentions(
+        [str(panel.y) for panel in plan.panels],
+        ("stiffness",),
+        ("yield", "displacement"),
+        ("square", "innovation"),
+    )
     assert plan.title == "Copies of story_1: learnt"
     assert learnt(View.one(Evaluation(rths_nodes.run(frame("duration=0.2"))))) is None
     assert any("Copies of story_1, in shadow" in words for words in remarks(Evaluation(shadowed())))

@@ -14,6 +14,7 @@ from pathlib import Path
 import forked
 import numpy as np
 import pytest
+from messages import mentions
 
 import rths_nodes
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
@@ -130,7 +131,7 @@ def test_a_killed_recorder_leaves_all_that_it_has_handed_over(tmp_path, patient)
     os.kill(rig.nodes()["recorder"], signal.SIGKILL)
     rig.end()
     assert journal.stat().st_size >= handed_over
-    assert "was not finished by its recorder" in rths_nodes.read(tmp_path / "run").notes[0]
+    assert mentions(rths_nodes.read(tmp_path / "run").notes[0], "finished", "recorder")
     bag.recover(tmp_path / "run")
     recording = bag.read(tmp_path / "run")
     messages = sum(len(data) for _, data, _ in recording.messages())
@@ -165,7 +166,7 @@ def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path, patience, 
     rig = Rig(tmp_path / "run", *patient, preexec_fn=small_disk)
     out, errors = rig.end()
     assert rig.popen.returncode == 1
-    assert "the recording broke off" in " ".join((out + errors).split())
+    assert mentions(" ".join((out + errors).split()), "recording", "broke")
     resource.setrlimit(resource.RLIMIT_FSIZE, resource.getrlimit(resource.RLIMIT_FSIZE))
     found = bag.recover(tmp_path / "run")
     assert found.messages > 1000

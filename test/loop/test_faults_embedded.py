@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
@@ -84,27 +85,27 @@ def test_a_fault_is_parsed(words: str, kind: str, values: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("drop", "must be KIND@TIME[:ARGUMENTS]; known: corrupt, delay, disk_full, drop"),
-        ("dely@1:target,1", "unknown kind 'dely' (did you mean 'delay'?); known: corrupt"),
-        ("delay@x:target,1", "time = 'x': must be a number in s"),
-        ("delay@-1:target,1", "time = -1 s: must be >= 0 s"),
-        ("delay@nan:target,1", "time = 'nan': must be a number in s"),
-        ("delay@010:target,1", "010: a whole number must not begin with 0"),
-        ("delay@1:targt,1", "stream: unknown value 'targt' (did you mean 'target'?); known: command, measurement"),
-        ("delay@1:target", "samples: missing (by which they are late [samples])"),
-        ("delay@1:target,0", "samples = 0 samples: must be >= 1"),
-        ("delay@1:target,1.5", "samples = 1.5: must be a whole number"),
-        ("late@1:target,1.5", "share = 1.5: must be > 0 and <= 1"),
-        ("nan@1:target,0", "value: unknown value '0'; known: -inf, inf, nan"),
-        ("kill@1:compensatr", "node: unknown value 'compensatr' (did you mean 'compensator'?)"),
-        ("disk_full@1:now", "too many arguments; disk_full@TIME takes nothing"),
+        ("drop", ("KIND", "TIME", "ARGUMENTS", "corrupt", "delay", "disk_full", "drop")),
+        ("dely@1:target,1", ("unknown", "dely", "delay", "corrupt")),
+        ("delay@x:target,1", ("time", "x")),
+        ("delay@-1:target,1", ("time", "-1 s", ">= 0 s")),
+        ("delay@nan:target,1", ("time", "nan", "number")),
+        ("delay@010:target,1", ("010", "0", "number")),
+        ("delay@1:targt,1", ("stream", "unknown", "targt", "target", "command", "measurement")),
+        ("delay@1:target", ("samples", "samples", "missing")),
+        ("delay@1:target,0", ("samples", "0", ">= 1")),
+        ("delay@1:target,1.5", ("samples", "1.5")),
+        ("late@1:target,1.5", ("share", "1.5", "> 0", "<= 1")),
+        ("nan@1:target,0", ("value", "unknown", "0", "-inf", "inf", "nan")),
+        ("kill@1:compensatr", ("node", "unknown", "compensatr", "compensator")),
+        ("disk_full@1:now", ("arguments", "disk_full", "TIME")),
     ],
 )
-def test_a_wrong_fault_is_refused(words: str, message: str) -> None:
+def test_a_wrong_fault_is_refused(words: str, message: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as refused:
         parse(words)
     assert str(refused.value).startswith(f"fault {words!r}: ")
-    assert message in str(refused.value)
+    assert mentions(str(refused.value), *message)
 
 
 EXAMPLES = {"kill": "recorder", "freeze": "monitor,0.1", "disk_full": "", "monitor_dead": "", "recorder_dead": ""}
@@ -113,24 +114,24 @@ EXAMPLES = {"kill": "recorder", "freeze": "monitor,0.1", "disk_full": "", "monit
 def test_every_kind_that_needs_nodes_is_refused_here() -> None:
     assert set(EXAMPLES) == {name for name, cls in KINDS.items() if cls in NEED_NODES}
     for kind, arguments in EXAMPLES.items():
-        with pytest.raises(ConfigError, match=f"fault {kind}: needs nodes; the host embedded has none"):
+        with pytest.raises(ConfigError, match=naming("fault", kind)):
             run("chen_ricles_2010", ["duration=1"], f"{kind}@0.5:{arguments}")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("delay@9:target,1", "fault delay: time = 9 s: must be < 1.00586 s"),
-        ("delay@0:measurement,1", "fault delay: measurements go nowhere in the host embedded"),
-        ("slow@0:actuator,1e-3", "fault slow: measurements go nowhere in the host embedded"),
-        ("nan@0:command,nan,velocity", "unknown field of a command 'velocity'; known: auxiliary, command, target"),
-        ("sensor_spike@0:story_2,force,1", "fault sensor_spike: unknown axis 'story_2' (did you mean 'story_1'?)"),
+        ("delay@9:target,1", ("time", "9 s", "< 1.00586 s")),
+        ("delay@0:measurement,1", ("fault", "delay", "nowhere")),
+        ("slow@0:actuator,1e-3", ("fault", "slow", "nowhere")),
+        ("nan@0:command,nan,velocity", ("unknown", "command", "velocity", "auxiliary", "target")),
+        ("sensor_spike@0:story_2,force,1", ("sensor_spike", "unknown", "story_2", "story_1")),
     ],
 )
-def test_what_this_host_cannot_do_is_refused(words: str, message: str) -> None:
+def test_what_this_host_cannot_do_is_refused(words: str, message: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as refused:
         run("chen_ricles_2010", ["duration=1"], words)
-    assert message in str(refused.value)
+    assert mentions(str(refused.value), *message)
 
 
 def test_the_command_line_takes_faults(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +139,7 @@ def test_the_command_line_takes_faults(capsys: pytest.CaptureFixture[str]) -> No
     assert main([*words, "--fault", "delay@0.2:target,5", "--fault", "delay@0.5:command,2"]) == 0
     capsys.readouterr()
     assert main([*words, "--fault", "delay@0.5:command,50"]) == 3
-    assert "bridge.max_bridge: no Command for 10.7 ms" in " ".join(capsys.readouterr().out.split())
+    assert mentions(" ".join(capsys.readouterr().out.split()), "bridge.max_bridge", "10.7 ms")
     assert main([*words, "--fault", "dely@1"]) == 2
     assert main([*words, "--fault", "delay@0.5:target,5", "--host", "composed"]) == 2
 
@@ -323,7 +324,7 @@ def test_a_gap_of_10_ms_survives_and_one_of_50_ms_trips(case: str, reference: Ca
             assert response(found, plain) < 2.0
         else:
             assert outcome.state is State.TRIPPED
-            assert "bridge.max_bridge: no Target for 10." in outcome.reason
+            assert mentions(outcome.reason, "bridge.max_bridge", "10")
         assert loop.rig.bridged == math.floor(0.010 * rate)
 
 
@@ -490,7 +491,7 @@ def test_a_command_that_was_refused_is_not_shown_as_if_the_rig_had_got_it() -> N
     overrides = ["duration=1", "seed=160"]
     outcome, found, loop = run("chen_ricles_2010", overrides, "corrupt@0.275:target,3,87")
     assert outcome.state is State.TRIPPED
-    assert "command = -2.11401e+305 m: must be within" in outcome.reason
+    assert mentions(outcome.reason, "command", "-2.11401e+305 m")
     (limits,) = loop.scenario.limits.values()
     assert np.abs(found.command).max() < limits.stroke
     assert np.abs(np.diff(found.command[:, 0])).max() <= limits.velocity * loop.scenario.dt

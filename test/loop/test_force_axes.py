@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, MODE_HELD, Command, Measurement
@@ -262,7 +263,7 @@ def test_a_column_that_crushes_is_not_followed(closed_by: str) -> None:
     )
     assert outcome.state is State.TRIPPED
     assert "axes.load.force_control.largest_correction" in outcome.reason
-    assert "lost its stiffness" in outcome.reason
+    assert mentions(outcome.reason, "lost", "stiffness")
     assert watch.place().max() < (LOAD / STIFFNESS) + 0.25e-3
     assert watch.place()[-1] == pytest.approx(watch.place().max(), abs=1e-5), "it stays where it is"
     assert all(not each.control_mode for each in watch.commands[stopped(watch) :])
@@ -276,11 +277,11 @@ def test_a_force_that_is_far_off_trips_at_once() -> None:
 def test_a_loop_that_would_break_a_limit_of_the_axis_is_held() -> None:
     outcome, watch = run(axes__load__limits__stroke=0.4e-3)
     assert outcome.state is State.TRIPPED
-    assert "axes.load: its force control: command" in outcome.reason
+    assert mentions(outcome.reason, "axes.load", "command")
     assert "limits.stroke" in outcome.reason
     assert watch.place().max() <= 0.4e-3
     outcome, _ = run(axes__load__limits__velocity=2e-4)
-    assert "limits.velocity: must be within +- 0.0002 m/s" in outcome.reason
+    assert mentions(outcome.reason, "limits.velocity", "0.0002 m/s")
 
 
 def test_a_slow_actuator_law_needs_no_transport_of_its_own() -> None:
@@ -313,7 +314,7 @@ def test_a_load_cell_that_goes_wrong_leads_the_axis_by_its_largest_correction_at
     if how == "drifts":
         assert outcome.state is State.TRIPPED
         assert "largest_correction" in outcome.reason
-        assert "the load cell drifts or is dead" in outcome.reason
+        assert mentions(outcome.reason, "drifts", "dead")
     else:  # what is frozen at its target tells nothing: the feed-forward alone keeps the load
         assert outcome.state is State.FINISHED
     assert np.abs(np.array(true) - LOAD).max() <= 0.03 * LOAD
@@ -333,9 +334,7 @@ def test_a_real_rig_corrects_a_force_by_no_more_than_its_force_error(largest: fl
     object.__setattr__(scenario.axes["drift"].limits, "tracking_error", 0.02)
     judgement.refuse(scenario, simulated=True)
     if refused:
-        with pytest.raises(
-            ConfigError, match=r"largest_correction = 0.0002 m: is 200000 N by the stiffness of its law"
-        ):
+        with pytest.raises(ConfigError, match=naming("largest_correction", "0.0002 m", "200000 N")):
             judgement.refuse(scenario, simulated=False)
     else:
         judgement.refuse(scenario, simulated=False)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
@@ -60,9 +61,9 @@ def test_the_loop_gets_the_filtered_force_and_the_rest_is_as_it_was(tmp_path: Pa
     expected = filtered(plain.force[:, 0], Butterworth(2, 50.0, DT))
     np.testing.assert_array_equal(found.force[:, 0], expected)
     names = [row.title for row in limits_of(Evaluation(found)).rows]
-    assert any("force, as corrected" in title for title in names)
+    assert any(mentions(title, "force", "corrected") for title in names)
     words = [each for part in set_up.parts(Evaluation(found), {}) for each in part.words]
-    assert "bench (axis_1): force through a low-pass of 50 Hz, order 2, late by 4.5 ms." in words
+    assert mentions(words, "axis_1", "50 Hz", "2", "4.5 ms")
 
 
 @pytest.mark.long
@@ -72,7 +73,7 @@ def test_a_simulator_needs_no_correction(tmp_path: Path, capsys: pytest.CaptureF
     np.testing.assert_array_equal(found.force, found.true_force)
     assert main(["check", NAME, "--rig", str(file)]) == 0
     told = capsys.readouterr().out
-    assert "taken off the force: 150 kg times accelerometer; not from that of a simulator" in told
+    assert mentions(told, "150 kg", "simulator")
 
 
 class Volts:
@@ -125,7 +126,7 @@ def test_limits_judge_what_the_load_cell_shows() -> None:
         return Measurement(1, nothing, one, nothing, np.array([0.0, force]))
 
     assert check.measurement(shown(800.0), nothing) == ""
-    assert "measured = 1200 N: must be within +- 1000 N" in check.measurement(shown(1200.0), nothing)
+    assert mentions(check.measurement(shown(1200.0), nothing), "measured", "1200 N", "1000 N")
     assert "measured = nan N" in check.measurement(shown(np.nan), nothing)
     assert watch.judge(Command(1, nothing, nothing), shown(800.0)) is None
     breach = watch.judge(Command(1, nothing, nothing), shown(950.0))
@@ -138,22 +139,22 @@ def test_limits_judge_what_the_load_cell_shows() -> None:
     [
         (
             {"corrections": FIXTURE},
-            r"axes.bench.corrections.fixture_mass = 150 kg: the rig has no channel of acceler",
+            ("axes.bench.corrections.fixture_mass", "150 kg"),
         ),
         (
             {"corrections": FIXTURE, "auxiliary": {"accelerometer": {"unit": "V", "range": 10.0}}},
-            r"auxiliary channels: accelerometer",
+            ("channels", "accelerometer"),
         ),
         (
             {"feedback_filter": LOW | {"delay": 2e-3}},
-            r"feedback_filter.delay = 0.002 s: must be within 10% of 0.004",
+            ("feedback_filter.delay", "0.002 s", "10%", "0.004466 s"),
         ),
     ],
 )
 def test_what_cannot_be_corrected_is_refused_at_the_file(
-    keys: dict[str, Any], message: str, tmp_path: Path
+    keys: dict[str, Any], message: tuple[str, ...], tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=naming(*message)):
         files.load(NAME, rig=rig(tmp_path, **keys))
 
 

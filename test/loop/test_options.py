@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import mentions
 
 import rths_nodes
 from rths_nodes.app.cli import main
@@ -49,26 +50,26 @@ def test_the_command_line_has_the_words_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"hots": "composed"}, "unknown option 'hots' (did you mean 'host'?); known: actuator_nodes, case"),
-        ({"apart": ["recorder"]}, "unknown option 'apart'"),
-        ({"host": "two"}, "host = 'two': must be one of embedded, composed, processes"),
-        ({"pace": "realtime"}, "the host embedded has no clock"),
-        ({"actuator_nodes": "per_axis"}, "the host embedded has no nodes"),
-        ({"reliability": "best_effort"}, "the host embedded has no nodes"),
-        ({"transport": "topics"}, "the host embedded has no nodes"),
-        ({"transport": "pipes"}, "transport = 'pipes': must be one of sockets, topics"),
-        ({"separate": ["recorder"], "record": "a"}, "only of the host composed, not of embedded"),
-        ({"separate": ["recorder"], "host": "composed"}, "there is none without a recording"),
-        ({"namespace": "two words"}, "namespace = 'two words': must be"),
-        ({"namespace": "a" * 300}, "300 characters: must be <= 100"),
-        ({"faults": "drop@2:command"}, "faults = 'drop@2:command': must be a list of texts"),
-        ({"peer_timeout": -1.0}, "peer_timeout = -1 s: must be > 0"),
+        ({"hots": "composed"}, ("unknown", "hots", "host", "actuator_nodes", "case")),
+        ({"apart": ["recorder"]}, ("unknown", "option", "apart")),
+        ({"host": "two"}, ("host", "two", "embedded", "composed", "processes")),
+        ({"pace": "realtime"}, ("embedded", "clock")),
+        ({"actuator_nodes": "per_axis"}, ("host", "embedded", "nodes")),
+        ({"reliability": "best_effort"}, ("host", "embedded", "nodes")),
+        ({"transport": "topics"}, ("host", "embedded", "nodes")),
+        ({"transport": "pipes"}, ("transport", "pipes", "sockets", "topics")),
+        ({"separate": ["recorder"], "record": "a"}, ("only", "composed", "embedded")),
+        ({"separate": ["recorder"], "host": "composed"}, ("none", "recording")),
+        ({"namespace": "two words"}, ("namespace", "two words")),
+        ({"namespace": "a" * 300}, ("300", "<= 100")),
+        ({"faults": "drop@2:command"}, ("faults", "drop@2:command")),
+        ({"peer_timeout": -1.0}, ("peer_timeout", "-1 s", "> 0")),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_words(given: dict[str, Any], words: str) -> None:
+def test_what_makes_no_sense_is_refused_in_words(given: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as error:
         run_options({"scenario": NAME} | given)
-    assert words in str(error.value)
+    assert mentions(str(error.value), *words)
 
 
 def test_a_path_counts_as_text_and_none_as_the_default() -> None:
@@ -93,4 +94,4 @@ def test_python_runs_a_case_and_loads_it() -> None:
 
 def test_the_command_line_refuses_what_python_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", NAME, "--pace", "realtime"]) == 2
-    assert "the host embedded has no clock" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, "embedded", "clock")

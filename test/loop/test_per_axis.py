@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import pytest
 from axis_wires import Wires, connected
+from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command
@@ -127,7 +128,7 @@ def test_late_commands_are_bridged_as_with_one_node(length):
         found.append((numbers(measured), stage.machine.reason, stage.bridged))
     assert found[0] == found[1]
     assert found[0][2] == min(length, 10)
-    assert ("bridge.max_bridge: no Command for 10.7 ms" in found[0][1]) == (length > 10)
+    assert mentions(found[0][1], "bridge.max_bridge", "10.7 ms") == (length > 10)
 
 
 def test_the_axes_hear_the_target_that_is_bridged():
@@ -198,7 +199,7 @@ def test_who_asked_for_a_trip_knows_best_why_an_axis_is_lost():
     wires.deaf["story_2"] = 30
     wires.lost = lambda axes, sample: stage.trip("runner: the story_2/axis node died (SIGKILL)") or "silent"
     run(stage)
-    assert stage.machine.reason == "sample 30: runner: the story_2/axis node died (SIGKILL)"
+    assert mentions(stage.machine.reason, "sample 30", "runner", "story_2/axis", "SIGKILL")
 
 
 def test_the_port_does_not_wait_for_a_measurement_that_is_missing():
@@ -232,7 +233,7 @@ def test_an_axis_that_stops_by_itself_stops_the_others():
         measured = tick(stage, None if stage.stopping else command)
         assert np.isfinite(measured.displacement).all()
     assert stage.machine.state == State.TRIPPED
-    assert stage.machine.reason == "sample 50: axes.story_3: its node has stopped it"
+    assert mentions(stage.machine.reason, "sample 50", "axes.story_3")
 
 
 def test_an_axis_of_which_a_measurement_is_missing_is_lost():
@@ -334,14 +335,14 @@ def test_the_safe_stop_of_the_rig_is_not_ended_by_a_limit_of_one_axis():
 
 
 def test_a_rig_that_couples_its_axes_has_one_node():
-    with pytest.raises(ConfigError, match="rig: couples its axes"):
+    with pytest.raises(ConfigError, match=naming("rig", "axes")):
         check_layout(files.load("phillips_spencer_2012"))
 
 
 def test_an_axis_needs_a_name_that_a_namespace_may_have():
     rig = loaded()
     named = attrs.evolve(rig, axes={"2nd": rig.axes["story_1"]})
-    with pytest.raises(ConfigError, match=r"axes\.2nd: must be ASCII letters"):
+    with pytest.raises(ConfigError, match=naming("axes.2nd", "ASCII")):
         check_layout(named)
-    with pytest.raises(ConfigError, match="did you mean 'story_1'"):
+    with pytest.raises(ConfigError, match=naming("story_1")):
         AxisStage.of(rig, "story1")

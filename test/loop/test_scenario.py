@@ -14,6 +14,7 @@ import pytest
 from doubts import doubts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import each_mentions, mentions, naming
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.checks import TestContext
@@ -92,35 +93,35 @@ def test_other_text_stays_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3", "file: line 3: the key 'a' stands twice"),
-        ("a: {x: 1, x: 1}", "file: line 1: the key 'x' stands twice"),
-        ("1: a", "file: line 1: the key 1 must be text"),
-        ("a: [1, 2", "file: line 1: not YAML: "),
-        ("a: 'b", "not YAML: "),
-        ("a: *b", "not YAML: found undefined alias"),
-        ("!!python/object:os.system x", "not YAML: could not determine a constructor"),
-        ("!!bool maybe", "not YAML: "),
-        ("!!int x", "not YAML: 'x' is no int"),
-        ("!!map x", "not YAML: a tag says that this is a section"),
-        ("!!set {a}", "not YAML: could not determine a constructor"),
-        ("010", "line 1: 010: a whole number must not begin with 0 (YAML 1.1 reads 8); write 10, or quotes"),
-        ("a: -08", "line 1: -08: a whole number must not begin with 0; write -8, or quotes around text"),
-        ("1e-400", "line 1: '1e-400': too small for a number, would be read as 0"),
-        ("-1e400", "line 1: '-1e400': too large for a number, would be read as infinite"),
-        ("9" * 5000, "line 1: not YAML: a whole number of 5000 digits"),
-        ("0x" + "f" * 5000, "line 1: not YAML: a whole number of 5002 digits"),
-        ("&a [*a]", "line 1: an alias inside of what it stands for"),
-        ("a: &a\n  b: {c: *a}", "line 2: an alias inside of what it stands for"),
-        ("a\0b", "not YAML: "),
-        ("[" * 5000, "line 1: nested deeper than 50 levels"),
-        ("- " * 5000 + "x", "line 1: nested deeper than 50 levels"),
+        ("a: 1\nb: 2\na: 3", ("file", "line 3", "a", "twice")),
+        ("a: {x: 1, x: 1}", ("file", "line 1", "x", "twice")),
+        ("1: a", ("file", "line 1", "1", "text")),
+        ("a: [1, 2", ("file", "line 1", "YAML")),
+        ("a: 'b", ("not YAML:",)),
+        ("a: *b", ("YAML", "alias")),
+        ("!!python/object:os.system x", ("YAML", "determine")),
+        ("!!bool maybe", ("not YAML:",)),
+        ("!!int x", ("YAML", "x")),
+        ("!!map x", ("YAML", "tag")),
+        ("!!set {a}", ("YAML", "determine")),
+        ("010", ("line 1", "010", "0", "10", "YAML", "1.1", "8")),
+        ("a: -08", ("line 1", "-08", "0", "-8")),
+        ("1e-400", ("line 1", "1e-400", "0")),
+        ("-1e400", ("line 1", "-1e400")),
+        ("9" * 5000, ("line 1", "YAML", "5000")),
+        ("0x" + "f" * 5000, ("line 1", "YAML", "5002")),
+        ("&a [*a]", ("line 1", "alias")),
+        ("a: &a\n  b: {c: *a}", ("line 2", "alias")),
+        ("a\0b", ("not YAML:",)),
+        ("[" * 5000, ("line 1", "50")),
+        ("- " * 5000 + "x", ("line 1", "50")),
     ],
     ids=lambda words: words[:20],
 )
-def test_bad_yaml_is_one_line_with_file_and_line(text: str, message: str) -> None:
+def test_bad_yaml_is_one_line_with_file_and_line(text: str, message: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(text, "file")
-    assert message in str(caught.value)
+    assert mentions(str(caught.value), *message)
     assert "\n" not in str(caught.value)
 
 
@@ -165,19 +166,21 @@ LONG = f"a: &a {'x' * 10_000}\nb: [{', '.join(['*a'] * 1000)}]"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (BOMB, "file: line 6: with its aliases written out more than 200000 values, lists and sections"),
-        (LADDER, "with its aliases written out deeper than 50 levels"),
-        (LONG, "file: line 2: with its aliases written out longer than 4 MiB"),
-        ("x" * (5 << 20), "file: 5242880 characters: must be <= 4 MiB"),
+        (BOMB, ("file", "line 6", "200000")),
+        (LADDER, ("aliases", "50", "levels")),
+        (LONG, ("file", "line 2", "4 MiB")),
+        ("x" * (5 << 20), ("file", "5242880", "<= 4 MiB")),
     ],
     ids=["bomb", "ladder", "long", "large"],
 )
-def test_what_is_small_but_stands_for_much_is_refused_and_costs_nothing(text: str, message: str) -> None:
+def test_what_is_small_but_stands_for_much_is_refused_and_costs_nothing(
+    text: str, message: tuple[str, ...]
+) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(ConfigError) as caught:
             parse(text, "file")
-        assert message in str(caught.value)
+        assert mentions(str(caught.value), *message)
         assert len(str(caught.value)) < 200
         assert tracemalloc.get_traced_memory()[1] < 10e6
     finally:
@@ -186,7 +189,7 @@ def test_what_is_small_but_stands_for_much_is_refused_and_costs_nothing(text: st
 
 def test_an_alias_bomb_is_refused_in_set() -> None:
     flow = "{" + ", ".join(BOMB.strip().splitlines()) + "}"
-    assert "--set axes: line 1: with its aliases written out more than" in refusal(f"axes={flow}")
+    assert mentions(refusal(f"axes={flow}"), "--set", "axes", "line 1")
 
 
 def test_more_values_than_a_scenario_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +233,7 @@ def test_any_text_is_data_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("source", ["", "- 1", "text", "3"])
 def test_a_scenario_is_a_mapping(source: str) -> None:
-    with pytest.raises(ConfigError, match=r"x\.yaml: must be a mapping of sections, and not empty"):
+    with pytest.raises(ConfigError, match=naming("x.yaml", "mapping", "empty")):
         from_text(source, "x.yaml")
 
 
@@ -256,13 +259,13 @@ def test_scenarios_are_found_by_name_or_path() -> None:
     assert load(known["predefined_sine"]) == load("predefined_sine")
     with pytest.raises(ConfigError, match=r"unknown scenario 'chen_ricles' .*known: chen_ricles_2010, "):
         load("chen_ricles")
-    with pytest.raises(ConfigError, match=r"'mine\.yaml': no such file"):
+    with pytest.raises(ConfigError, match=naming("mine.yaml", "file")):
         load("mine.yaml")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\x81")
-    with pytest.raises(ConfigError, match=r"binary\.yaml': cannot be read"):
+    with pytest.raises(ConfigError, match=naming("binary.yaml", "read")):
         load(tmp_path / "binary.yaml")
 
 
@@ -328,28 +331,28 @@ def test_later_overrides_win() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("nonsense", "--set nonsense: must be section.key=value"),
-        ("=3", "must be section.key=value"),
-        ("a..b=3", "must be section.key=value"),
-        ("struture.mass=3", "struture: unknown section 'struture' (did you mean 'structure'?); known: axes, "),
-        ("structure.mas=3", "structure.mas: unknown key 'mas' (did you mean 'mass'?); known: damping_ratio, "),
-        ("axes.story_2.actuator.alpha=3", "axes.story_2: unknown section 'story_2'"),
-        ("seed.x=3", "seed = 1: is a value, not a section; cannot set seed.x"),
-        ("structure.mass=heavy", "structure.mass = 'heavy': must be a number in kg"),
-        ("structure.mass=[1", "--set structure.mass: line 1: not YAML"),
-        ("compensator.type=none_such", "compensator.type: unknown compensator 'none_such'"),
-        ("name=../x", "name = '../x': must be letters, digits and ' _ . -'"),
-        ("axes.story_1.limits=null", "axes.story_1.limits.stroke: missing"),
-        ("version=2", "version = 2: must be >= 1 and <= 1"),
+        ("nonsense", ("--set", "section.key")),
+        ("=3", ("section.key", "value")),
+        ("a..b=3", ("section.key", "value")),
+        ("struture.mass=3", ("struture", "unknown", "structure")),
+        ("structure.mas=3", ("structure.mas", "mas", "unknown", "mass", "damping_ratio")),
+        ("axes.story_2.actuator.alpha=3", ("axes.story_2", "story_2", "unknown")),
+        ("seed.x=3", ("seed", "1", "seed.x")),
+        ("structure.mass=heavy", ("structure.mass", "heavy")),
+        ("structure.mass=[1", ("--set", "structure.mass", "line 1", "YAML")),
+        ("compensator.type=none_such", ("compensator.type", "unknown", "none_such")),
+        ("name=../x", ("name", "../x", "_ . -")),
+        ("axes.story_1.limits=null", ("axes.story_1.limits.stroke", "missing")),
+        ("version=2", ("version", "2", ">= 1", "<= 1")),
     ],
 )
-def test_an_override_that_does_not_fit_is_refused(words: str, message: str) -> None:
-    assert message in refusal(words)
+def test_an_override_that_does_not_fit_is_refused(words: str, message: tuple[str, ...]) -> None:
+    assert mentions(refusal(words), *message)
 
 
 def test_more_samples_than_a_message_can_number_are_refused() -> None:
     message = refusal("servo_rate=1e5", "duration=86400")
-    assert message.startswith("duration * servo_rate = 8640000000 samples: must be <= 4294967295")
+    assert mentions(message, "servo_rate", "8640000000", "<= 4294967295")
 
 
 def test_more_memory_than_a_machine_has_is_refused_when_it_is_built() -> None:
@@ -358,7 +361,7 @@ def test_more_memory_than_a_machine_has_is_refused_when_it_is_built() -> None:
         Loop(Assembly(planned))
     day = override(PAPER, ["duration=86400"])
     memory.check(day, 1)
-    with pytest.raises(ConfigError, match=r"histories take .* GiB of memory, must be <= 4 GiB"):
+    with pytest.raises(ConfigError, match=naming("GiB", "<= 4 GiB")):
         Collector(day, Assembly(PAPER).names)
 
 
@@ -451,14 +454,14 @@ def test_a_case_is_the_scenario_with_its_values() -> None:
 
 def test_an_unknown_case_and_a_case_that_does_not_fit_are_refused() -> None:
     loaded = replace(files.load("chen_ricles_2010"), [(["cases"], WITH_CASES)])
-    with pytest.raises(ConfigError, match=r"unknown case 'slwo' \(did you mean 'slow'\?\); known: slow, typo"):
+    with pytest.raises(ConfigError, match=naming("unknown", "slwo", "slow", "typo")):
         with_case(loaded, "slwo")
     with pytest.raises(ConfigError, match=r"cases.typo: compensator.alpha: unknown key"):
         with_case(loaded, "typo")
 
 
 def test_a_published_value_must_be_a_number() -> None:
-    with pytest.raises(ConfigError, match=r"cases.a.published.J2 = 'small': must be a number"):
+    with pytest.raises(ConfigError, match=naming("cases.a.published.J2", "small")):
         replace(files.load("predefined_sine"), [(["cases"], {"a": {"published": {"J2": "small"}}})])
 
 
@@ -466,11 +469,11 @@ def test_a_component_may_ask_for_history_and_warn(monkeypatch: pytest.MonkeyPatc
     loaded = files.load("predefined_sine")
     cls = type(loaded.compensator)
     monkeypatch.setattr(cls, "spans", lambda self: {"window": 30.0}, raising=False)
-    with pytest.raises(ConfigError, match=r"compensator.window = 30 s: must be <= duration = 20 s"):
+    with pytest.raises(ConfigError, match=naming("compensator.window", "30 s", "<= duration", "20 s")):
         files.load("predefined_sine")
     monkeypatch.setattr(cls, "spans", lambda self: {"window": 20.0})
     monkeypatch.setattr(cls, "cautions", lambda self, test: [f"too wild for {test.axes[0]}"], raising=False)
-    assert doubts(files.load("predefined_sine")) == ["compensator: too wild for axis_1"]
+    assert each_mentions(doubts(files.load("predefined_sine")), ("compensator", "axis_1"))
 
 
 NARROW = {
@@ -500,9 +503,8 @@ def test_every_component_may_refuse_its_test(place: str, monkeypatch: pytest.Mon
     with pytest.raises(ConfigError) as caught:
         checked_loop(PAPER)
     limit = PAPER.axes["story_1"].limits.velocity if place.startswith("axes") else 0
-    assert caught.value.problems == (
-        f"{place}.width = 3 m: must be <= {limit:g} m",
-        f"{place}.depth = 1 m: must be 2 m",
+    assert each_mentions(
+        caught.value.problems, (f"{place}.width", "3 m", f"<= {limit:g} m"), (f"{place}.depth", "1 m", "2 m")
     )
 
 
@@ -513,9 +515,7 @@ def test_a_part_of_a_chain_may_refuse_its_test(tmp_path: Path) -> None:
     change = f"compensator={{type: chain, first: {{type: none}}, second: {inner}}}"
     with pytest.raises(ConfigError) as caught:
         checked_loop(override(PAPER, [change]))
-    assert str(caught.value) == (
-        f"compensator.second.second.model '{model}': axes = other: must be those of the rig: story_1"
-    )
+    assert mentions(str(caught.value), "compensator.second.second.model", model, "axes", "story_1")
 
 
 def test_a_matrix_may_stand_in_a_csv_file_beside_the_scenario(tmp_path: Path) -> None:
@@ -528,5 +528,5 @@ def test_a_matrix_may_stand_in_a_csv_file_beside_the_scenario(tmp_path: Path) ->
     (tmp_path / "frame.yaml").write_text(text.replace(rows, "mass.csv"))
     assert load(tmp_path / "frame.yaml").data() == load("phillips_spencer_2012").data()
     (tmp_path / "mass.csv").write_text("983, 0, 0\n0, x, 0\n")
-    with pytest.raises(ConfigError, match=r"structure\.mass = .*: cannot be read as a table .*line 2: '0, x"):
+    with pytest.raises(ConfigError, match=naming("structure.mass", "table", "0")):
         load(tmp_path / "frame.yaml")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import (
@@ -149,17 +150,17 @@ def test_a_command_is_applied_and_measured(rig: RigStage) -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (math.nan, "sample 1: axes.axis_1: command = nan: must be finite"),
-        (0.3, "sample 1: axes.axis_1.limits.stroke: command = 0.3 m"),
-        (0.02, "sample 1: axes.axis_1.limits.velocity: command = 20.48 m/s"),
+        (math.nan, ("sample 1", "axes.axis_1", "command", "nan", "finite")),
+        (0.3, ("sample 1", "axes.axis_1.limits.stroke", "command", "0.3 m")),
+        (0.02, ("sample 1", "axes.axis_1.limits.velocity", "command", "20.48 m/s")),
     ],
 )
-def test_a_bad_command_is_never_sent(rig: RigStage, value: float, reason: str) -> None:
+def test_a_bad_command_is_never_sent(rig: RigStage, value: float, reason: tuple[str, ...]) -> None:
     measured = rig.tick(command(1, value))
     assert measured.command[0] == 0.0
     assert measured.flags & FLAG_TRIPPED
     assert rig.machine.state is State.TRIPPED  # it stood still
-    assert rig.machine.reason.startswith(reason)
+    assert mentions(rig.machine.reason, *reason)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_the_tracking_error_trips() -> None:
 def test_without_a_command_the_rig_stops(rig: RigStage) -> None:
     rig.tick(command(1, 0.001))
     measured = [rig.tick(None), *until_rest(rig)]
-    assert "no command came" in rig.machine.reason
+    assert mentions(rig.machine.reason, "command", "came")
     assert all(m.flags & FLAG_TRIPPED for m in measured)
 
 
@@ -205,7 +206,7 @@ def test_a_trip_in_motion_stops_with_bounded_deceleration(rig: RigStage) -> None
     rig.trip("somebody pressed the button")
     measured = [rig.tick(command(101, 0.0505)), *until_rest(rig)]
     assert rig.machine.state is State.TRIPPED
-    assert "somebody pressed the button" in rig.machine.reason
+    assert mentions(rig.machine.reason, "pressed", "button")
     positions = np.array([0.0495, 0.05, *(m.command[0] for m in measured)])
     assert np.abs(np.diff(positions, 2)).max() <= 10.0 * SINE.dt**2 * (1.0 + 1e-9)
     assert positions[-1] == pytest.approx(0.05 + (0.0005 / SINE.dt) ** 2 / (2.0 * 10.0), rel=0.02)
@@ -297,13 +298,13 @@ def test_an_interlock_counts_before_a_limit_and_a_partial_stop_after_it(
 def test_a_partial_stop_trips(rig: RigStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig.port, "partial_stop", "axes.a: its node has stopped it")
     rig.tick(command(1))
-    assert rig.machine.reason == "sample 1: axes.a: its node has stopped it"
+    assert mentions(rig.machine.reason, "sample 1", "axes.a")
 
 
 def test_a_port_that_is_no_simulator_is_not_armed(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = RigStage.of(SINE, Assembly(SINE).port)
     monkeypatch.setattr(rig.port, "simulated", False)
-    with pytest.raises(ConfigError, match="only an operator may arm it"):
+    with pytest.raises(ConfigError, match=naming("operator", "arm")):
         rig.connect()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import mentions
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
@@ -47,22 +48,22 @@ def test_a_command_up_to_the_stroke_may_be_sent(value: float) -> None:
 @pytest.mark.parametrize(
     ("value", "previous", "reason"),
     [
-        (0.2501, 0.25, "axes.a.limits.stroke: command = 0.2501 m: must be within +- 0.25 m"),
-        (-0.3, -0.25, "axes.a.limits.stroke: command = -0.3 m: must be within +- 0.25 m"),
-        (0.001, 0.0, "axes.a.limits.velocity: command = 1.024 m/s: must be within +- 0.76 m/s"),
-        (-0.001, 0.0, "axes.a.limits.velocity: command = -1.024 m/s: must be within +- 0.76 m/s"),
-        (math.nan, 0.0, "axes.a: command = nan: must be finite"),
-        (math.inf, 0.0, "axes.a: command = inf: must be finite"),
+        (0.2501, 0.25, ("axes.a.limits.stroke", "command", "0.2501 m", "0.25 m")),
+        (-0.3, -0.25, ("axes.a.limits.stroke", "command", "-0.3 m", "0.25 m")),
+        (0.001, 0.0, ("axes.a.limits.velocity", "command", "1.024 m/s", "0.76 m/s")),
+        (-0.001, 0.0, ("axes.a.limits.velocity", "command", "-1.024 m/s", "0.76 m/s")),
+        (math.nan, 0.0, ("axes.a", "command", "nan", "finite")),
+        (math.inf, 0.0, ("axes.a", "command", "inf", "finite")),
     ],
 )
-def test_a_command_that_must_not_be_sent(value: float, previous: float, reason: str) -> None:
-    assert LimitCheck(limits(), DT).command(command(value), np.array([previous, 0.0])) == reason
+def test_a_command_that_must_not_be_sent(value: float, previous: float, reason: tuple[str, ...]) -> None:
+    assert mentions(LimitCheck(limits(), DT).command(command(value), np.array([previous, 0.0])), *reason)
 
 
 def test_a_target_that_is_not_a_number_is_named_as_the_reason() -> None:
     lost = Command(1, np.array([0.0, math.nan]), np.zeros(2))  # whatever a compensator makes of it
     reason = LimitCheck(limits(), DT).command(lost, np.zeros(2))
-    assert reason.startswith("axes.b: target = nan: must be finite: the response has run away")
+    assert mentions(reason, "axes.b", "target", "nan", "finite")
 
 
 def test_every_axis_is_checked() -> None:
@@ -76,17 +77,19 @@ def test_every_axis_is_checked() -> None:
 @pytest.mark.parametrize(
     ("displacement", "force", "target", "reason"),
     [
-        (0.26, 0.0, 0.26, "axes.a.limits.stroke: measured = 0.26 m: must be within +- 0.25 m"),
-        (0.0, -1.8e6, 0.0, "axes.a.limits.force: measured = -1.8e+06 N: must be within +- 1.7e+06 N"),
-        (0.1, 0.0, 0.12, "axes.a.limits.tracking_error: target - measured = 0.02 m: must be within +- 0.01 m"),
-        (math.nan, 0.0, 0.0, "axes.a.limits.stroke: measured = nan m: must be within +- 0.25 m"),
-        (0.0, math.nan, 0.0, "axes.a.limits.force: measured = nan N: must be within +- 1.7e+06 N"),
-        (0.0, math.inf, 0.0, "axes.a.limits.force: measured = inf N: must be within +- 1.7e+06 N"),
+        (0.26, 0.0, 0.26, ("axes.a.limits.stroke", "measured", "0.26 m", "0.25 m")),
+        (0.0, -1.8e6, 0.0, ("axes.a.limits.force", "measured", "-1.8e+06 N", "1.7e+06 N")),
+        (0.1, 0.0, 0.12, ("axes.a.limits.tracking_error", "0.02 m", "0.01 m")),
+        (math.nan, 0.0, 0.0, ("axes.a.limits.stroke", "measured", "nan m", "0.25 m")),
+        (0.0, math.nan, 0.0, ("axes.a.limits.force", "measured", "nan N", "1.7e+06 N")),
+        (0.0, math.inf, 0.0, ("axes.a.limits.force", "measured", "inf N", "1.7e+06 N")),
     ],
 )
-def test_a_measurement_that_ends_the_test(displacement: float, force: float, target: float, reason: str) -> None:
+def test_a_measurement_that_ends_the_test(
+    displacement: float, force: float, target: float, reason: tuple[str, ...]
+) -> None:
     check = LimitCheck(limits(tracking_error=0.01), DT)
-    assert check.measurement(measurement(displacement, force), np.array([target, 0.0])) == reason
+    assert mentions(check.measurement(measurement(displacement, force), np.array([target, 0.0])), *reason)
 
 
 def test_the_tracking_error_is_not_limited_if_left_out() -> None:

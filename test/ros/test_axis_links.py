@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import mentions
+
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import RunMark
@@ -90,7 +92,7 @@ def test_an_axis_has_some_time_before_anybody_asks_where_it_is(bench: Bench) -> 
     bench.topics.guards["story_2/measurement"].gone = True
     assert bench.lost_after(GONE_NS - 1) == ""
     assert bench.looks == 0
-    assert bench.lost_after(GONE_NS) == "no Measurement 7 of story_2/axis: it has left"
+    assert mentions(bench.lost_after(GONE_NS), "Measurement", "7", "story_2/axis")
 
 
 def test_a_silent_axis_is_lost_in_the_end(bench: Bench) -> None:

@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import forked
+from messages import mentions, naming
 from weighted import weight
 
 import rths_nodes
@@ -147,12 +148,12 @@ def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("sensor_spike@0.2:story_2,force,1e6", "axes.story_2.limits.force: measured"),
-        ("sensor_stuck@0.2:story_3,displacement", "axes.story_3.limits.velocity"),
-        ("nan@0.2:measurement", "axes.story_1"),
-        ("nan@0.2:command", "axes.story_1"),
-        ("interlock@0.2", "rig: its interlock is open"),
-        ("hydraulics@0.2:off", "rig: its hydraulics are off"),
+        ("sensor_spike@0.2:story_2,force,1e6", ("axes.story_2.limits.force", "measured")),
+        ("sensor_stuck@0.2:story_3,displacement", ("axes.story_3.limits.velocity",)),
+        ("nan@0.2:measurement", ("axes.story_1",)),
+        ("nan@0.2:command", ("axes.story_1",)),
+        ("interlock@0.2", ("rig", "interlock")),
+        ("hydraulics@0.2:off", ("rig", "hydraulics")),
     ],
 )
 @pytest.mark.briefly("sensor_spike", "interlock")
@@ -162,7 +163,7 @@ def test_a_fault_on_purpose_does_the_same_as_with_one_node(fault, words, tmp_pat
     report = per_axis(overrides, host="composed", faults=[fault], record=tmp_path / "run")
     assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
     assert report.reason == reference.reason
-    assert words in report.reason
+    assert mentions(report.reason, *words)
     assert different(reference.read(), rths_nodes.read(tmp_path / "run")) == []
 
 
@@ -223,7 +224,7 @@ def test_a_surprise_in_an_axis_node_stops_the_others(tmp_path):
 
     machine, rested, codes, run = run_with(break_it, tmp_path)
     assert machine.state == State.TRIPPED
-    assert "story_2/axis: ZeroDivisionError: division by zero" in machine.reason
+    assert mentions(machine.reason, "story_2/axis", "ZeroDivisionError")
     assert (rested[0], rested[2]) == (True, True)
     assert codes["story_2/axis"] == 1
     tripped = run.flags & FLAG_TRIPPED > 0
@@ -324,7 +325,7 @@ def test_a_killed_axis_node_ends_a_pause_with_a_reason(tmp_path):
     out, errors = rig.popen.communicate(timeout=60)
     assert "Traceback" not in errors
     assert rig.popen.returncode == 1
-    assert "the story_2/axis node died (SIGKILL)" in " ".join(out.split())
+    assert mentions(" ".join(out.split()), "story_2/axis", "SIGKILL")
     run = rths_nodes.read(tmp_path / "run")
     assert run.outcome == "tripped"
     assert "story_2/axis" in run.information["reason"]
@@ -339,13 +340,13 @@ def test_a_killed_axis_node_ends_a_pause_with_a_reason(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        (NAME, {"host": "embedded"}, "the host embedded has no nodes"),
-        (NAME, {"host": "composed", "actuator_nodes": "two"}, "must be one of one, per_axis"),
-        ("phillips_spencer_2012", {"host": "composed"}, "rig: couples its axes"),
+        (NAME, {"host": "embedded"}, ("host", "embedded")),
+        (NAME, {"host": "composed", "actuator_nodes": "two"}, ("one", "per_axis")),
+        ("phillips_spencer_2012", {"host": "composed"}, ("rig", "axes")),
     ],
 )
 def test_a_layout_that_cannot_be_is_refused(name, options, words):
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=naming(*words)):
         hosts.run(name, **({"actuator_nodes": "per_axis"} | options))
 
 
@@ -365,20 +366,20 @@ def refusal(role, namespace, **parameters):
 @pytest.mark.parametrize(
     ("role", "namespace", "parameters", "words"),
     [
-        ("axis", "rths/story_4", {}, "must end with the name of an axis: story_1, story_2, story_3"),
-        ("axis", "rths/story_2", {"axes.story_1.limits.force": 1.0}, "axes.story_1.limits.force"),
-        ("axis", "rths/story_2", {"axes.story_2.limits.froce": 1.0}, "did you mean 'force'"),
+        ("axis", "rths/story_4", {}, ("story_1", "story_2", "story_3")),
+        ("axis", "rths/story_2", {"axes.story_1.limits.force": 1.0}, ("axes.story_1.limits.force",)),
+        ("axis", "rths/story_2", {"axes.story_2.limits.froce": 1.0}, ("axes.story_2.limits.froce", "force")),
         (
             "actuator",
             "rths",
             {"peers": ["actuator", "story_1/axis"]},
-            "must be all or none of story_1/axis",
+            ("none", "story_1/axis"),
         ),
-        ("actuator", "rths", {"peers": ["actuator", "story_1/axle"]}, "unknown node 'story_1/axle'"),
+        ("actuator", "rths", {"peers": ["actuator", "story_1/axle"]}, ("unknown", "node", "story_1/axle")),
     ],
 )
 def test_a_node_refuses_what_does_not_fit(role, namespace, parameters, words):
-    assert words in refusal(role, namespace, **parameters)
+    assert mentions(refusal(role, namespace, **parameters), *words)
 
 
 def test_an_axis_node_has_the_parameters_of_its_axis_and_they_are_recorded(tmp_path, different):
@@ -402,7 +403,7 @@ def test_limits_are_the_same_for_all(tmp_path):
             description.parameters["axes.story_2.limits.force"] = 1e3
     result = composed.run(descriptions, hosts.open_writer)
     assert (result.outcome, result.exit_code) == ("refused", 2)
-    assert "story_2/axis runs another scenario" in result.reason
+    assert mentions(result.reason, "story_2/axis", "scenario")
 
 
 # -- one axis node by hand --------------------------------------------------------------------------------
@@ -434,7 +435,7 @@ def test_without_a_leader_an_axis_stops_by_itself(axis, clock):
     assert axis.stage.at_rest
     assert axis.phase.gone
     assert axis.phase.exit_code == 3
-    assert "interrupted, and no Command 21" in axis.phase.problem
+    assert mentions(axis.phase.problem, "interrupted", "Command 21")
 
 
 def test_a_test_that_has_ended_without_it_stops_an_axis(axis, by_hand):
@@ -443,7 +444,7 @@ def test_a_test_that_has_ended_without_it_stops_an_axis(axis, by_hand):
     while axis.work():
         pass
     assert axis.stage.at_rest
-    assert "the test has ended while this axis moved" in axis.phase.problem
+    assert mentions(axis.phase.problem, "test", "axis")
 
 
 def test_an_axis_whose_test_has_finished_says_how_much_it_has_sent(axis, by_hand):

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -71,12 +71,12 @@ def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, run_patiently
 @pytest.mark.parametrize(
     ("fault", "code", "reason"),
     [
-        ("kill@0.5:integrator", 1, "no Target for 10.7 ms"),
-        ("kill@0.5:compensator", 1, "no Command for 10.7 ms"),
-        ("freeze@0.5:integrator,0.04", 3, "no Target for 10.7 ms"),
-        ("freeze@0.5:compensator,0.04", 3, "no Command for 10.7 ms"),
-        ("drop@0.5:target", 3, "compensator: .*Target 54 came where 53 was expected"),
-        ("drop@0.5:measurement", 3, "Measurement 513 came where 512 was expected"),
+        ("kill@0.5:integrator", 1, ("Target", "10.7 ms")),
+        ("kill@0.5:compensator", 1, ("Command", "10.7 ms")),
+        ("freeze@0.5:integrator,0.04", 3, ("Target", "10.7 ms")),
+        ("freeze@0.5:compensator,0.04", 3, ("Command", "10.7 ms")),
+        ("drop@0.5:target", 3, ("compensator", "54", "53")),
+        ("drop@0.5:measurement", 3, ("513", "512")),
     ],
 )
 @pytest.mark.briefly("kill@0.5:integrator")
@@ -84,8 +84,8 @@ def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, run_patiently
     test = run_patiently(NAME, SHORT, fault)
     result, found = test.result, test.run
     assert result.exit_code == code, result.reason
-    assert re.search(reason, result.reason)
-    assert re.search(reason, found.information["reason"])
+    assert mentions(result.reason, *reason)
+    assert mentions(found.information["reason"], *reason)
     sent = judged(found)
     first = int(np.flatnonzero(found.flags & (FLAG_BRIDGED | FLAG_TRIPPED))[0])
     tripped = int(np.flatnonzero(found.flags & FLAG_TRIPPED)[0])
@@ -151,7 +151,7 @@ def test_what_was_sent_before_the_actuator_node_died_is_recorded(fault, run_pati
 def test_a_full_disk_ends_the_test_and_loses_next_to_nothing_before(host, tmp_path):
     report = hosts.run(NAME, SHORT, host=host, pace="realtime", record=tmp_path / "run", faults=["disk_full@0.5"])
     assert report.exit_code == 1
-    assert "the recording broke off (No space left on device)" in report.reason
+    assert mentions(report.reason, "recording", "space")
     assert bag.recover(tmp_path / "run").messages > 1000
     assert FAULT - len(rths_nodes.read(tmp_path / "run").flags) < 0.2 * 1024
 
@@ -162,12 +162,12 @@ def test_a_full_disk_ends_the_test_and_loses_next_to_nothing_before(host, tmp_pa
         pytest.param(
             ("duplicate@0.1:command,3", "duplicate@0.2:target,3", "sensor_stuck@0.3:story_1,force,0.003"),
             (0, 3),
-            "",
+            (),
             marks=pytest.mark.soak,
         ),
-        pytest.param(("delay@0.5:command,60",), (3,), "bridge.max_bridge: no ", marks=pytest.mark.soak),
-        (("freeze@0.5:compensator,0.04",), (3,), "bridge.max_bridge: no "),
-        pytest.param(("kill@0.5:integrator",), (1,), "the integrator node died (SIGKILL)", marks=pytest.mark.soak),
+        pytest.param(("delay@0.5:command,60",), (3,), ("bridge.max_bridge",), marks=pytest.mark.soak),
+        (("freeze@0.5:compensator,0.04",), (3,), ("bridge.max_bridge",)),
+        pytest.param(("kill@0.5:integrator",), (1,), ("integrator", "SIGKILL"), marks=pytest.mark.soak),
     ],
     ids=["passing", "delay", "freeze", "kill"],
 )
@@ -177,7 +177,7 @@ def test_processes_are_as_safe(faults, codes, reason, tmp_path):
     report = hosts.run(NAME, patient, host="processes", pace="realtime", record=tmp_path / "run", faults=faults)
     found = rths_nodes.read(tmp_path / "run")
     assert report.exit_code in codes, report.reason
-    assert reason in report.reason
+    assert mentions(report.reason, *reason)
     assert found.information["faults"] == " ".join(faults)
     judged(found)
     in_a_row = np.diff(np.flatnonzero(np.diff((found.flags & FLAG_BRIDGED) > 0, prepend=False, append=False)))[::2]
@@ -190,20 +190,20 @@ def test_a_dead_monitor_is_told(run_patiently):
     test = run_patiently(NAME, SHORT, "monitor_dead@0.5")
     result, found = test.result, test.run
     assert result.exit_code == 1
-    assert "the monitor node died" in result.reason
+    assert mentions(result.reason, "monitor", "died")
     judged(found)
 
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("drop@0.3:command", "no Command 309 for 0."), ("monitor_dead@0.3", "no Progress of the monitor node")],
+    [("drop@0.3:command", ("Command 309",)), ("monitor_dead@0.3", ("Progress", "monitor"))],
 )
 def test_in_lockstep_what_never_comes_trips(fault, reason, run_patiently):
     test = run_patiently(NAME, ["duration=2", "port.longest_wait=0.2"], fault, pace="lockstep")
     result, found = test.result, test.run
     assert result.exit_code == (1 if "dead" in fault else 3)
-    assert reason in result.reason
-    assert reason in found.information["reason"]
+    assert mentions(result.reason, *reason)
+    assert mentions(found.information["reason"], *reason)
     judged(found)
 
 
@@ -214,14 +214,14 @@ def test_in_lockstep_what_never_comes_trips(fault, reason, run_patiently):
             "composed",
             "lockstep",
             "delay@0.5:target,3",
-            "in lockstep the nodes wait for what is late",
+            ("lockstep", "nodes"),
         ),
-        ("processes", "lockstep", "slow@0.5:integrator,0.1", "in lockstep the nodes wait"),
-        ("composed", "realtime", "disk_full@0.5", "there is no recorder"),
-        ("processes", "realtime", "kill@7:monitor", "time = 7 s: must be < 1.00586 s"),
-        ("composed", "realtime", "sensor_spike@0.5:story_2,force,1", "unknown axis 'story_2'"),
+        ("processes", "lockstep", "slow@0.5:integrator,0.1", ("lockstep", "nodes")),
+        ("composed", "realtime", "disk_full@0.5", ("recorder",)),
+        ("processes", "realtime", "kill@7:monitor", ("time", "7 s", "< 1.00586 s")),
+        ("composed", "realtime", "sensor_spike@0.5:story_2,force,1", ("unknown", "axis", "story_2")),
     ],
 )
 def test_what_has_no_meaning_is_refused(host, pace, fault, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises(ConfigError, match=naming(*message)):
         hosts.run(NAME, SHORT, host=host, pace=pace, faults=[fault])

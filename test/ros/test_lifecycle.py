@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import mentions
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.node import Node
 
@@ -82,7 +83,7 @@ def run_with(action, tmp_path, **options):
 def test_a_node_that_is_shut_down_under_way_stops_the_test(role, state, tmp_path):
     machine, run = run_with(lambda nodes: nodes[role].trigger_shutdown(), tmp_path)
     assert machine.state.name == state
-    assert f"the {role} node was shut down" in machine.reason
+    assert mentions(machine.reason, role, "node")
     assert run.information["gaps"] == "0"
     assert run.flags[-1] & FLAG_TRIPPED, "the safe stop is in the recording"
 
@@ -134,7 +135,7 @@ def test_peers_are_waited_for_from_the_activation_on(clock):
         clock.now += 2 * SECOND
         node.work()
         assert node.phase.gone
-        assert "not ready within 30 s" in node.phase.problem
+        assert mentions(node.phase.problem, "ready", "30 s")
         node.destroy_node()
 
 
@@ -145,7 +146,7 @@ def test_a_section_that_two_nodes_need_is_not_changed_in_one_of_them():
             description.parameters["structure.damping_ratio"] = 0.05
     result = composed.run(descriptions, hosts.open_writer)
     assert (result.outcome, result.exit_code) == ("refused", 2)
-    assert "structure: integrator and monitor run with different values" in result.reason
+    assert mentions(result.reason, "structure", "values")
 
 
 def test_an_operator_is_told_why_a_node_is_not_configured(capfd):
@@ -154,7 +155,7 @@ def test_an_operator_is_told_why_a_node_is_not_configured(capfd):
         node = composed.make_node("compensator", hosts.open_writer, context, values)
         assert node.trigger_configure() == TransitionCallbackReturn.FAILURE
         node.destroy_node()
-    assert "compensator.alpha_es = 0.5 samples: must be >= 1" in capfd.readouterr().err
+    assert mentions(capfd.readouterr().err, "compensator.alpha_es", "0.5", ">= 1")
 
 
 def test_a_recording_that_cannot_be_made_is_refused_in_words(tmp_path):
@@ -163,7 +164,7 @@ def test_a_recording_that_cannot_be_made_is_refused_in_words(tmp_path):
     words = [sys.executable, "-m", "rths_nodes.app.node", "recorder", "--ros-args", *options]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert "cannot record there" in done.stderr
+    assert mentions(done.stderr, "cannot record there")
     assert "Traceback" not in done.stderr
 
 
@@ -209,7 +210,7 @@ def test_a_node_in_a_process_of_its_own_refuses_a_wrong_scenario_in_one_line(rol
     assert done.returncode == 2
     told = [line for line in done.stderr.splitlines() if line.startswith("rths: ")]
     assert len(told) == 1
-    assert "did you mean 'chen_ricles_2010'?" in told[0]
+    assert mentions(told[0], "chen_ricles_2010")
     assert "Traceback" not in done.stderr
 
 
@@ -235,10 +236,8 @@ def test_a_node_whose_lead_leaves_without_a_word_does_not_wait_for_ever():
         executor.run()
         node.destroy_node()
         lead.destroy_node()
-    assert (node.phase.exit_code, node.phase.problem) == (
-        1,
-        "the actuator node has left in the middle of the test",
-    )
+    assert node.phase.exit_code == 1
+    assert mentions(node.phase.problem, "actuator", "left")
     assert node.shutdown.reported, "what it knows is told to the recorder"
 
 

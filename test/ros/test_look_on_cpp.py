@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from messages import mentions
 
 from rths_nodes.ros.names import TOPICS
 
@@ -74,7 +75,9 @@ def test_the_judgement_is_that_of_its_messages(tmp_path: Path) -> None:
     words += [f"-isystem{path}" for path in include.iterdir() if path.is_dir()]
     subprocess.run([*words, str(tmp_path / "judge.cpp"), "-o", str(tmp_path / "judge")], check=True, timeout=100)
     told = subprocess.run([str(tmp_path / "judge")], capture_output=True, text=True, check=True, timeout=10).stdout
-    assert told.splitlines() == ["0", "0 50", "sample 60: 120 N: more than 100 N", "0 120", "0001"]
+    lines = told.splitlines()
+    assert mentions(lines.pop(2), "sample 60", "120 N", "100 N")
+    assert lines == ["0", "0 50", "0 120", "0001"]
 
 
 def test_every_field_that_it_names_is_in_its_message() -> None:

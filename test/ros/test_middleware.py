@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from messages import mentions
 
 from rths_nodes.ros.environment import DOMAIN, PEERS, RANGE
 from rths_nodes.ros.transport import middleware
@@ -205,19 +206,20 @@ def test_what_ros_would_misunderstand_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "domain", "words"),
     [
-        (["-r", "a::b"], "0", "integrator: ROS arguments that are not understood: .*'-r a::b'"),
-        (["--foo"], "0", "integrator: ROS arguments that are not understood: .*--foo"),
-        ([], "one", "ROS_DOMAIN_ID: 'one' must be a whole number"),
+        (["-r", "a::b"], "0", ("integrator", "ROS", "-r a::b")),
+        (["--foo"], "0", ("integrator", "ROS", "--foo")),
+        ([], "one", ("ROS_DOMAIN_ID", "one")),
     ],
 )
 def test_a_node_refuses_what_ros_would_in_one_line(
-    arguments: list[str], domain: str, words: str, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], domain: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DOMAIN, domain)
     command = [sys.executable, "-m", "rths_nodes.app.node", "integrator", "--ros-args", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert re.fullmatch(f"rths: {words}.*\n", done.stderr)
+    assert done.stderr.count("\n") == 1
+    assert mentions(done.stderr, "rths", *words)
 
 
 @pytest.mark.usefixtures("nothing_set")

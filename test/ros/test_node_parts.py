@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import each_mentions, mentions
+
 from rths_nodes.core.samples import EMPTY, Measurement
 from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.loop.supervision.states import State
@@ -202,7 +204,7 @@ def test_no_node_is_ready_before_it_knows_the_run(
     clock.now += COMPLAINT_NS
     handshake.look()
     assert phase.now is Phase.MATCHING
-    assert handshake.calls["warn"] == ["waits for the run: no test_state of the actuator node"]
+    assert each_mentions(handshake.calls["warn"], ("test_state", "node"))
     topics.states = [state(State.POSITIONED)]
     handshake.look()  # it is known
     handshake.look()
@@ -293,7 +295,7 @@ def test_what_somebody_said_who_left_before_the_graph_named_him_is_not_believed(
 def test_a_mark_that_no_run_can_have_refuses_the_test(handshake: Any, topics: Any) -> None:
     topics.states = [state(State.POSITIONED, "map")]
     handshake.look()
-    assert "header.frame_id = 'map': must be 23 printable ASCII characters" in handshake.calls["refuse"][0]
+    assert mentions(handshake.calls["refuse"][0], "header.frame_id", "map", "23", "ASCII")
 
 
 def test_a_peer_with_other_messages_is_refused_by_its_name(
@@ -314,7 +316,7 @@ def test_duplicate_names_are_tolerated_for_a_while(absent: str, handshake: Any, 
     assert handshake.calls["refuse"] == []
     clock.now += DUPLICATE_NS
     handshake.look()
-    assert "2 nodes are called /rths/monitor; every rig needs a namespace" in handshake.calls["refuse"][0]
+    assert mentions(handshake.calls["refuse"][0], "2", "/rths/monitor", "namespace")
     assert handshake.calls["prepare"] == []
 
 
@@ -383,7 +385,8 @@ def test_a_leader_that_has_left_is_missed_only_in_a_test(
         clock.now += LEADER_LOST_NS
         shutdown.look_for_leader()
         assert shutdown.leader_lost == lost
-    assert (phase.exit_code, phase.problem) == (1, "the actuator node has left in the middle of the test")
+    assert phase.exit_code == 1
+    assert mentions(phase.problem, "actuator", "left")
 
 
 def test_a_leader_whose_leave_is_not_told_is_not_waited_for_after_the_test(

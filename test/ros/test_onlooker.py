@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import naming
 from rclpy.exceptions import InvalidHandle
 
 from rths_nodes.core.errors import ConfigError
@@ -101,7 +102,7 @@ def test_a_stop_that_nobody_hears_is_an_error() -> None:
     stopper = Stopper("rths", "page_stop")
     stopper.start()
     try:
-        with pytest.raises(ConfigError, match="no node is there that could stop the rig"):
+        with pytest.raises(ConfigError, match=naming("node", "rig")):
             asyncio.run(stopper.stop("stop", "page at 127.0.0.1"))
     finally:
         stopper.close()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from messages import naming
 
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import Cause, Phase, PhaseMachine, StateOfTest
@@ -33,7 +34,7 @@ def test_a_node_goes_through_all_phases_in_their_order() -> None:
     ],
 )
 def test_a_transition_that_is_not_in_the_diagram_is_refused(before: tuple[Phase, ...], wrong: Phase) -> None:
-    with pytest.raises(RuntimeError, match=f"-> {wrong.name}: no such transition"):
+    with pytest.raises(RuntimeError, match=naming(wrong.name, "transition")):
         reached(*before).to(wrong)
 
 

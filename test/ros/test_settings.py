@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import mentions
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 
@@ -89,35 +90,37 @@ def test_a_configured_node_refuses_changes_until_it_is_cleaned_up() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"pace": "fast"}, "pace = 'fast': must be one of lockstep, realtime"),
-        ({"peers": ["actuator", "nobody"]}, "peers: unknown node 'nobody'"),
-        ({"scenario": "no_such_test"}, "no_such_test"),
-        ({"compensator__alpha_es": 0.5}, "alpha_es"),
-        ({"compensator__type": "no_such_method"}, "no_such_method"),
+        ({"pace": "fast"}, ("pace", "fast", "lockstep", "realtime")),
+        ({"peers": ["actuator", "nobody"]}, ("peers", "unknown", "nobody")),
+        ({"scenario": "no_such_test"}, ("no_such_test",)),
+        ({"compensator__alpha_es": 0.5}, ("alpha_es",)),
+        ({"compensator__type": "no_such_method"}, ("no_such_method",)),
     ],
 )
-def test_a_wrong_value_is_refused_at_once_with_its_reason(values: dict[str, Any], words: str) -> None:
+def test_a_wrong_value_is_refused_at_once_with_its_reason(values: dict[str, Any], words: tuple[str, ...]) -> None:
     with made() as node:
-        assert words in refusal(node, **values)
+        assert mentions(refusal(node, **values), *words)
         node.start()
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"scenario": ""}, "scenario: missing"),
-        ({"scenario": "no_such_test"}, "no_such_test"),
-        ({"pace": 3}, "pace = 3: must be str"),
-        ({"compensator.alpha_es": 0.5}, "compensator.alpha_es = 0.5 samples: must be >= 1"),
-        ({"compensator.alpha": 15.0}, "alpha"),
-        ({"overrides": "duration=3"}, "overrides = 'duration=3': must be list"),
+        ({"scenario": ""}, ("scenario", "missing")),
+        ({"scenario": "no_such_test"}, ("no_such_test",)),
+        ({"pace": 3}, ("pace", "3", "str")),
+        ({"compensator.alpha_es": 0.5}, ("compensator.alpha_es", "0.5", ">= 1")),
+        ({"compensator.alpha": 15.0}, ("alpha",)),
+        ({"overrides": "duration=3"}, ("overrides", "duration=3")),
     ],
 )
-def test_what_a_node_was_started_with_is_refused_when_it_is_configured(values: dict[str, Any], words: str) -> None:
+def test_what_a_node_was_started_with_is_refused_when_it_is_configured(
+    values: dict[str, Any], words: tuple[str, ...]
+) -> None:
     with made(**values) as node:
         assert node.trigger_configure() == TransitionCallbackReturn.FAILURE
         assert node.phase.exit_code == 2
-        assert words in node.phase.problem
+        assert mentions(node.phase.problem, *words)
 
 
 def test_a_scenario_that_the_runner_has_built_is_not_read_again() -> None:

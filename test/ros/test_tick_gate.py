@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import each_mentions, mentions
+
 from rths_nodes.core.samples import Command
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.supervision.heartbeat import Heartbeat, HeartbeatParams
@@ -282,7 +284,9 @@ def test_an_observer_that_makes_no_progress_trips_the_rig(lockstep: Bench) -> No
     lockstep.seen(monitor=3)
     lockstep.clock.now += PATIENCE + 1
     assert not lockstep.gate.may_tick()
-    assert lockstep.rig.trips == [("no Progress of the recorder node for 5 s", 0)]
+    ((words, sample),) = lockstep.rig.trips
+    assert sample == 0
+    assert mentions(words, "recorder", "5 s")
 
 
 def pulses(bench: Bench, seconds: float, *peers: str) -> None:
@@ -297,16 +301,14 @@ def test_in_real_time_a_silent_monitor_trips_the_rig(realtime: Bench) -> None:
     pulses(realtime, 0.2, "recorder")
     assert not realtime.rig.trips
     pulses(realtime, 0.02, "recorder")
-    assert [reason for reason, _ in realtime.rig.trips] == [
-        "heartbeat.monitor: silent for 0.21 s: must be <= 0.2 s"
-    ]
+    assert each_mentions([reason for reason, _ in realtime.rig.trips], ("heartbeat.monitor", "0.21 s", "<= 0.2 s"))
 
 
 def test_an_optional_observer_is_only_warned_of(still_clock: Any) -> None:
     bench = Bench(still_clock, realtime=True, optional=("recorder",))
     pulses(bench, 2.0, "monitor")
     assert not bench.rig.trips
-    assert bench.warnings == ["heartbeat.recorder: silent for 1.5 s: must be <= 1.5 s"]
+    assert each_mentions(bench.warnings, ("heartbeat.recorder", "1.5 s", "<= 1.5 s"))
 
 
 def test_a_monitor_that_speaks_but_does_not_see_the_rig_trips_it(realtime: Bench) -> None:

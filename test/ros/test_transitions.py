@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from lifecycle_msgs.msg import Transition
+from messages import mentions
 from rclpy.lifecycle import TransitionCallbackReturn
 from stranger import Stranger, stranger
 
@@ -132,7 +133,7 @@ def test_no_transition_ends_a_test_but_those_that_stop_the_rig(tmp_path: Path, p
         for node in nodes.values():
             node.destroy_node()
     assert machine.state is State.HELD
-    assert "the actuator node was deactivated" in machine.reason
+    assert mentions(machine.reason, "actuator", "node")
     assert samples[1] > samples[0], "the test went on"
     assert rths_nodes.read(tmp_path / "run").information["gaps"] == "0"
 

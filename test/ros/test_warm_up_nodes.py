@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from messages import mentions
+
 from rths_nodes.ros.hosting.slack import SlackBudget
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import PhaseMachine
@@ -48,7 +50,7 @@ def test_a_component_that_cannot_be_warmed_up_is_not_asked_again() -> None:
     warm_up = WarmUp(context, measurements, fails, 10)  # type: ignore[arg-type]
     warm_up()
     assert not phase.gone
-    assert phase.note == "integrator: no warm-up: ZeroDivisionError: by nothing"
+    assert mentions(phase.note, "integrator", "ZeroDivisionError")
     measurements.expected = 20
     assert not warm_up.due
 
