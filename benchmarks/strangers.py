@@ -2,20 +2,23 @@
 """Rate of messages that are not its own which a rig bears: python benchmarks/strangers.py
 
 A process of somebody else publishes messages on every topic of the rig, at each of some rates: half of them
-cannot be read, half are those of another run. Meanwhile `chen_ricles_2010` runs in real time. For each rate it
-prints how the test ended, what was bridged and missed, and how long the loop took; the first row, without a
-stranger, is the floor. Rates are those of one topic.
+cannot be read, half are those of another run. With `--services` it sends requests to the parameter services of
+the nodes instead, by clients that leave after a second. Meanwhile `chen_ricles_2010` runs in real time. For each
+rate it prints how the test ended, what was bridged and missed, how long the loop took, and the 99th percentile as
+a ratio to that of the first row, without a stranger, which is the floor. Rates are those of one topic, or service.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,9 @@ from rths_nodes.ros import names
 
 NAME = "chen_ricles_2010"
 TOPICS = [topic for topic in names.TOPICS.values() if topic.type.startswith("rths_nodes/")]
+SERVICES = ("get_parameters", "list_parameters", "describe_parameters")
+CLIENT_S = 1.0
+"""Life of a client, s. It leaves requests behind whose answers the middleware cannot deliver."""
 BURSTS = 500.0
 """Times a second that the stranger sends what is due."""
 
@@ -57,44 +63,66 @@ def messages(topic: names.Topic, codec: Codec) -> list[bytes]:
     return [ENCAPSULATION + b"\xff" * (len(whole) - len(ENCAPSULATION)), whole]
 
 
-def flood(rate: float) -> None:
-    """Publish ``rate`` messages a second on each topic, until this process is ended."""
-    from rclpy.node import Node
+Row = tuple[Callable[[Any], object], list[Any]]
+"""What sends a message, and the messages that it sends in turn."""
 
-    from rths_nodes.ros.hosting.composed import ros_context
+
+def publishers(node: Any) -> list[Row]:
+    """A publisher on each topic of the rig."""
     from rths_nodes.ros.transport.endpoints import message_class, quality
 
     codec = foreign_codec()
+
+    def publisher(topic: names.Topic) -> Any:
+        return node.create_publisher(message_class(topic.type), f"/{names.NAMESPACE}/{topic.name}", quality(topic))
+
+    return [(publisher(topic).handle.publish_raw, messages(topic, codec)) for topic in TOPICS]
+
+
+def clients(node: Any) -> list[Row]:
+    """A client of each parameter service that reads, of each node of the loop. No answer is taken."""
+    from rcl_interfaces import srv
+
+    found = []
+    for role in names.LOOP:
+        for service in SERVICES:
+            kind = getattr(srv, service.title().replace("_", ""))
+            client = node.create_client(kind, f"/{names.NAMESPACE}/{role}/{service}")
+            found.append((client.handle.send_request, [kind.Request()]))
+    return found
+
+
+def flood(rate: float, services: bool) -> None:
+    """Send ``rate`` messages a second by each row, until this process is ended."""
+    from rclpy.node import Node
+
+    from rths_nodes.ros.hosting.composed import ros_context
+
+    rows_of, life = (clients, CLIENT_S) if services else (publishers, math.inf)
     with ros_context() as context:
-        node = Node("stranger", context=context, namespace="lab", start_parameter_services=False)
-        rows = [
-            (
-                node.create_publisher(
-                    message_class(topic.type), f"/{names.NAMESPACE}/{topic.name}", quality(topic)
-                ).handle.publish_raw,
-                messages(topic, codec),
-            )
-            for topic in TOPICS
-        ]
         began, sent = time.monotonic(), 0
         while True:
-            due = int((time.monotonic() - began) * rate)
-            for number in range(sent, due):
-                for publish, each in rows:
-                    publish(each[number % 2])
-            sent = due
-            print(sent, flush=True)
-            time.sleep(1.0 / BURSTS)
+            node = Node("stranger", context=context, namespace="lab", start_parameter_services=False)
+            rows, end = rows_of(node), time.monotonic() + life
+            while time.monotonic() < end:
+                due = int((time.monotonic() - began) * rate)
+                for number in range(sent, due):
+                    for send, each in rows:
+                        send(each[number % len(each)])
+                sent = due
+                print(sent, flush=True)
+                time.sleep(1.0 / BURSTS)
+            node.destroy_node()
 
 
-def run(host: str, rate: float, seconds: float) -> dict[str, Any]:
-    """Return what `rths run --json` says, and how many messages a second the stranger has sent on each topic."""
+def run(host: str, rate: float, seconds: float, services: bool = False) -> dict[str, Any]:
+    """Return the result of `rths run --json`, and how many messages a second the stranger has sent."""
     stranger = None
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told"
         if rate:
             with told.open("w") as file:
-                words = [sys.executable, __file__, "--flood", str(rate)]
+                words = [sys.executable, __file__, "--flood", str(rate), *(["--services"] if services else [])]
                 stranger = subprocess.Popen(words, stdout=file)
             while not told.stat().st_size:
                 time.sleep(0.05)
@@ -118,22 +146,22 @@ def _last(told: Path) -> int:
     return int(lines[-2]) if len(lines) > 1 else 0  # the last one may not be whole
 
 
-def line(host: str, rate: float, found: dict[str, Any]) -> str:
-    """One row of the table."""
+def line(host: str, rate: float, found: dict[str, Any], floor: float) -> str:
+    """One row of the table; ``floor`` is the 99th percentile of the loop without a stranger, s."""
     timing = found["timing"]
     loop = timing.get("loop", {})
     median, p99 = (1e6 * loop.get(name, float("nan")) for name in ("median_s", "p99_s"))
     dropped = sum("foreign messages" in note for note in found["notes"])
     counts = [timing.get(name, 0) for name in ("bridged", "missed")]
     row = f"{host:10}{rate:8.0f}{found['sent']:8.0f}  {found['outcome']:9}{found['samples']:8d}"
-    row += f"{counts[0]:8.0f}{counts[1]:8.0f}{median:9.0f}{p99:9.0f}"
+    row += f"{counts[0]:8.0f}{counts[1]:8.0f}{median:9.0f}{p99:9.0f}{p99 * 1e-6 / floor:8.2f}"
     return f"{row}   {found['reason'] or ('strangers dropped' if dropped else '')}"
 
 
 HEAD = (
-    "host        rate a   sent a  outcome    samples bridged  missed  loop, us     p99\n"
+    "host        rate a   sent a  outcome    samples bridged  missed  loop, us     p99   ratio\n"
     + " " * 11
-    + "topic   topic"
+    + "one     one"
 )
 
 
@@ -144,14 +172,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--flood", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--services", action="store_true", help="requests to services in place of messages")
     options = parser.parse_args()
     if options.flood:
-        flood(options.flood)
-    print(f"{len(TOPICS)} topics, {os.cpu_count()} processors\n{HEAD}", flush=True)
+        flood(options.flood, options.services)
+    what = f"{len(names.LOOP) * len(SERVICES)} services" if options.services else f"{len(TOPICS)} topics"
+    print(f"{what}, {os.cpu_count()} processors\n{HEAD}", flush=True)
     for host in options.hosts:
+        floor = float("nan")
         for rate in options.rates:
             for _ in range(options.runs):
-                print(line(host, rate, run(host, rate, options.seconds)), flush=True)
+                found = run(host, rate, options.seconds, options.services)
+                if math.isnan(floor):
+                    floor = found["timing"].get("loop", {}).get("p99_s", floor)
+                print(line(host, rate, found, floor), flush=True)
 
 
 if __name__ == "__main__":

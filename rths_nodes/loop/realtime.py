@@ -8,6 +8,7 @@ import gc
 import os
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,6 +17,10 @@ PRIORITY = 60
 """SCHED_FIFO priority of a process in the loop: above ordinary work, below the kernel's own threads."""
 ABOVE = PRIORITY + 10
 """Priority of what watches the loop: it comes first where both are on one computer."""
+BELOW = PRIORITY - 10
+"""Priority of a thread in the process of the loop that may wait for it."""
+SWITCH_S = 1e-4
+"""Time after which another Python thread lets the loop continue, s."""
 
 STARVING_S, KILLED_S = 1, 3
 """Time without rest under real-time scheduling after which the loop is broken off; the kernel ends the process."""
@@ -68,6 +73,23 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
         if problem:
             refused.append(f"SCHED_FIFO refused ({problem}): expect a longer tail; see `ulimit -r`")
         yield refused
+
+
+def step_back() -> None:
+    """Lower the priority of the calling thread below the loop's, if the whole process has real-time scheduling."""
+    if os.sched_getscheduler(0) == os.SCHED_FIFO and os.sched_getparam(0).sched_priority > BELOW:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(BELOW))
+
+
+@contextmanager
+def quick_switches() -> Iterator[None]:
+    """While inside: other Python threads let this one continue after SWITCH_S."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, SWITCH_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _lock_memory(stack: ExitStack) -> str:

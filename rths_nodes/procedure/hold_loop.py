@@ -14,12 +14,10 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from rths_nodes.loop.realtime import PRIORITY
+from rths_nodes.loop.realtime import PRIORITY, SWITCH_S
 
 log = logging.getLogger(__name__)
 
-SWITCH_S = 1e-4
-"""After so long another thread lets the loop go on: each tick waits for that a few times, and is 1 ms long."""
 PATIENCE_S = 10.0
 """Time that a tick may take before whoever wants the rig gives up."""
 

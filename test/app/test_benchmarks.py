@@ -159,7 +159,7 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
         assert codec.run.has_sent(foreign)
     timing = {"loop": {"median_s": 1e-4, "p99_s": 5e-4}, "bridged": 3, "missed": 2}
     found = {"timing": timing, "sent": 990.0, "outcome": "finished", "samples": 5120, "reason": "", "notes": []}
-    assert strangers.line("composed", 1000.0, found).split() == [
+    assert strangers.line("composed", 1000.0, found, 2.5e-4).split() == [
         "composed",
         "1000",
         "990",
@@ -169,6 +169,7 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
         "2",
         "100",
         "500",
+        "2.00",
     ]
     sys.modules.pop("strangers", None)
 

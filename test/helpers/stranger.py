@@ -2,7 +2,8 @@
 """A program of no test, in a process of its own, that calls services of the nodes in /rths.
 
 It reads a JSON list of lifecycle requests per line, ``[node, transition id, label]``, one per node, and prints the
-list of ``[success, state of the node afterwards]``.
+list of ``[success, state of the node afterwards]``; the line ``"stop"`` calls ``actuator/stop``. With the words
+``flood REQUESTS`` it sends so many requests to services that read, and leaves without waiting for answers.
 """
 
 from __future__ import annotations
@@ -30,6 +31,27 @@ class Stranger:
         assert self._process.stdout
         print(json.dumps(requests), file=self._process.stdin, flush=True)
         return [(bool(success), str(state)) for success, state in json.loads(self._process.stdout.readline())]
+
+    def stop(self) -> bool:
+        """Call ``actuator/stop``; its success."""
+        assert self._process.stdin
+        assert self._process.stdout
+        print('"stop"', file=self._process.stdin, flush=True)
+        return bool(json.loads(self._process.stdout.readline()))
+
+    def go(self) -> None:
+        """Send an empty line."""
+        assert self._process.stdin
+        print(file=self._process.stdin, flush=True)
+
+    def ready(self) -> None:
+        """Wait until the program prints a line."""
+        assert self._process.stdout
+        assert self._process.stdout.readline()
+
+    def wait(self) -> None:
+        """Wait until the program has ended by itself."""
+        assert self._process.wait(60.0) == 0
 
 
 @contextmanager
@@ -85,10 +107,15 @@ class Caller:
 def _transitions() -> None:
     from lifecycle_msgs.msg import Transition
     from lifecycle_msgs.srv import ChangeState, GetState
+    from std_srvs.srv import Trigger
 
     caller = Caller()
     for line in sys.stdin:
         asked = json.loads(line)
+        if asked == "stop":
+            (answer,) = caller.ask(Trigger, {"/rths/actuator/stop": Trigger.Request()}).values()
+            print(json.dumps(bool(answer and answer.success)), flush=True)
+            continue
         changes = {
             f"/rths/{node}/change_state": ChangeState.Request(transition=Transition(id=number, label=label))
             for node, number, label in asked
@@ -104,5 +131,26 @@ def _transitions() -> None:
         print(json.dumps(told), flush=True)
 
 
+def _flood(requests: int) -> None:
+    from rcl_interfaces.srv import DescribeParameters, GetParameters, ListParameters
+
+    caller = Caller()
+    kinds = {"get_parameters": GetParameters, "list_parameters": ListParameters}
+    kinds["describe_parameters"] = DescribeParameters
+    clients = [
+        (caller.client(kind, f"/rths/{node}/{service}").handle, kind.Request())
+        for node in ("integrator", "compensator", "actuator", "monitor")
+        for service, kind in kinds.items()
+    ]
+    print("found", flush=True)
+    sys.stdin.readline()
+    for number in range(requests):
+        client, request = clients[number % len(clients)]
+        client.send_request(request)
+
+
 if __name__ == "__main__":
-    _transitions()
+    if sys.argv[1:2] == ["flood"]:
+        _flood(int(sys.argv[2]))
+    else:
+        _transitions()

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,6 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from messages import mentions
 
 from rths_nodes.app import hosts
 from rths_nodes.loop.options import run_options
@@ -22,7 +23,6 @@ from rths_nodes.ros.hosting import services as serving
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.services import SERVE_EVERY_NS
 from rths_nodes.ros.hosting.slack import BEHIND_NS, OBSERVE_LIMIT, SlackUser
-from rths_nodes.ros.transport.endpoints import ByHand
 
 US = 1_000
 
@@ -143,60 +143,35 @@ def test_an_observer_of_a_slow_loop_is_not_behind_for_long(rate: int, still_cloc
     assert max(waiting) / rate <= max(BEHIND_NS * 1e-9, 1 / rate) + 1 / rate
 
 
-def asked(callback: Any = lambda request, response: (request, response), group: Any = None) -> Any:
-    """A service with one request."""
-    answers: list[Any] = []
-    requests = [("request", "header")]
-    return SimpleNamespace(
-        callback_group=group,
-        srv_name="service",
-        srv_type=SimpleNamespace(Request=None, Response=lambda: "response"),
-        handle=SimpleNamespace(service_take_request=lambda _: requests.pop() if requests else (None, None)),
-        callback=callback,
-        send_response=lambda *answer: answers.append(answer),
-        answers=answers,
-    )
-
-
-def with_services(*services: Any) -> Any:
+def looked_at() -> Any:
     """A node, and how often its handshake was looked at."""
-    node = SimpleNamespace(phase=SimpleNamespace(gone=False), services=services, looks=0, warnings=[])
+    node = SimpleNamespace(phase=SimpleNamespace(gone=False), looks=0)
     node.look = lambda: setattr(node, "looks", node.looks + 1)
     node.safely = lambda action, *words: action(*words)
-    node.get_logger = lambda: SimpleNamespace(warning=node.warnings.append)
     return node
 
 
-def test_services_are_answered_one_look_at_a_time() -> None:
-    services = [asked(), asked(group=ByHand()), asked()]
-    node = with_services(*services)
+def asked(desk: serving.ServiceDesk, count: int) -> list[int]:
+    """Requests that change a node wait for the loop: numbers of those that are carried out."""
+    done: list[int] = []
+    for number in range(count):
+        desk.calls.waiting.append((partial(done.append, number), Future()))
+    return done
+
+
+def test_a_round_looks_at_each_handshake_and_carries_out_one_request() -> None:
+    node = looked_at()
     desk = serving.ServiceDesk([node])
+    done = asked(desk, 3)
     assert not desk.look(), "no round has begun"
-    for _ in range(2):
+    for rounds in (1, 2):
         desk.open()
-        count = 0
-        while desk.look():
-            count += 1
-        assert count == 3  # the handshake and two services
-    answer = (("request", "response"), "header")
-    assert [service.answers for service in services] == [[answer], [], [answer]]
-    assert node.looks == 2
-
-
-def test_a_request_that_makes_no_sense_is_answered_and_told() -> None:
-    def refuse(request: Any, response: Any) -> Any:
-        raise ValueError("no such type")
-
-    service = asked(refuse)
-    node = with_services(service)
-    serving.answer(node, service)
-    assert service.answers == [("response", "header")]
-    assert mentions(node.warnings[0], "no such type")
+        assert [desk.look(), desk.look(), desk.look()] == [True, True, False]
+        assert (node.looks, done) == (rounds, [0, 1][:rounds])
 
 
 def test_a_round_under_way_goes_on() -> None:
-    node = with_services(asked())
-    desk = serving.ServiceDesk([node])
+    desk = serving.ServiceDesk([looked_at(), looked_at()])
     desk.open()
     assert desk.look()
     desk.open()
@@ -204,26 +179,25 @@ def test_a_round_under_way_goes_on() -> None:
 
 
 def test_where_no_slack_is_left_the_whole_round_comes_late_but_comes(still_clock: Any) -> None:
-    node, called = with_services(asked(), asked()), []
+    node, called = looked_at(), []
     desk = serving.ServiceDesk([node], lambda: called.append(still_clock.now), still_clock)
+    done = asked(desk, 2)
     began = still_clock.now
     for _ in range(2200):  # 0.54 s
         still_clock.now += 244 * US
         desk.serve(Tick(still_clock, 20))  # type: ignore[arg-type]
-    answer = (("request", "response"), "header")
-    assert [service.answers for service in node.services] == [[answer]] * 2
-    assert node.looks == 1, "in half a second"
+    assert (node.looks, done) == (1, [0]), "in half a second"
     assert len(called) == (still_clock.now - began) // SERVE_EVERY_NS + 1, "requests to stop are always heard"
 
 
 def test_where_there_is_no_tick_a_whole_round_is_served_at_once(still_clock: Any) -> None:
-    node, called = with_services(asked(), asked()), []
+    node, called = looked_at(), []
     desk = serving.ServiceDesk([node], lambda: called.append(still_clock.now), still_clock)
+    done = asked(desk, 2)
     desk.serve()
-    assert [len(service.answers) for service in node.services] == [1, 1]
-    assert node.looks == 2, "once for itself: a handshake is not to wait for the next round"
+    assert (node.looks, done) == (2, [0]), "once for itself: a handshake is not to wait for the next round"
     desk.serve()
-    assert (node.looks, len(called)) == (3, 1)
+    assert (node.looks, len(called), done) == (3, 1, [0])
 
 
 def test_a_node_that_rests_does_not_keep_the_loop_waiting(patience: list[str]) -> None:

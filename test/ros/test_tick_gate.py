@@ -23,6 +23,7 @@ from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
 from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS, TickGate
+from rths_nodes.ros.transport.service_thread import LoopCalls
 
 SECOND = 1_000_000_000
 DT = 0.01
@@ -76,7 +77,8 @@ class Bench:
             self.observers = SignsOfLife(context, heartbeat, DT, optional, self.warnings.append)
         else:
             self.observers = LockstepWindow(context, peers, PATIENCE)
-        self.gate = TickGate(context, self.observers, self.hear_stops, PATIENCE)
+        self.calls = LoopCalls()
+        self.gate = TickGate(context, self.observers, self.calls, self.hear_stops, PATIENCE)
         if self.times.pacer:
             self.times.pacer.start()
         self.observers.begin(clock.now)

@@ -27,6 +27,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
+from rths_nodes.ros.hosting.executor import LoopExecutor
 
 LONG = "duration=60"
 BY_NUMBER = [(number, "") for number in (*range(9), 10, 11, 12, 30, 60, 61, 62, 255)]
@@ -78,7 +79,8 @@ def conversation(talk: Callable[[], None]) -> Iterator[Future[None]]:
 
     def run() -> None:
         try:
-            talked.set_result(talk())
+            talk()
+            talked.set_result(None)
         except BaseException as error:
             talked.set_exception(error)
 
@@ -127,7 +129,7 @@ def test_no_transition_ends_a_test_but_those_that_stop_the_rig(tmp_path: Path, p
                     node.shutdown.interrupt()
 
         with conversation(talk) as talked:
-            composed.LoopExecutor(list(nodes.values()), context, idle).run()
+            LoopExecutor(list(nodes.values()), context, idle).run()
         nodes["recorder"].close()
         machine = rig.rig.machine
         for node in nodes.values():

@@ -2,8 +2,8 @@
 """Drives nodes: all of them in one process, or one alone.
 
 In one process the nodes hand each other the messages of the loop: right after it was sent a message can be taken.
-So the ring is run in its order, without any executor of rclpy. Services (parameters, lifecycle) are served, and
-other processes get the messages from the middleware, in the slack only.
+So the ring is run in its order, without any executor of rclpy. Other processes get the messages from the
+middleware in the slack only. A thread answers services (parameters, lifecycle; ``services.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
 from rths_nodes.loop.realtime import Starving
-from rths_nodes.ros.hosting.services import ServiceDesk
+from rths_nodes.ros.hosting.services import ServiceDesk, answering
 from rths_nodes.ros.hosting.slack import OBSERVE_LIMIT, SlackBudget, SlackUser
 from rths_nodes.ros.names import AXIS, LOOP
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -135,6 +135,7 @@ class LoopExecutor:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.nodes = list(nodes)
+        self._context = context
         self._now, self._sleep = clock.monotonic_ns, clock.sleep
         ring = {node.role: node for node in nodes if node.role in LOOP}
         # the measurement goes to the integrator first: its target is needed by the compensator
@@ -165,14 +166,15 @@ class LoopExecutor:
 
     def run(self) -> None:
         """Until every node is done."""
-        while not all(map(GONE, self.nodes)):
-            try:
-                self._turn()
-            except Starving as error:  # outside of a node: it cannot be told which of them takes too long
-                for node in self.nodes:
-                    node.surprise(error)
-            if self._rig is not None and self._rig.phase.gone:
-                self._end_with(self._rig)
+        with answering(self.nodes, self._context, self._desk.calls):
+            while not all(map(GONE, self.nodes)):
+                try:
+                    self._turn()
+                except Starving as error:  # outside of a node: it cannot be told which of them takes too long
+                    for node in self.nodes:
+                        node.surprise(error)
+                if self._rig is not None and self._rig.phase.gone:
+                    self._end_with(self._rig)
 
     def _end_with(self, rig: ActuatorNode) -> None:
         """In one process nobody sees the actuator node leave: the other nodes are told, and report."""

@@ -1,26 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work that is done for the nodes of a process now and then: their handshake and their services.
+"""Handshakes and services of the nodes of a process, beside the loop.
 
-Requests to services (parameters, lifecycle) are taken by hand, as the messages of the loop are: a look of rclpy's
-executor at five nodes takes a millisecond, a look at one service a microsecond.
+A thread takes the requests to services (parameters, lifecycle) and answers them (``service_thread.py``). The loop
+carries out, now and then, those requests that change a node, and looks at the handshakes.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
+from lifecycle_msgs.srv import GetAvailableStates, GetAvailableTransitions, GetState
+from rcl_interfaces.srv import DescribeParameters, GetParameters, GetParameterTypes, ListParameters
+from rclpy.context import Context
 from rclpy.service import Service
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
-from rths_nodes.loop.realtime import Starving
+from rths_nodes.loop.realtime import quick_switches
 from rths_nodes.ros.hosting.slack import SlackBudget
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.transport.endpoints import ByHand
+from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 SERVE_EVERY_NS = 50_000_000
-"""Between two rounds through the handshakes and services of all nodes."""
+"""Between two rounds through the handshakes of all nodes, each with at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
 """One of them is looked at while at least this much time is left to the next tick."""
 SERVE_LATEST_NS = 500_000_000
@@ -28,7 +33,7 @@ SERVE_LATEST_NS = 500_000_000
 
 
 class ServiceDesk:
-    """The handshakes and the services of ``nodes``, looked at one after another, round by round.
+    """Looks at the handshakes of ``nodes`` one after another, round by round, and carries out ``calls``.
 
     ``idle`` is called with each round: for progress, and for requests to stop.
     """
@@ -44,6 +49,8 @@ class ServiceDesk:
         self._now = clock.monotonic_ns
         self._budget = SlackBudget(clock=clock)
         """Slack budget of ``idle``."""
+        self.calls = LoopCalls()
+        """Requests to services that change a node."""
         self._waiting: deque[Callable[[], object]] = deque()
         self._next_round = self._round_ends_by = 0
 
@@ -70,11 +77,9 @@ class ServiceDesk:
         """Begin a round, unless one is under way; whether it did."""
         if self._waiting:
             return False
-        for node in self._nodes:
-            self._waiting.append(partial(look, node))
-            for service in node.services:
-                if not isinstance(service.callback_group, ByHand):  # those their node answers itself, at once
-                    self._waiting.append(partial(node.safely, answer, node, service))
+        self._waiting.extend(partial(look, node) for node in self._nodes)
+        if self.calls.waiting:
+            self._waiting.append(self.calls.carry_out)
         return True
 
     def look(self) -> bool:
@@ -90,21 +95,39 @@ def look(node: RthsNode) -> None:
         node.safely(node.look)
 
 
-def answer(node: RthsNode, service: Service) -> None:
-    """Answer one request to ``service`` of ``node``, if there is any.
+READING = (
+    GetParameters,
+    GetParameterTypes,
+    DescribeParameters,
+    ListParameters,
+    GetState,
+    GetAvailableStates,
+    GetAvailableTransitions,
+)
+"""Services that change nothing: their thread answers by itself. The loop carries out the requests to others."""
 
-    A request that rclpy cannot serve (a lifecycle transition that the state does not have, a parameter of no type)
-    is refused by the empty response, in which nothing is successful, and logged.
-    """
-    request, header = service.handle.service_take_request(service.srv_type.Request)
-    if header is None:
-        return
-    response = service.srv_type.Response()
-    try:
-        response = service.callback(request, response)
-    except Starving:
-        raise
-    except Exception as error:
-        node.get_logger().warning(f"{service.srv_name}: request refused: {error}")
-        response = service.srv_type.Response()
-    service.send_response(response, header)
+
+def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer]:
+    """Return the answers to the services of ``nodes``, without those that a node answers itself."""
+
+    def in_loop(callback: Answer) -> Answer:
+        return lambda request, response: calls.call(partial(callback, request, response))
+
+    return {
+        service: service.callback if service.srv_type in READING else in_loop(service.callback)
+        for node in nodes
+        for service in node.services
+        if not isinstance(service.callback_group, ByHand)
+    }
+
+
+@contextmanager
+def answering(nodes: Sequence[RthsNode], context: Context, calls: LoopCalls) -> Iterator[None]:
+    """While inside, a thread answers the services of ``nodes``."""
+    thread = ServiceThread(context, answers(nodes, calls), calls, nodes[0].get_logger().warning)
+    with quick_switches():
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.close()

@@ -38,6 +38,7 @@ from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
 from rths_nodes.ros.transport import peers
+from rths_nodes.ros.transport.service_thread import LoopCalls
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
@@ -91,7 +92,8 @@ class ActuatorNode(RthsNode):
         warn = partial(_warn, self.phase, self.get_logger())
         self._rig_context = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
         self._watch = watch_observers(context, scenario, observers, warn)
-        self._gate = TickGate(context, self._watch, lambda: self._stops.hear() if self._stops else None, patience)
+        self._stop_calls = LoopCalls()
+        self._gate = TickGate(context, self._watch, self._stop_calls, self._hear_stops, patience)
         # now, not when a state is told: that is in real time, where a library's threads may wait for each other
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._after = AfterMeasurement(
@@ -110,7 +112,9 @@ class ActuatorNode(RthsNode):
         done = super().on_configure(state)
         if done == TransitionCallbackReturn.SUCCESS:
             inbox = self.topics.inboxes["emergency_stop"]
-            self._stops = StopRequests(self, self.topics.group, inbox, self.rig.hold, self.rig.trip)
+            acts = self.rig.hold, self.rig.trip, self._stop_calls
+            self._stops = StopRequests(self, self.topics.group, inbox, *acts)
+            self.outside.callback(self._stops.close)
             self._start = Arming(self._rig_context, self.settings, self.handshake, self._after, self._questions)
         return done
 
@@ -125,13 +129,10 @@ class ActuatorNode(RthsNode):
         self.stop("the actuator node was deactivated")
         return super().on_deactivate(state)
 
-    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """From now on requests to stop are heard no more."""
-        done = super().on_cleanup(state)
-        if done == TransitionCallbackReturn.SUCCESS and self._stops is not None:
-            self._stops.close()
-            self._stops = None
-        return done
+    def _hear_stops(self) -> None:
+        """Carry out what was requested since the last time."""
+        if self._stops is not None:
+            self._stops.hear()
 
     def refuse(self, reason: str) -> None:
         """The handshake has found a peer twice: nobody is waited for, they may be peers of the other one."""
@@ -194,8 +195,7 @@ class ActuatorNode(RthsNode):
 
     def look(self) -> bool:
         """Requests to stop are heard also when nothing moves."""
-        if self._stops is not None:
-            self._stops.hear()
+        self._hear_stops()
         if self.rig is not None and self.rig.levels is not None:
             for words in self.rig.levels.take_told():
                 self.get_logger().warning(words)

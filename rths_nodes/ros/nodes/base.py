@@ -2,7 +2,7 @@
 """The base of all nodes: lifecycle, turns, and the one place where surprises are caught.
 
 A node is a stage (``loop/stages``) with topics around it. Messages of the loop and of the handshake are taken by
-hand, as bytes; parameters, lifecycle and other services are served in the slack (``hosting/services.py``).
+hand, as bytes; a thread answers parameters, lifecycle and other services (``hosting/services.py``).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.nodes.warm_up import WarmUp
 from rths_nodes.ros.transport import serialization
 from rths_nodes.ros.transport.deferred import DeferredSends
+from rths_nodes.ros.transport.service_thread import FewRequests
 from rths_nodes.ros.transport.topics import Interposer, NodeTopics, OnHeard
 from rths_nodes.ros.transport.wiring import Place, endpoints
 
@@ -47,7 +48,7 @@ class NodeRefused(ConfigError):
     """A node that could not be configured; the message is for people."""
 
 
-class RthsNode(LifecycleNode):
+class RthsNode(FewRequests, LifecycleNode):
     """Base of all nodes. Subclasses set ``role`` and implement ``build`` and ``work``.
 
     ``build(assembly)`` makes the stage, or raises ConfigError; ``work(limit)`` does what there is to do, at most

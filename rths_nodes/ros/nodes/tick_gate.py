@@ -7,14 +7,14 @@ An operator, a robot or a script stops a test from outside:
     service  <actuator>/emergency_stop    std_srvs/srv/Trigger    the rig trips
     topic    emergency_stop               std_msgs/msg/Empty      the rig trips, whoever says so
 
-They are taken every few milliseconds; other services (``hosting/services.py``) only in the slack, of which a fast
-rig has little.
+A thread takes requests to these services; the loop carries them out before the next tick. The loop looks at the
+topic every few milliseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from rclpy.node import Node
 from std_srvs.srv import Trigger
@@ -27,6 +27,7 @@ from rths_nodes.ros.names import COMPENSATOR, MONITOR
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
 from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox
+from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 LOOK_EVERY_NS = 4_000_000
 """Between two looks at requests to stop and at the observers: a few in the time of a bridge."""
@@ -38,14 +39,16 @@ Act = Callable[[str], None]
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without it.
 
-    ``observers`` say how it takes care of monitor and recorder; ``hear_stops`` carries out requests to stop. After
-    ``patience`` ns without a Command the rig trips.
+    ``observers`` say how it takes care of monitor and recorder. ``stops`` are requests to stop, carried out before
+    the next tick; ``hear_stops`` looks for others every few milliseconds. After ``patience`` ns without a Command
+    the rig trips.
     """
 
     def __init__(
         self,
         context: RigContext,
         observers: LockstepWindow | SignsOfLife,
+        stops: LoopCalls,
         hear_stops: Callable[[], None],
         patience: int,
     ) -> None:
@@ -53,7 +56,7 @@ class TickGate:
         """The Command of the next tick, once it is here."""
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
         self._due = DueCommands(context.rig)
-        self.observers, self._hear_stops = observers, hear_stops
+        self.observers, self._stops, self._hear_stops = observers, stops, hear_stops
         self._patience = patience
         self._now = context.clock.monotonic_ns
         self._next_look = 0
@@ -102,6 +105,8 @@ class TickGate:
         rig = self._rig
         if told := self._topics.heard("trip"):
             self._heed(told)
+        if self._stops.waiting:
+            self._stops.carry_out()
         if (now := self._now()) >= self._next_look:
             self._look(now)
         if interrupted:
@@ -152,30 +157,46 @@ class TickGate:
 
 
 class StopRequests:
-    """The two services of ``node``, and its ``inbox`` of emergency stops; ``hold`` and ``trip`` get a reason."""
+    """The stop services of ``node``, answered by a thread, and its ``inbox`` of trip requests.
 
-    def __init__(self, node: Node, group: ByHand, inbox: Inbox, hold: Act, trip: Act) -> None:
-        self._node, self._inbox, self._trip = node, inbox, trip
-        self._services: list[tuple[Any, Act, str, str]] = [
-            (node.create_service(Trigger, f"~/{name}", _by_hand, callback_group=group), act, words, answer)
-            for name, act, words, answer in (
-                ("stop", hold, "stop service", "the rig stops and holds"),
-                ("emergency_stop", trip, "emergency stop: service", "the rig trips"),
+    ``hold`` and ``trip`` get a reason. The loop makes the ``calls``; a request is answered once that is done.
+    """
+
+    def __init__(self, node: Node, group: ByHand, inbox: Inbox, hold: Act, trip: Act, calls: LoopCalls) -> None:
+        self._node, self._inbox, self._trip, self._calls = node, inbox, trip, calls
+
+        def answer(act: Act, reason: str, message: str) -> Answer:
+            def carry_out(_: object, response: Trigger.Response) -> object:
+                calls.call(partial(act, reason))
+                response.success, response.message = True, message
+                return response
+
+            return carry_out
+
+        self._services = {
+            node.create_service(Trigger, f"~/{name}", _by_hand, callback_group=group): answer(*of_act)
+            for name, of_act in (
+                ("stop", (hold, "stop service", "the rig stops and holds")),
+                ("emergency_stop", (trip, "emergency stop: service", "the rig trips")),
             )
-        ]
+        }
+        warn = node.get_logger().warning
+        self._thread = ServiceThread(node.context, self._services, calls, warn, first=True)
+        self._thread.start()
 
     def hear(self) -> None:
-        """Do what has been asked for since the last time."""
+        """Carry out the requests since the last time; none once it is closed."""
+        if self._calls.closed:
+            return
         if self._inbox.take() is not None:
             self._trip("emergency stop: topic")
-        for service, act, words, answer in self._services:
-            _, header = service.handle.service_take_request(Trigger.Request)
-            if header is not None:
-                act(words)
-                service.send_response(Trigger.Response(success=True, message=answer), header)
+        while self._calls.carry_out():
+            pass
 
     def close(self) -> None:
-        for service, *_ in self._services:
+        """End the thread and the services."""
+        self._thread.close()
+        for service in self._services:
             self._node.destroy_service(service)
 
 

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thread that answers services, beside the loop: one request at a time, with a pause after each.
+
+However many requests come, the loop loses no more than ``SHARE`` of a processor to their answers. The middleware
+keeps the last few requests of each service and drops older ones (``SERVICE_QOS``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+
+from rclpy.context import Context
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
+from rclpy.qos import HistoryPolicy, QoSProfile
+from rclpy.service import Service
+
+from rths_nodes.loop.realtime import Starving, step_back
+from rths_nodes.ros.transport.requests import RequestQueue
+
+SERVICE_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10)
+"""QoS of every service. rclpy keeps 1000 requests to each parameter service."""
+PAUSE_S, SHARE = 0.02, 0.05
+"""Shortest pause after an answer, s, and largest share of a processor that answers may take."""
+
+Answer = Callable[[object, object], object]
+"""Returns the response to a request; takes the request and an empty response. It may fill that one."""
+
+
+class FewRequests:
+    """Mixin of a node: the middleware keeps few requests to each of its services, those of rclpy included."""
+
+    def create_service(self, *given: object, **named: object) -> Service:
+        """As rclpy's, with SERVICE_QOS."""
+        return super().create_service(*given, **named | {"qos_profile": SERVICE_QOS})  # type: ignore[misc]
+
+
+class LoopCalls:
+    """Calls that other threads want the thread of the loop to carry out."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Callable[[], object], Future[object]]] = deque()
+        self.closed = False
+
+    def call(self, function: Callable[[], object]) -> object:
+        """Wait until the loop has called ``function``; its result. Raises CancelledError once it is closed."""
+        future: Future[object] = Future()
+        self.waiting.append((function, future))
+        if self.closed:
+            future.cancel()
+        return future.result()
+
+    def carry_out(self) -> bool:
+        """Make the next call, in the thread of the loop; False when none waits."""
+        if not self.waiting:
+            return False
+        function, future = self.waiting.popleft()
+        try:
+            future.set_result(function())
+        except Exception as error:
+            future.set_exception(error)
+            if isinstance(error, Starving):
+                raise
+        return True
+
+    def close(self) -> None:
+        """Cancel what waits, and what comes."""
+        self.closed = True
+        while self.waiting:
+            self.waiting.popleft()[1].cancel()
+
+
+class ServiceThread:
+    """Serves ``answers`` by service, from start to close. Requests that fail are refused and reported by ``warn``.
+
+    With ``first`` it keeps the priority of the loop, for requests that the loop must not miss.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        answers: Mapping[Service, Answer],
+        calls: LoopCalls,
+        warn: Callable[[str], object],
+        first: bool = False,
+    ) -> None:
+        self._context, self._calls, self._warn, self._first = context, calls, warn, first
+        self._queues = {RequestQueue(service): answer for service, answer in answers.items()}
+        self._wake = _rclpy.GuardCondition(context.handle)
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="services", daemon=True)
+
+    def start(self) -> None:
+        """From now on requests are answered."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, after the answer under way. The loop makes no more of its calls."""
+        self._leaving.set()
+        self._calls.close()
+        self._wake.trigger_guard_condition()
+        self._thread.join()
+
+    def _run(self) -> None:
+        waiting = _rclpy.WaitSet(0, 1, 0, 0, len(self._queues), 0, self._context.handle)
+        while not self._leaving.is_set():
+            waiting.clear_entities()
+            waiting.add_guard_condition(self._wake)
+            for queue in self._queues:
+                waiting.add_service(queue.service.handle)
+            waiting.wait(-1)
+            ready = set(waiting.get_ready_entities("service"))
+            for queue in [each for each in self._queues if each.service.handle.pointer in ready]:
+                if not self._leaving.is_set():
+                    self._serve(queue)
+
+    def _serve(self, queue: RequestQueue) -> None:
+        """Answer one request of ``queue``, then pause."""
+        if not self._first:
+            step_back()
+        began = time.thread_time()
+        try:
+            request = queue.take()
+            if request is not None:
+                queue.respond(self._answer(queue, request))
+        except CancelledError:  # the loop has ended
+            return
+        except Exception as error:  # unreadable, or its client has left
+            self._warn(str(error))
+        self._leaving.wait(max(PAUSE_S, (time.thread_time() - began) / SHARE))
+
+    def _answer(self, queue: RequestQueue, request: object) -> object:
+        """The response; the empty one, in which nothing is successful, where the request makes no sense."""
+        kind = queue.service.srv_type
+        try:
+            return self._queues[queue](request, kind.Response())
+        except CancelledError:
+            raise
+        except Exception as error:
+            self._warn(f"{queue.service.srv_name}: request refused: {error}")
+            return kind.Response()
