@@ -20,6 +20,9 @@ STARTER = Path(__file__).with_name("child_program.py")
 LEAVING_S = 2.0
 """s that the process has to end by itself once it has said goodbye or closed its connection."""
 
+ENDING_S = 6.0
+"""s that its guard has to kill all that the model has started, before the guard is killed itself."""
+
 LAST_WORDS = 2000
 """Bytes of what the process has printed that are looked at for the reason of its end."""
 
@@ -33,6 +36,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 class ChildProcess:
     """Runs a Python file, ``program``, which is told its ``task`` as JSON, and ends with this process.
 
+    Its guard (``child_program.py``) ends with it all processes that the model has started.
     ``name`` is the model, ``who`` computes it, both in words. Lines of ``farewells`` are printed at every end.
     ``points_back`` are words that stand in place of the reason, which is in the line before then.
     """
@@ -48,7 +52,8 @@ class ChildProcess:
     def start(self, pass_fds: Sequence[int] = (), **more: object) -> None:
         """Start it, with ``pass_fds`` open and ``more`` in its task. Raises ConfigError where that cannot be."""
         self._shares = False
-        task = self._task | {"parent": os.getpid()} | more
+        self._number, theirs = os.pipe()
+        task = self._task | {"parent": os.getpid(), "number": theirs} | more
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (close() closes it)
         try:
             self._process = subprocess.Popen(
@@ -57,11 +62,14 @@ class ChildProcess:
                 stdout=self._printed,
                 stderr=subprocess.STDOUT,
                 env=os.environ | ONE_THREAD,
-                pass_fds=pass_fds,
+                pass_fds=(*pass_fds, theirs),
                 start_new_session=True,  # Ctrl-C is for the test, which stops the rig first
             )
         except OSError as error:
+            os.close(self._number)
             raise ConfigError(f"cannot start {sys.executable}: {error}") from error
+        finally:
+            os.close(theirs)
 
     def share_scheduling(self) -> None:
         """Let it run from now on as this process does, which waits for it and goes first.
@@ -72,9 +80,9 @@ class ChildProcess:
         """
         if self._process is None or self._shares:
             return
-        self._shares, number = True, self._process.pid
+        self._shares, number = True, int.from_bytes(os.read(self._number, 4), "little")
         with suppress(OSError):
-            if (policy := os.sched_getscheduler(0)) in (os.SCHED_FIFO, os.SCHED_RR):
+            if number and (policy := os.sched_getscheduler(0)) in (os.SCHED_FIFO, os.SCHED_RR):
                 priority = max(1, os.sched_getparam(0).sched_priority - 1)
                 os.sched_setscheduler(number, policy, os.sched_param(priority))
 
@@ -121,7 +129,11 @@ class ChildProcess:
             return
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(ENDING_S)
         self._process.kill()
         self._process.wait()
         self._printed.close()
+        os.close(self._number)
         self._process = None

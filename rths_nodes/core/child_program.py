@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start of a process of a model: ``python child_program.py PROGRAM TASK``, with the task as JSON.
+"""Guard of a model process: ``python child_program.py PROGRAM TASK``, with the task as JSON.
 
-It sees to it that the process ends with its parent, and runs the Python file ``PROGRAM``. Neither imports anything
-of the package.
+The guard forks, and the child runs the Python file ``PROGRAM``. Processes that the model starts become children of
+the guard when their parent ends, whatever their session (``PR_SET_CHILD_SUBREAPER``). The guard kills all of them
+when the model ends, on SIGTERM, and when its parent ends. Then it ends as the model did. It imports nothing of the
+package.
 """
 
 from __future__ import annotations
@@ -14,18 +16,105 @@ import resource
 import runpy
 import signal
 import sys
+import time
+from pathlib import Path
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+HEARD = {signal.SIGTERM, signal.SIGCHLD}
+KILLING_S = 5.0
+"""Longest time, s, in which the guard kills what the model has started: a fork bomb is faster than any guard."""
+ROUND_S = 0.01
 
 
-def end_with(parent: int) -> None:
-    """Let the system end this process with its parent: a model that computes heeds nothing else."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process."""
+    ctypes.CDLL(None, use_errno=True).prctl(option, value)
+
+
+def end_with(parent: int, number: int) -> None:
+    """Let the system send this process the signal ``number`` when its parent ends."""
+    prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         raise SystemExit(1)
 
 
-if __name__ == "__main__":
-    end_with(json.loads(sys.argv[2])["parent"])
+def descendants() -> list[int]:
+    """Return all processes below this one."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found = children.get(os.getpid(), [])
+    for process in found:  # which grows meanwhile
+        found += children.get(process, [])
+    return found
+
+
+def reap() -> dict[int, int]:
+    """Collect the children that have ended: process and wait status."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            process, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if not process:
+            return ended
+        ended[process] = status
+
+
+def kill_descendants() -> None:
+    """Stop all processes below this one first, so that none forks further, and kill them."""
+    until = time.monotonic() + KILLING_S
+    while (found := descendants()) and time.monotonic() < until:
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in found:
+                try:
+                    os.kill(process, number)
+                except ProcessLookupError:
+                    continue
+        reap()
+        time.sleep(ROUND_S)
+    reap()
+
+
+def guard(model: int) -> int:
+    """Wait for the end of the ``model``, or for SIGTERM, and kill what is left; the wait status of the model."""
+    status: int | None = None
+    while status is None and signal.sigwait(HEARD) == signal.SIGCHLD:
+        status = reap().get(model)
+    kill_descendants()
+    return signal.SIGKILL if status is None else status
+
+
+def main(task: dict[str, object]) -> None:
+    """Fork, guard the model, and end as it did."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a model that crashes leaves no picture of its memory
-    del sys.argv[0]
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    end_with(int(str(task["parent"])), signal.SIGTERM)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    own = os.getpid()
+    if not (model := os.fork()):
+        end_with(own, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+        os.close(int(str(task["number"])))
+        del sys.argv[0]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return
+    os.write(int(str(task["number"])), model.to_bytes(4, "little"))
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # the model alone holds its connection
+    status = guard(model)
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(own, number)
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[2]))

@@ -75,6 +75,12 @@ def bomb(path: Path) -> None:
     path.write_bytes(data[:place] + (archive.LARGEST_UNPACKED + 1).to_bytes(4, "little") + data[place + 4 :])
 
 
+def zeros(path: Path) -> None:
+    """A hole of 128 MiB, which takes 128 KiB in the archive."""
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("resources/zeros", bytes(128 << 20))
+
+
 def many(path: Path) -> None:
     with zipfile.ZipFile(path, "a") as opened:
         for number in range(archive.MOST_MEMBERS):
@@ -116,7 +122,8 @@ def without_description(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (bomb, ("<= 1 GiB", "<= 1100")),
+        (bomb, ("<= 1 GiB", "<= 100")),
+        (zeros, ("128 MiB", "<= 1 GiB", "above 64 MiB <= 100")),
         (many, ("members", "<= 20000")),
         (encrypted, ("encrypted", "password")),
         (cut, ("unpacked", "zip")),

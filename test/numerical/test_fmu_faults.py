@@ -20,7 +20,7 @@ from messages import mentions
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu import process
+from rths_nodes.core.fmu import archive, process
 from rths_nodes.core.fmu.process import PROGRAM
 from rths_nodes.loop.scenario import files
 
@@ -113,6 +113,56 @@ def test_one_that_prints_without_an_end_does_not_fill_the_disk(
     result = ended(rogue('for (;;) puts("and on")'), tmp_path)
     assert result.outcome == "failed"
     assert mentions(result.reason, "FMU", "SIGXFSZ", AT)
+
+
+FORKED = {
+    "in its group": "for (;;) pause();",
+    "in a session of its own": "setsid(); for (;;) pause();",
+    "as a daemon": "setsid(); if (fork()) _exit(0); for (;;) pause();",
+}
+"""What a child of the model does."""
+
+
+@pytest.mark.parametrize("child", FORKED)
+@pytest.mark.parametrize(("then", "outcome"), [("", "finished"), ("if (v[STEPS] == 15) abort();", "failed")])
+def test_no_process_of_a_model_is_left(child: str, then: str, outcome: str, tmp_path: Path) -> None:
+    """Neither after a test that has finished, nor after a model that has crashed."""
+    statement = f"if (v[STEPS] == 11 && fork() == 0) {{ {FORKED[child]} }} {then}"
+    assert ended(rogue(statement), tmp_path).outcome == outcome
+    assert models_left(PROGRAM) == []
+
+
+def test_no_process_of_a_model_is_left_when_the_test_is_killed(tmp_path: Path) -> None:
+    forked = "if (v[STEPS] == 11 && fork() == 0) { setsid(); for (;;) pause(); } for (; v[STEPS] > 11;) pause()"
+    (tmp_path / "rogue.yaml").write_text(SCENARIO.format(file=rogue(forked), answer=60))
+    modules = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(tmp_path)}
+    words = [sys.executable, "-m", "rths_nodes.app.cli", "run", str(tmp_path / "rogue.yaml")]
+    until = time.monotonic() + 60.0
+    with subprocess.Popen(words, cwd=tmp_path, env=modules, stdout=subprocess.DEVNULL) as test:
+        while time.monotonic() < until and len(models_left(PROGRAM)) < 3:
+            time.sleep(0.01)
+        assert len(models_left(PROGRAM)) == 3, "the guard, the model and its child"
+        test.send_signal(signal.SIGKILL)
+    while models_left(PROGRAM) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert models_left(PROGRAM) == []
+
+
+def test_one_that_allocates_without_an_end_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "LARGEST_MEMORY", 1 << 30)
+    more = "for (double *p;;) { p = malloc(1 << 22); if (!p) abort(); p[0] = 1.0; }"
+    result = ended(rogue(more), tmp_path)
+    assert result.outcome == "failed"
+    assert mentions(result.reason, "FMU", "SIGABRT", AT)
+
+
+def test_an_archive_leaves_half_of_the_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The temporary folder may be in memory."""
+    usage = archive.shutil.disk_usage
+    monkeypatch.setattr(archive.shutil, "disk_usage", lambda folder: usage(folder)._replace(free=4096))
+    words = refused(rogue(), tmp_path)
+    for part in ("integrator", "file", "2 KiB", "half of its free space"):
+        assert part in words
 
 
 def test_an_early_return_is_no_step(tmp_path: Path) -> None:
@@ -217,7 +267,7 @@ def test_it_ends_with_the_test_that_is_killed(tmp_path: Path) -> None:
         # it is in the loop; Python may start itself anew before, and is nobody meanwhile
         while time.monotonic() < until and max(map(_processor_time, models_left(PROGRAM)), default=0.0) < 1.0:
             time.sleep(0.01)
-        assert len(models_left(PROGRAM)) == 1
+        assert len(models_left(PROGRAM)) == 2, "the model and its guard"
         test.send_signal(signal.SIGKILL)
     while models_left(PROGRAM) and time.monotonic() < until:
         time.sleep(0.01)

@@ -29,8 +29,12 @@ LARGEST_DESCRIPTION = 64 << 20
 MOST_MEMBERS = 20_000
 LARGEST_DIRECTORY = 16 << 20
 """Bytes of the directory at the end of the archive, which is read whole: some hundred for each member."""
-HIGHEST_RATIO = 1_100
-"""Bytes unpacked of one that is packed, in the mean: deflate reaches 1032, of zeros alone."""
+HIGHEST_RATIO = 100
+"""Bytes unpacked of one that is packed, in the mean: text reaches 20. Deflate reaches 1032, of zeros alone."""
+SMALL = 64 << 20
+"""Bytes that any archive may unpack, whatever the ratio."""
+LARGEST_SHARE = 0.5
+"""Share of the free space of the temporary folder that an archive may take; it may be in memory."""
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
 """Errors of zipfile; RuntimeError for what is encrypted, NotImplementedError for methods that it does not know."""
@@ -66,11 +70,12 @@ class Archive:
             raise ConfigError(f"has {len(members)} members: must be <= {MOST_MEMBERS}")
         whole = sum(member.file_size for member in members)
         packed = sum(member.compress_size for member in members)
-        if whole > LARGEST_UNPACKED or whole > HIGHEST_RATIO * max(packed, 1):
+        if whole > LARGEST_UNPACKED or whole > max(SMALL, HIGHEST_RATIO * packed):
             raise ConfigError(
-                f"would unpack {size_of(whole)} out of {size_of(packed)}: must be <= "
-                f"{size_of(LARGEST_UNPACKED)}, and <= {HIGHEST_RATIO} times what is packed"
+                f"would unpack {size_of(whole)} out of {size_of(packed)}: must be <= {size_of(LARGEST_UNPACKED)}, "
+                f"and above {size_of(SMALL)} <= {HIGHEST_RATIO} times the packed size"
             )
+        self._whole = whole
         self.names: Sequence[str] = [_checked(member.orig_filename) for member in members]
         if len({name.rstrip("/") for name in self.names}) < len(self.names):
             raise ConfigError("has two members of one name")
@@ -111,6 +116,12 @@ class Archive:
 
     def unpack(self, folder: Path, binaries: str) -> None:
         """Write description, resources and what lies below ``binaries`` into ``folder``. Raises ConfigError."""
+        free = shutil.disk_usage(folder).free
+        if self._whole > LARGEST_SHARE * free:
+            raise ConfigError(
+                f"would unpack {size_of(self._whole)} into {folder.parent}: must be <= "
+                f"{size_of(int(LARGEST_SHARE * free))}, half of its free space"
+            )
         with self._opened() as opened:
             for member in opened.infolist():
                 name = member.filename

@@ -38,6 +38,7 @@ def main(task: Data) -> None:
         raise SystemExit(f"fmpy cannot be imported ({error}): pip install fmpy") from error
     os.chdir(task["folder"])
     resource.setrlimit(resource.RLIMIT_FSIZE, (task["largest_file"],) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (task["largest_memory"],) * 2)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python lets a file that is full pass
     try:
         unit: Unit = Fmi2(fmpy.fmi2, task) if task["version"] == 2 else Fmi3(fmpy.fmi3, task)

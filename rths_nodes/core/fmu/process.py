@@ -6,6 +6,7 @@ All numbers are in SI units here; the units of the FMU are those of its own proc
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import tempfile
@@ -27,11 +28,22 @@ PROGRAM = Path(__file__).with_name("model_process.py")
 LARGEST_FILE = 1 << 30
 """Bytes of a file that an FMU may write, and of what it may print."""
 
+LARGEST_MEMORY = 8 << 30
+"""Bytes of address space that an FMU may have, and at most half of the memory of this machine."""
+LEAST_MEMORY = 1 << 30
+"""Bytes of address space that any FMU has: Python, fmpy and the libraries of the model."""
+
 LOOK_S = 1.0
 """Longest wait between two looks at the clock, s."""
 
 SET_BACK = b"\0"
 """Message, shorter than a number, that brings the model back to its start."""
+
+
+def largest_memory() -> int:
+    """Bytes of address space of an FMU on this machine."""
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return max(LEAST_MEMORY, min(LARGEST_MEMORY, half))
 
 
 class Feed(NamedTuple):
@@ -81,10 +93,14 @@ class FmuProcess:
     def _open(self, within: float) -> None:
         found = described(self.file)
         self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
-        Archive(self.file).unpack(Path(self._folder.name), found.binaries)
+        try:
+            Archive(self.file).unpack(Path(self._folder.name), found.binaries)
+        except ConfigError as error:
+            raise error.within(f"file = {self.name!r}") from error
         task: Mapping[str, object] = {
             "folder": self._folder.name,
             "largest_file": LARGEST_FILE,
+            "largest_memory": largest_memory(),
             "version": found.version,
             "token": found.token,
             "identifier": found.identifier,
