@@ -17,6 +17,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from messages import mentions
 
 from rths_nodes.app.cli import main
 
@@ -132,7 +133,7 @@ def test_the_package_of_the_components_page_installs_beside_its_runs(tmp_path: P
     assert done.returncode == 0, done.stderr
     (wheel,) = (tmp_path / "wheels").iterdir()
     assert "my_lab/feedforward.py" in zipfile.ZipFile(wheel).namelist()
-    assert "Multiple top-level packages" in build(project.partition("[tool.setuptools]")[0]).stderr
+    assert mentions(build(project.partition("[tool.setuptools]")[0]).stderr, "Multiple", "top-level")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

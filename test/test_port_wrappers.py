@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from bare_port import Bare
+from messages import naming
 
 import rths_nodes
 from rths_nodes.core.declarations import OfPort
@@ -184,5 +185,5 @@ def test_a_port_of_another_package_that_leaves_all_out_gets_the_defaults() -> No
     named.drop_heartbeat()
     named.accept_any_start()
     for act, given in (("set_interlock", False), ("set_hydraulics", "low")):
-        with pytest.raises(Exception, match="of this rig cannot be switched on purpose"):
+        with pytest.raises(Exception, match=naming("switched", "purpose")):
             getattr(named, act)(given)

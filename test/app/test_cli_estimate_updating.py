@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from messages import mentions
 
 from rths_nodes.app.cli import main
 from rths_nodes.loop.outcomes import ExitCode
@@ -55,14 +56,14 @@ def test_json_has_histories(output: Callable[..., str]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["estimate", "rec", "--for", "updating"], "--model: missing; one of bouc_wen, bilinear, kelvin_voigt"),
-        (["estimate", "rec", "--law", "ukf"], "--law: is for --for updating, not for compensators"),
-        ([*SHADOW, "--set", "stiffness"], "--set stiffness: must be NAME=VALUE with a number"),
-        ([*SHADOW, "--set", "stifness=1e6"], "unknown key 'stifness'"),
-        ([*SHADOW, "--parameter", "stiffness=9e6"], "--parameter stiffness=9e6: must be NAME=LOW:HIGH"),
-        ([*SHADOW, "--figure", "shadow.bmp"], "shadow.bmp: a figure must be one of .png, .svg, .pdf"),
+        (["estimate", "rec", "--for", "updating"], ("--model", "missing", "bouc_wen", "bilinear", "kelvin_voigt")),
+        (["estimate", "rec", "--law", "ukf"], ("--law", "--for")),
+        ([*SHADOW, "--set", "stiffness"], ("--set", "NAME", "VALUE")),
+        ([*SHADOW, "--set", "stifness=1e6"], ("unknown", "key", "stifness")),
+        ([*SHADOW, "--parameter", "stiffness=9e6"], ("--parameter", "9e6", "NAME", "LOW", "HIGH")),
+        ([*SHADOW, "--figure", "shadow.bmp"], ("shadow.bmp", "svg")),
     ],
 )
-def test_it_refuses(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_refuses(words: list[str], message: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == ExitCode.REFUSED
-    assert message in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, *message)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from messages import mentions
 
 from rths_nodes.app.cli import COMMANDS, GROUPS, main
 from rths_nodes.core import registry
@@ -29,7 +30,7 @@ FAMILIES = ("scenario", "rig_file", *registry.FAMILIES)
 
 def test_a_command_that_is_not_known_is_probably_another(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rnu", PAPER]) == 2
-    assert capsys.readouterr().err.startswith("rths: unknown command 'rnu' (did you mean 'run'?); known: ")
+    assert mentions(capsys.readouterr().err, "rths", "unknown", "rnu", "run")
 
 
 @pytest.mark.parametrize("columns", [60, 100])
@@ -90,29 +91,31 @@ def test_a_section_has_parameters(output: Callable[..., str], path: str) -> None
 @pytest.mark.parametrize(
     ("path", "shown"),
     [
-        ("axes", "axes.NAME.limits: "),
-        ("limits", "largest magnitude of the measured force"),
-        ("port", "by UDP"),
-        ("monitor", "energy_error_percent"),
-        ("bridge", "rejoin_samples"),
-        ("compensator", "adaptive_inverse"),
-        ("damping", "rayleigh"),
-        ("duration", "length of the test"),
-        ("axes.damper.limits.force", "largest magnitude of the measured force"),
-        ("structure.mass", r"structure.mass \(sdof\): mass m"),
-        ("structure.damping", "rayleigh"),
-        ("axes.story_1.actuator.alpha", "delay constant alpha"),
+        ("axes", ("axes.NAME.limits",)),
+        ("limits", ("largest", "magnitude")),
+        ("port", ("by UDP",)),
+        ("monitor", ("energy_error_percent",)),
+        ("bridge", ("rejoin_samples",)),
+        ("compensator", ("adaptive_inverse",)),
+        ("damping", ("rayleigh",)),
+        ("duration", ("length", "test")),
+        ("axes.damper.limits.force", ("largest", "magnitude")),
+        ("structure.mass", ("structure.mass", "mass")),
+        ("structure.damping", ("rayleigh",)),
+        ("axes.story_1.actuator.alpha", ("delay", "constant", "alpha")),
     ],
 )
-def test_sections_and_keys_have_their_parameters_shown(output: Callable[..., str], path: str, shown: str) -> None:
-    assert re.search(shown, output("params", path))
+def test_sections_and_keys_have_their_parameters_shown(
+    output: Callable[..., str], path: str, shown: tuple[str, ...]
+) -> None:
+    assert mentions(output("params", path), *shown)
 
 
 def test_an_unknown_section_is_refused_with_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["params", "axes.story_1.limit"]) == 2
-    assert "unknown component, section or key 'axes.story_1.limit'" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, "unknown", "component", "section", "key", "axes.story_1.limit")
     assert main(["params", "bridges"]) == 2
-    assert "(did you mean 'bridge'?); known: " in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, "bridge")
 
 
 # completion

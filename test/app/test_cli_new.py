@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from messages import mentions
 
 from rths_nodes.app import cli
 from rths_nodes.app.commands.new import TRIED
@@ -62,28 +63,28 @@ def test_a_package_has_what_it_needs(kind: str, tmp_path: Path, capsys: pytest.C
         in (tmp_path / "made" / "pyproject.toml").read_text()
     )
     assert cli.main(["new", kind, "of_mine", str(tmp_path / "made")]) == 2
-    assert "made: is there already" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, "made", "already")
 
 
 def test_a_scenario_runs_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["new", "scenario", "mine", str(tmp_path)]) == 0
     assert cli.main(["run", str(tmp_path / "mine.yaml"), "--host", "embedded"]) == 0
-    assert "mine: finished after 10240 samples" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "mine", "10240")
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["compensator", "inverse"], "there is a compensator of that name"),
-        (["specimen", "My-Law"], "must be small letters, digits and underscores"),
-        (["specimen", "class"], "and no keyword of Python"),
-        (["port", "signal"], "name = 'signal': a module has that name"),
-        (["port", "test"], "name = 'test': a module has that name"),
+        (["compensator", "inverse"], ("compensator", "name")),
+        (["specimen", "My-Law"], ("small", "digits")),
+        (["specimen", "class"], ("keyword", "Python")),
+        (["port", "signal"], ("name", "signal")),
+        (["port", "test"], ("name", "test")),
     ],
 )
 def test_what_is_no_name_is_refused(
-    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], told: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["new", *words, str(tmp_path / "made")]) == 2
-    assert told in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, *told)
     assert not (tmp_path / "made").exists()

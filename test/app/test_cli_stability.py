@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from messages import mentions
 
 from rths_nodes.analysis.figures import stability as figures
 from rths_nodes.analysis.stability.judgement import judge_loop
@@ -36,8 +37,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_a_stable_test_is_told_its_margins(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, TEST)
     first, *rest = text.splitlines()
-    assert first.startswith(f"{TEST}: stable: delay margin 26.6 %; the delay may grow from 10 ms to 13.63 ms; ")
-    assert "natural frequency may grow from 2 Hz to" in first
+    assert mentions(first, TEST, "stable", "26.6 %", "10 ms", "13.63 ms")
+    assert mentions(first, "natural", "2 Hz")
     assert sum(line.rstrip().endswith(" stable") for line in rest) == 4
     for words in ("k*/k", "critical delay", "critical first natural frequency", "assumed: small motion"):
         assert words in text
@@ -47,8 +48,8 @@ def test_an_unstable_test_is_told_what_would_help(capsys: pytest.CaptureFixture[
     """It is information: the exit code stays 0."""
     text = said(capsys, TEST, *UNSTABLE)
     first = text.splitlines()[0]
-    assert first.startswith(f"{TEST}: UNSTABLE: delay margin -203 %; a motion of 5.731 Hz grows by ")
-    assert "the delay would have to fall from 10 ms to " in first
+    assert mentions(first, TEST, "UNSTABLE", "-203 %", "5.731 Hz")
+    assert mentions(first, "fall", "10 ms")
     assert text.count("UNSTABLE") == 4  # the verdict and three of the modes
 
 
@@ -61,7 +62,7 @@ def test_a_small_margin_is_a_caution_of_check(capsys: pytest.CaptureFixture[str]
     small = ["yielding_five_story"]
     for words in ("compensator.type=none", "structure.damping.ratios=[0.0171, 0.0171]"):
         small += ["--set", words]
-    assert "stable: delay margin 0.28 %" in said(capsys, *small).splitlines()[0]
+    assert mentions(said(capsys, *small).splitlines()[0], "stable", "0.28 %")
     assert main(["check", *small]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if "delay margin" in line]
     for line in lines:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import naming
 
 import rths_nodes
 from rths_nodes.analysis.figures import compared
@@ -90,17 +91,19 @@ def test_equal_labels_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("settings", "cases", "message"),
     [
-        (["compensator.tpe=none"], [], "compensator.tpe: unknown key 'tpe'"),
-        (["compensator.type=nonee"], [], "unknown compensator 'nonee' .did you mean 'none'"),
-        (["compensator.alpha_es=15 nonsense"], [], "nonsense"),
-        ([], ["quik"], "case: unknown case 'quik' .did you mean 'quick'.*known: quick, wrong"),
-        ([], ["wrong"], "cases.wrong: compensator.k_p: unknown key"),
-        ([], ["misprint"], "unknown case 'misprint'"),
+        (["compensator.tpe=none"], [], ("compensator.tpe", "tpe", "unknown")),
+        (["compensator.type=nonee"], [], ("unknown", "nonee", "none")),
+        (["compensator.alpha_es=15 nonsense"], [], ("nonsense",)),
+        ([], ["quik"], ("case", "unknown", "quik", "quick", "wrong")),
+        ([], ["wrong"], ("cases.wrong", "compensator.k_p", "unknown")),
+        ([], ["misprint"], ("unknown", "case", "misprint")),
     ],
 )
-def test_a_typo_is_refused_before_anything_runs(settings: list[str], cases: list[str], message: str) -> None:
+def test_a_typo_is_refused_before_anything_runs(
+    settings: list[str], cases: list[str], message: tuple[str, ...]
+) -> None:
     scenario = with_cases(quick={}, wrong={"set": {"compensator.k_p": 1.0}})
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=naming(*message)):
         variants(scenario, settings, cases)
 
 
@@ -116,7 +119,7 @@ def test_what_does_not_fit_together_is_named_by_its_variant() -> None:
 
 
 def test_without_cases_there_is_nothing_to_compare() -> None:
-    with pytest.raises(ConfigError, match="has no cases to compare; give variants with --set"):
+    with pytest.raises(ConfigError, match=naming("compare", "--set")):
         variants(load("predefined_sine"))
 
 
@@ -217,5 +220,5 @@ def test_a_figure_of_runs_that_never_began(tmp_path: Path) -> None:
 
 
 def test_a_figure_of_another_kind_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"x.jpeg: a figure must be one of .png, .svg, .pdf"):
+    with pytest.raises(ConfigError, match=naming("x.jpeg", "svg")):
         terminal.figure_path("x.jpeg")

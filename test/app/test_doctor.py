@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import each_mentions, mentions
 
 from rths_nodes.app.cli import main
 from rths_nodes.app.doctor import background_load, floor, machine, timing_forecast
@@ -89,62 +90,67 @@ def test_without_ros_2_it_says_which_hosts_are_only_a_forecast(
 ) -> None:
     monkeypatch.setitem(environment.MODULES, "no_such_module", "no_such_module is not here")
     found = facts(tree(tmp_path))["ROS 2"]
-    assert (found.words, found.verdict) == ("no_such_module is not here", "advice")
-    assert "composed and processes" in found.advice
+    assert each_mentions((found.words, found.verdict), ("no_such_module",), ("advice",))
+    assert mentions(found.advice, "composed", "processes")
 
 
 @pytest.mark.usefixtures("granted")
 @pytest.mark.parametrize(
     ("name", "changes", "value", "advice"),
     [
-        ("kernel", {"proc__sys__kernel__version": "#1 SMP"}, {"release": "6.1.0-rt", "preempt_rt": False}, "apt"),
+        (
+            "kernel",
+            {"proc__sys__kernel__version": "#1 SMP"},
+            {"release": "6.1.0-rt", "preempt_rt": False},
+            ("apt",),
+        ),
         (
             "throttling",
             {"proc__sys__kernel__sched_rt_runtime_us": "-1"},
             {"runtime_us": -1, "period_us": 1_000_000},
-            "sysctl",
+            ("sysctl",),
         ),
         (
             "memory",
             {"proc__swaps": "Filename Type Size Used Priority\n/dev/sda2 partition 1024 0 -2\n"},
             {"lock_limit_bytes": "unlimited", "swap_bytes": 2**20},
-            "swapoff",
+            ("swapoff",),
         ),
         (
             "processors",
             {"proc__self__status": "Cpus_allowed_list:\t2\n"},
             {"model": "Fast 9000", "online": [0, 1, 2, 3], "allowed": [2]},
-            "taskset",
+            ("taskset",),
         ),
-        ("isolation", {"sys__devices__system__cpu__isolated": ""}, [], "isolcpus=3"),
+        ("isolation", {"sys__devices__system__cpu__isolated": ""}, [], ("isolcpus", "3")),
         (
             "frequency",
             {"sys__devices__system__cpu__cpu1__cpufreq__scaling_governor": "powersave"},
             ["performance", "powersave"],
-            "cpupower frequency-set",
+            ("cpupower", "frequency-set"),
         ),
-        ("idle", {"dev__cpu_dma_latency": None}, {"deepest_us": 2, "kept_awake": False}, "udevadm"),
+        ("idle", {"dev__cpu_dma_latency": None}, {"deepest_us": 2, "kept_awake": False}, ("udevadm",)),
         (
             "idle",
             {"dev__cpu_dma_latency": None, ".dockerenv": ""},
             {"deepest_us": 2, "kept_awake": False},
-            "--device /dev/cpu_dma_latency",
+            ("--device", "/dev/cpu_dma_latency"),
         ),
         (
             "clock source",
             {"sys__devices__system__clocksource__clocksource0__current_clocksource": "hpet"},
             "hpet",
-            "echo tsc",
+            ("echo", "tsc"),
         ),
         (
             "virtualisation",
             {"proc__cpuinfo": "flags\t\t: fpu hypervisor\n", "sys__class__dmi__id__sys_vendor": "QEMU"},
             {"virtual": True, "machine": "QEMU", "container": ""},
-            "of its own",
+            ("of its own",),
         ),
-        ("steal", {"proc__stat": "cpu  1000 0 500 8300 0 0 0 200 0 0\n"}, 0.02, "of its own"),
-        ("load", {"proc__loadavg": "2.50 0 0 1/1 1"}, 2.5, "others"),
-        ("quota", {"sys__fs__cgroup__user.slice__cpu.max": "50000 100000"}, {"processors": 0.5}, "CPUQuota"),
+        ("steal", {"proc__stat": "cpu  1000 0 500 8300 0 0 0 200 0 0\n"}, 0.02, ("of its own",)),
+        ("load", {"proc__loadavg": "2.50 0 0 1/1 1"}, 2.5, ("others",)),
+        ("quota", {"sys__fs__cgroup__user.slice__cpu.max": "50000 100000"}, {"processors": 0.5}, ("CPUQuota",)),
         (
             "quota",
             {
@@ -153,22 +159,22 @@ def test_without_ros_2_it_says_which_hosts_are_only_a_forecast(
                 "sys__fs__cgroup__cpu,cpuacct__docker__1__cpu.cfs_period_us": "100000",
             },
             {"processors": 1.5},
-            "--cpus",
+            ("--cpus",),
         ),
         (
             "real-time tasks",
             {"proc__77__stat": "77 (a (b) c) R" + 37 * " 0" + " 1 0", "proc__77__cmdline": "hog"},
             [77],
-            "ps -p 77",
+            ("-p", "77"),
         ),
     ],
 )
 def test_each_look_finds_and_advises(
-    tmp_path: Path, name: str, changes: dict[str, str], value: Any, advice: str
+    tmp_path: Path, name: str, changes: dict[str, str], value: Any, advice: tuple[str, ...]
 ) -> None:
     found = facts(tree(tmp_path, **changes))[name]
     assert found.value == value
-    assert advice in found.advice
+    assert mentions(found.advice, *advice)
     assert found.verdict == "advice"
 
 
@@ -189,7 +195,7 @@ def test_a_refused_scheduler_says_how_to_raise_the_limit(
     monkeypatch.setattr(os, "sched_setscheduler", refuse)
     found = facts(tree(tmp_path, **changes))["scheduler"]
     assert found.value["fifo"] is False
-    assert "Operation not permitted" in found.words
+    assert mentions(found.words, "Operation", "permitted")
     assert advice in found.advice
 
 
@@ -340,43 +346,43 @@ def diagnosis(lateness: np.ndarray, slower: float = 1.0) -> timing_forecast.Diag
 
 def test_a_quiet_machine_is_good_as_far_as_the_work_fits() -> None:
     found = diagnosis(np.zeros(100_000))
-    assert found.summary() == ["composed: good up to 2048 Hz", "processes: good up to 1024 Hz"]
+    assert each_mentions(found.summary(), ("composed", "2048 Hz"), ("processes", "1024 Hz"))
     slow = diagnosis(np.zeros(100_000), slower=4.0)
-    assert slow.summary() == ["composed: good up to 512 Hz", "processes: good up to 256 Hz"]
+    assert each_mentions(slow.summary(), ("composed", "512 Hz"), ("processes", "256 Hz"))
 
 
 def test_a_long_gap_is_told() -> None:
     lateness = np.zeros(1000)
     lateness[5] = 0.05
     found = diagnosis(lateness)
-    assert found.summary()[0] == "composed: not for a rig at any of these rates"
+    assert mentions(found.summary()[0], "composed", "rates")
     text = timing_forecast.text(found)
     for words in ("a gap of 50 ms", "unknown (here)", "unknown (no process)", "SCHED_FIFO refused", "too slow"):
         assert words in text
 
 
 def test_few_ticks_say_how_little_they_tell() -> None:
-    assert "1000 ticks tell of no share below 0.3 %: take --seconds 30" in timing_forecast.text(
-        diagnosis(np.zeros(1000))
-    )
+    assert mentions(timing_forecast.text(diagnosis(np.zeros(1000))), "1000", "0.3 %", "--seconds", "30")
     assert "--seconds" not in timing_forecast.text(diagnosis(np.zeros(30_000)))
 
 
 @pytest.mark.parametrize(
     ("rate", "seconds", "message"),
     [
-        (0.5, 5.0, "--rate = 0.5 Hz: must be >= 1 and <= 100000 Hz"),
-        (float("nan"), 5.0, "--rate = nan Hz"),
-        (1024.0, 0.0, "--seconds = 0 s: must be >= 0.1 and <= 3600 s"),
-        (1024.0, float("inf"), "--seconds = inf s"),
-        (1.0, 0.5, "must be >= 1 and <= 20000000 ticks"),
-        (1e5, 3600.0, "must be >= 1 and <= 20000000 ticks"),
+        (0.5, 5.0, ("--rate", "0.5 Hz", ">= 1", "<= 100000 Hz")),
+        (float("nan"), 5.0, ("--rate", "nan Hz")),
+        (1024.0, 0.0, ("--seconds", "0 s", ">= 0.1", "<= 3600 s")),
+        (1024.0, float("inf"), ("--seconds", "inf s")),
+        (1.0, 0.5, (">= 1", "<= 20000000")),
+        (1e5, 3600.0, (">= 1", "<= 20000000")),
     ],
 )
-def test_a_measurement_that_makes_no_sense_is_refused(rate: float, seconds: float, message: str) -> None:
+def test_a_measurement_that_makes_no_sense_is_refused(
+    rate: float, seconds: float, message: tuple[str, ...]
+) -> None:
     with pytest.raises(ConfigError) as refused:
         timing_forecast.check(rate, seconds)
-    assert message in str(refused.value)
+    assert mentions(str(refused.value), *message)
 
 
 # -- the command ------------------------------------------------------------------------------------------
@@ -408,4 +414,4 @@ def test_the_command_prints_one_json_object_and_loads_no_ros() -> None:
 
 def test_the_command_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--rate", "0"]) == 2
-    assert capsys.readouterr().err == "rths: --rate = 0 Hz: must be >= 1 and <= 100000 Hz\n"
+    assert mentions(capsys.readouterr().err, "rths", "--rate", "0 Hz", ">= 1", "<= 100000 Hz")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -57,7 +58,7 @@ def test_a_killed_recorder_ends_the_test_and_leaves_what_it_has_written(
         faults=["kill@1:recorder"],
     )
     assert report.exit_code == 1
-    assert "the recorder node died (SIGKILL)" in report.reason
+    assert mentions(report.reason, "died", "SIGKILL")
     assert report.samples < 10 * 1024
     bag.recover(tmp_path / "run")
     # a tenth of a second is held back, by the clock: one that a busy machine has kept waiting hears more in that
@@ -69,18 +70,18 @@ def test_a_killed_recorder_ends_the_test_and_leaves_what_it_has_written(
     [
         (
             {"host": "processes", "separate": ["recorder"]},
-            "separate = recorder: only of the host composed, not of processes",
+            ("separate", "processes"),
         ),
         (
             {"host": "composed", "separate": ["actuator"]},
-            "separate = 'actuator': must be one of monitor, recorder",
+            ("separate", "actuator", "monitor", "recorder"),
         ),
         (
             {"host": "composed", "separate": ["recorder"], "record": None},
-            "separate = recorder: there is none without",
+            ("separate", "recorder", "none"),
         ),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, object], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_what_cannot_be_is_refused(options: dict[str, object], message: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=naming(*message)):
         hosts.run("chen_ricles_2010", **({"record": tmp_path / "run"} | options))  # type: ignore[arg-type]

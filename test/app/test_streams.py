@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from messages import each_mentions
 
 from rths_nodes.app.streams import unfailing_output
 from rths_nodes.loop.outcomes import ExitCode
@@ -154,10 +155,8 @@ def test_exit_codes_are_those_of_a_terminal(words: list[str], code: int, redirec
 @pytest.mark.long
 def test_a_full_disk_below_the_output_is_told_once(tmp_path: Path) -> None:
     code, _, err = started(["params"], tmp_path, redirected=">/dev/full")
-    assert (code, err.decode().splitlines()) == (
-        0,
-        ["rths: standard output: No space left on device: what is printed from here on is lost"],
-    )
+    assert code == 0
+    assert each_mentions(err.decode().splitlines(), ("rths", "standard output", "No space left on device"))
 
 
 @pytest.mark.nodes

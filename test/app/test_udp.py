@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -227,7 +228,7 @@ def test_a_level_that_interlocks_drops_the_heartbeat_so_that_the_rig_stops_itsel
     assert found.outcome == "tripped"
     assert "axes.story_1.limits.levels.displacement: " in found.reason
     session = far.session()
-    assert session.reason == "no command came in time"
+    assert mentions(session.reason, "command", "came")
     assert not session.in_order
 
 
@@ -248,17 +249,20 @@ def test_in_lockstep_nothing_that_happens_on_the_way_changes_a_bit(rig: Any, dif
 @pytest.mark.parametrize(
     ("misbehave", "told", "reason"),
     [
-        ("hydraulics@100:1", HYDRAULICS_LOW, ""),
-        ("hydraulics@100", HYDRAULICS_OFF, "sample 100: rig: its hydraulics are off: no actuator follows"),
-        ("interlock@100", HYDRAULICS_NOT_TOLD, "sample 100: port 'udp': the interlock of the rig is open"),
+        ("hydraulics@100:1", HYDRAULICS_LOW, ()),
+        ("hydraulics@100", HYDRAULICS_OFF, ("sample 100", "rig", "hydraulics")),
+        ("interlock@100", HYDRAULICS_NOT_TOLD, ("sample 100", "udp", "interlock")),
     ],
 )
-def test_what_somebody_switches_at_the_rig_is_read_back(rig: Any, misbehave: str, told: int, reason: str) -> None:
+def test_what_somebody_switches_at_the_rig_is_read_back(
+    rig: Any, misbehave: str, told: int, reason: tuple[str, ...]
+) -> None:
     _, changed = rig(misbehave=[misbehave])
     loop = Loop(Assembly(files.load(NAME, changed)))
     outcome = loop.run()
     port = loop.rig.port
-    assert (outcome.reason, port.hydraulics) == (reason, told)
+    assert port.hydraulics == told
+    assert mentions(outcome.reason, *reason) if reason else not outcome.reason
     assert port.control_mode == bytes([MODE_DISPLACEMENT])
     assert port.heartbeat == loop.rig.ticks
     assert port.active_command is not None
@@ -283,34 +287,32 @@ def test_nodes_in_lockstep_have_the_same_bits(rig: Any, different: Any, host: st
 @pytest.mark.parametrize(
     ("emulated", "here", "words"),
     [
-        ((), ["servo_rate=512"], "it has another servo rate (period 976562 ns there, 1953125 ns here)"),
-        ((), ["port.emulator=false"], "port.emulator = false: is not a simulator: only an operator may arm it"),
-        ((), ["port.hold=ramp"], "its controller runs the command differently within a sample (hold)"),
-        (("own_clock",), [], "the rig has a clock of its own: pace must be realtime"),
+        ((), ["servo_rate=512"], ("976562 ns", "1953125 ns")),
+        ((), ["port.emulator=false"], ("port.emulator", "simulator")),
+        ((), ["port.hold=ramp"], ("controller", "sample")),
+        (("own_clock",), [], ("pace", "realtime")),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_reason(
-    rig: Any, emulated: Sequence[str], here: Sequence[str], words: str
+    rig: Any, emulated: Sequence[str], here: Sequence[str], words: tuple[str, ...]
 ) -> None:
     _, changed = rig(**dict.fromkeys(emulated, True))
     with pytest.raises(ConfigError) as refused:
         rths_nodes.run(NAME, [*changed, *here])
-    assert words in str(refused.value)
+    assert mentions(str(refused.value), *words)
 
 
 def test_a_rig_that_stands_elsewhere_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = rths_nodes.app.emulation.emulator.Receiver
     monkeypatch.setattr("rths_nodes.app.emulation.emulator.Receiver", lambda *given: made(*given[:-1], [0.005]))
     _, changed = rig()
-    with pytest.raises(
-        ConfigError, match=r"axes\.story_1: the active command of the controller = 0\.005 m: must be"
-    ):
+    with pytest.raises(ConfigError, match=naming("axes.story_1", "0.005 m")):
         rths_nodes.run(NAME, changed)
 
 
 def test_a_rig_that_is_not_there_is_refused() -> None:
     port = free_port()
-    with pytest.raises(ConfigError, match=rf"at 127\.0\.0\.1:{port}: cannot connect: no answer within 0\.2 s"):
+    with pytest.raises(ConfigError, match=naming("127.0.0.1", port, "0.2 s")):
         rths_nodes.run(NAME, [udp(port, connect_within=0.2), BRIEF])
 
 
@@ -322,7 +324,7 @@ def test_a_second_test_needs_a_new_session_at_the_rig(rig: Any) -> None:
 
     first, second = Assembly(other).port, Assembly(other).port
     first.open()
-    with pytest.raises(ConfigError, match="refused: another session is open, or was: an operator has to begin"):
+    with pytest.raises(ConfigError, match=naming("refused", "session")):
         second.open()
     first.close()
     assert session is not None
@@ -330,24 +332,22 @@ def test_a_second_test_needs_a_new_session_at_the_rig(rig: Any) -> None:
 
 def test_a_node_for_each_axis_is_refused(rig: Any) -> None:
     sets = ["duration=0.2", udp(free_port())]
-    with pytest.raises(
-        ConfigError, match=r"port\.type = 'udp': has all axes in one datagram; actuator_nodes must be"
-    ):
+    with pytest.raises(ConfigError, match=naming("port.type", "udp", "actuator_nodes")):
         hosts.run("three_independent_axes", sets, host="composed", actuator_nodes="per_axis")
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([NAME], "port.type = 'simulator': only a rig behind the port udp can be emulated"),
-        ([NAME, "--set", udp(25010), "--misbehave", "lose"], "--misbehave = 'lose': must be KIND@SAMPLE"),
-        ([NAME, "--set", udp(25010), "--misbehave", "loose@1"], "did you mean 'lose'?"),
-        ([NAME, "--set", udp(25010, address="192.0.2.1")], "cannot listen there"),
+        ([NAME], ("port.type", "simulator")),
+        ([NAME, "--set", udp(25010), "--misbehave", "lose"], ("--misbehave", "lose", "KIND", "SAMPLE")),
+        ([NAME, "--set", udp(25010), "--misbehave", "loose@1"], ("lose",)),
+        ([NAME, "--set", udp(25010, address="192.0.2.1")], ("cannot listen there",)),
     ],
 )
-def test_what_cannot_be_emulated_is_refused(capsys: Any, words: list[str], told: str) -> None:
+def test_what_cannot_be_emulated_is_refused(capsys: Any, words: list[str], told: tuple[str, ...]) -> None:
     assert main(["emulate", *words]) == 2
-    assert told in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, *told)
 
 
 def test_more_channels_than_a_datagram_has_are_refused() -> None:
@@ -359,19 +359,19 @@ def test_more_channels_than_a_datagram_has_are_refused() -> None:
 @pytest.mark.parametrize(
     ("here", "words"),
     [
-        ("stroke=0.24", r"limits.stroke = 0.24 m: wider is that of the receiver, 0.25 m"),
-        ("velocity=0.7", r"limits.velocity = 0.7 m/s: wider is that of the receiver, 0.76 m/s"),
-        ("force=1.6e6", r"limits.force = 1.6e\+06 N: wider is that of the receiver, 1.7e\+06 N"),
-        ("deceleration=9", r"limits.deceleration = 9 m/s\^2: the receiver brakes at 10 m/s\^2, harder than"),
+        ("stroke=0.24", ("axes.story_1.limits.stroke", "0.24 m", "0.25 m")),
+        ("velocity=0.7", ("axes.story_1.limits.velocity", "0.7 m/s", "0.76 m/s")),
+        ("force=1.6e6", ("axes.story_1.limits.force", "1.6e+06 N", "1.7e+06 N")),
+        ("deceleration=9", ("axes.story_1.limits.deceleration", "9 m/s^2", "10 m/s^2")),
         (
             "deceleration=12",
-            r"limits.deceleration = 12 m/s\^2: the receiver brakes at 10 m/s\^2, so that stops take",
+            ("axes.story_1.limits.deceleration", "12 m/s^2", "10 m/s^2"),
         ),
     ],
 )
-def test_a_receiver_with_wider_limits_is_refused(rig: Any, here: str, words: str) -> None:
+def test_a_receiver_with_wider_limits_is_refused(rig: Any, here: str, words: tuple[str, ...]) -> None:
     far, changed = rig()
-    with pytest.raises(ConfigError, match=rf"axes\.story_1\.{words}.* at 127\.0\.0\.1:\d+"):
+    with pytest.raises(ConfigError, match=naming(*words, "127.0.0.1")):
         rths_nodes.run(NAME, [*changed, f"axes.story_1.limits.{here}"])
     assert far._emulator._receiver.counter == 0
 
@@ -388,10 +388,8 @@ def test_limits_in_volts_are_those_of_the_rig_file(tmp_path: Path) -> None:
             if refused:
                 with pytest.raises(ConfigError) as told:
                     hosts.run(NAME, sets, rig="bench_udp")
-                assert "axes.story_1.limits.velocity = 1.2 m/s: wider is that of the receiver, 1.3 m/s" in str(
-                    told.value
-                )
-                assert "limits.force = 1.8e+06 N: wider is that of the receiver, 1.9e+06 N" in str(told.value)
+                assert mentions(str(told.value), "axes.story_1.limits.velocity", "1.2 m/s", "1.3 m/s")
+                assert mentions(str(told.value), "limits.force", "1.8e+06 N", "1.9e+06 N")
             else:
                 done = hosts.run(NAME, [*sets, "axes.story_1.limits.velocity=1.0"], rig="bench_udp")
                 assert done.outcome == "finished"
@@ -415,9 +413,7 @@ def test_a_receiver_of_version_1_is_refused_by_name() -> None:
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        with pytest.raises(
-            ConfigError, match=r"its receiver speaks version 1 of the datagrams, here is version 2"
-        ):
+        with pytest.raises(ConfigError, match=naming("version 1", "version 2")):
             rths_nodes.run(NAME, [udp(port), BRIEF])
         thread.join(5.0)
 
@@ -640,25 +636,25 @@ def test_what_is_lost_repeated_reordered_or_foreign_is_bridged_and_flagged(tmp_p
 @pytest.mark.parametrize(
     ("misbehave", "words"),
     [
-        ("die@100", "port.silence: no datagram from the rig at 127.0.0.1:"),
-        pytest.param("freeze@100", "port.silence: no datagram from the rig at", marks=pytest.mark.soak),
-        pytest.param("interlock@100", "port 'udp': the interlock of the rig is open", marks=pytest.mark.soak),
+        ("die@100", ("port.silence", "127.0.0.1")),
+        pytest.param("freeze@100", ("port.silence", "rig"), marks=pytest.mark.soak),
+        pytest.param("interlock@100", ("udp", "interlock"), marks=pytest.mark.soak),
         pytest.param(
             "lose@100:400",
-            "port 'udp': the receiver has stopped the rig: no command came in time",
+            ("udp", "receiver"),
             marks=pytest.mark.soak,
         ),
-        pytest.param("mute@100:400", "port.silence: no datagram from the rig at", marks=pytest.mark.soak),
-        pytest.param("session@100:400", "port.silence: no datagram from the rig at", marks=pytest.mark.soak),
+        pytest.param("mute@100:400", ("port.silence", "rig"), marks=pytest.mark.soak),
+        pytest.param("session@100:400", ("port.silence", "rig"), marks=pytest.mark.soak),
     ],
 )
 def test_what_cannot_be_bridged_ends_in_a_safe_stop_with_the_reason(
-    tmp_path: Path, misbehave: str, words: str
+    tmp_path: Path, misbehave: str, words: tuple[str, ...]
 ) -> None:
     sets = [*SLOW, "bridge.max_bridge=0.05"]
     done, run, _ = by_the_clock(tmp_path, misbehave, sets=[*sets, "duration=3"], silence=0.2)
     assert done.outcome == "tripped"
-    assert words in done.reason
+    assert mentions(done.reason, *words)
     whole(run, done)
     assert run.flags[-1] & FLAG_TRIPPED
 
@@ -683,7 +679,7 @@ def test_a_dead_test_computer_leaves_the_rig_at_rest_within_the_stated_time(tmp_
         died = subprocess.run([sys.executable, "-c", DIES, NAME, *sets], env=environment, check=False)
         assert died.returncode == -signal.SIGKILL
         told = told_at_the_end(running)
-    assert (told["in_order"], told["reason"]) == (False, "no command came in time")
+    assert (told["in_order"], told["reason"]) == (False, datagrams.REASONS[1])
     assert running.returncode == 3
     # bridged counts samples until the watchdog ends the session: it stood long before
     assert told["counts"]["bridged"] >= round(0.3 * 256)
@@ -694,7 +690,7 @@ def test_a_dead_test_computer_leaves_the_rig_at_rest_within_the_stated_time(tmp_
 @pytest.mark.soak
 def test_nodes_in_lockstep_refuse_a_rig_with_a_clock_of_its_own(rig: Any) -> None:
     _, changed = rig(transport=4, own_clock=True)
-    with pytest.raises(ConfigError, match=r"the rig has a clock of its own; pace must be realtime"):
+    with pytest.raises(ConfigError, match=naming("pace", "realtime")):
         hosts.run(NAME, changed, host="composed")
 
 

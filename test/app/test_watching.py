@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.app.commands import arguments
 from rths_nodes.app.commands import watch as watch_command
@@ -63,18 +64,18 @@ def measured(sample: int, displacement: float = 0.0, **more: Any) -> Any:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"late": 0.02}, r"watch\.late = 0\.02 s: must be >= 0\.03 s"),
-        ({"late": 0.05}, r"watch\.late = 0\.05 s: must be .*<= 0\.04"),
-        ({"silence": 0.001}, r"watch\.silence = 0\.001 s: must be >= 0\.004 s"),
-        ({"axes__bench__rest": 1e-6}, r"rest = 1e-06 m: must be > 2e-05 m, the resolution"),
-        ({"axes__bench__limits__displacement": 0.2}, r"displacement = 0\.2 m: must be >= 0\.25 m, the stroke"),
-        ({"axes__bench__limits__displacement": 0.4}, r"displacement = 0\.4 m: must be < 0\.3 m, the range"),
-        ({"axes__bench__limits__force": 1e6}, r"force = 1e\+06 N: must be >= 1\.8e\+06 N, the limit"),
-        ({"axes__bench__limits__velocity_over": 1e-3}, r"velocity_over = 0\.001 s: must be >= 0\.002 s"),
+        ({"late": 0.02}, ("watch.late", "0.02 s", ">= 0.03 s")),
+        ({"late": 0.05}, ("watch.late", "0.05 s")),
+        ({"silence": 0.001}, ("watch.silence", "0.001 s", ">= 0.004 s")),
+        ({"axes__bench__rest": 1e-6}, ("rest", "1e-06 m", "> 2e-05 m")),
+        ({"axes__bench__limits__displacement": 0.2}, ("displacement", "0.2 m", ">= 0.25 m")),
+        ({"axes__bench__limits__displacement": 0.4}, ("displacement", "0.4 m", "< 0.3 m")),
+        ({"axes__bench__limits__force": 1e6}, ("force", "1e+06 N", ">= 1.8e+06 N")),
+        ({"axes__bench__limits__velocity_over": 1e-3}, ("velocity_over", "0.001 s", ">= 0.002 s")),
     ],
 )
-def test_numbers_that_cannot_be_are_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_numbers_that_cannot_be_are_refused(changes: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         rig(**changes)
 
 
@@ -89,7 +90,7 @@ def test_what_is_judged_by_has_no_default(key: str) -> None:
 def test_every_axis_of_the_rig_is_watched() -> None:
     data = to_data(RIG)
     data["watch"]["axes"]["other"] = data["watch"]["axes"]["bench"]
-    with pytest.raises(ConfigError, match="must be all axes of the rig, in their order: bench"):
+    with pytest.raises(ConfigError, match=naming("order", "bench")):
         from_data(RigFile, data)
 
 
@@ -167,17 +168,17 @@ def test_own_sensors_in_si_of_one_session() -> None:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (told(axes=("nobody",)), "none of this rig: axes.nobody"),
-        (told(axes=("story_1", "bench")), "none of this rig"),
-        (told(rate=1000.0), "servo_rate = 1000 Hz"),
-        (told(state=77), "state 77"),  # type: ignore[arg-type]
+        (told(axes=("nobody",)), ("rig", "axes.nobody")),
+        (told(axes=("story_1", "bench")), ("none", "rig")),
+        (told(rate=1000.0), ("servo_rate", "1000 Hz")),
+        (told(state=77), ("state", "77")),  # type: ignore[arg-type]
     ],
 )
-def test_a_test_of_another_rig_ends_it(state: Any, words: str) -> None:
+def test_a_test_of_another_rig_ends_it(state: Any, words: tuple[str, ...]) -> None:
     assert RIG.watch is not None
     watch = Watch(RIG.watch, 1024.0)
     Hearing(RIG, watch).state(state)
-    assert words in watch.ended
+    assert mentions(watch.ended, *words)
 
 
 @pytest.mark.parametrize(
@@ -253,12 +254,12 @@ def test_the_pulse_goes_on_and_ends_with_its_sensors(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "sub" / "watch.jsonl").read_text().splitlines()]
     assert rows[-1]["event"] == "ended"
     words = rows[-1]["words"]
-    assert "the test says IDLE, and bench moves" in words or "silent" in words or "stood still" in words
+    assert mentions(words, "IDLE", "bench") or "silent" in words or "stood still" in words
 
 
 def test_a_record_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match=naming("cannot be written")):
         WatchRecord(tmp_path / "file" / "watch.jsonl", "bench")
 
 
@@ -269,7 +270,7 @@ def test_a_watched_test_goes_by_the_clock() -> None:
     scenario = files.load("chen_ricles_2010", [], rig="bench_watched")
     assert arguments.in_realtime(scenario, None, watched=True)
     assert not arguments.in_realtime(scenario, None)
-    with pytest.raises(ConfigError, match="--pace lockstep: the watcher of this rig has a clock of its own"):
+    with pytest.raises(ConfigError, match=naming("--pace", "watcher")):
         arguments.in_realtime(scenario, "lockstep", watched=True)
 
 

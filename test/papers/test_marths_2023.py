@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.published_indices import (
@@ -181,7 +182,7 @@ def test_its_indices_have_the_numbers_of_the_code() -> None:
 
 def test_indices_of_another_frame_are_refused() -> None:
     report = hosts.run(files.load("rths_benchmark_2020", ["duration=1", f"indices={NAME}"]))
-    with pytest.raises(ConfigError, match="with 29 degrees of freedom and 2 axes"):
+    with pytest.raises(ConfigError, match=naming("29", "2", "degrees")):
         published_indices(Evaluation(report.read()))
 
 

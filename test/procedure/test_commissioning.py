@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import rig_walk
 from commissioned import NOW, commissioned
+from messages import mentions, naming
 
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
@@ -61,7 +62,7 @@ def test_what_is_missing_is_told(scenario, wrong, words):
     found = barred(wrong(commissioned(scenario, date=DATE)), scenario, "b1", NOW)
     assert words in found
     assert bool(words) == bool(found)
-    assert not found or found.startswith("rungs d, e, f, g need a commissioned rig: ")
+    assert not found or mentions(found, "rungs", "commissioned")
 
 
 def test_it_holds_for_twelve_months(scenario):
@@ -99,16 +100,14 @@ def test_a_real_rig_runs_rung_c_only_until_it_is_commissioned(walk):
     w = walk()
     w.to_start()
     w.session.drive.port.simulated = False
-    with pytest.raises(
-        ActRefused, match=r"arm: rungs d, e, f, g need a commissioned rig: it was not commissioned"
-    ):
+    with pytest.raises(ActRefused, match=naming("arm", "commissioned")):
         w.arm("d")
     assert w.session.state is State.POSITIONED
     w.arm("c")
     w.session.stop()
     w.session.position()
     w.session.commissioned = commissioned(w.scenario, build="another")
-    with pytest.raises(ActRefused, match="the receiver has another build: another then, none now"):
+    with pytest.raises(ActRefused, match=naming("receiver", "build")):
         w.arm("g")
     w.session.commissioned = commissioned(w.scenario, build="")
     w.arm("g")

@@ -9,6 +9,7 @@ from datetime import date
 import numpy as np
 import pytest
 from absorber import learning, section
+from messages import each_mentions, mentions, naming
 from rig_walk import Walk
 
 from rths_nodes.app.procedure.ladder import Ladder
@@ -53,13 +54,13 @@ def test_a_ladder_with_an_unstable_corner_is_refused_before_the_rig_is_connected
     changes = [*USED, *learning(**wide), "integrator.type=explicit_newmark"]
     scenario = files.load("chen_ricles_2010", changes, rig="bench_simulated")
     Ladder(scenario, ("d", "e", "f"), 0.3, 2, False).check()
-    with pytest.raises(ConfigError, match="unstable at a corner of the bounds"):
+    with pytest.raises(ConfigError, match=naming("unstable", "corner", "bounds")):
         Ladder(scenario, ("d", "g"), 0.3, 2, False).check()
 
 
 def test_copies_are_used_behind_a_rung_on_which_they_learnt_in_shadow(walk: Callable[..., Walk]) -> None:
     w = at_start(walk, shadow=False)
-    with pytest.raises(ActRefused, match=r"rung g: updating\.mode = 'used': a rung e or f comes first"):
+    with pytest.raises(ActRefused, match=naming("updating.mode", "used", "comes")):
         w.arm("g")
     w.arm("g", in_shadow(w.scenario))
     w.session.stop()
@@ -75,9 +76,7 @@ def test_who_uses_copies_on_a_real_rig_signs_for_it() -> None:
     scenario = files.load("chen_ricles_2010", USED, rig="bench_simulated")
     (asked,) = [each for each in judgement.cautions(scenario, False) if each.name.startswith("copies_that")]
     assert asked.name == "copies_that_follow: updating.mode"
-    assert asked.words == (
-        "updating.mode = used: x learn from story_1: on rung g the structure changes while the rig moves"
-    )
+    assert mentions(asked.words, "updating.mode", "story_1")
     names = [each.name for each in judgement.cautions(in_shadow(scenario), False, date.today())]
     assert asked.name not in names
     assert asked.name not in [each.name for each in judgement.cautions(scenario, True)]
@@ -93,7 +92,7 @@ def test_copies_that_are_frozen_stay_as_they_are_from_the_next_sample_on(walk: C
         if sample == FROZEN_AT:
             assert w.session.possible()["freeze"] == ""
             w.session.freeze()
-            with pytest.raises(ActRefused, match="freeze: the copies of the specimen are frozen already"):
+            with pytest.raises(ActRefused, match=naming("freeze", "frozen")):
                 w.session.freeze()
 
     w.progress = freeze
@@ -105,7 +104,7 @@ def test_copies_that_are_frozen_stay_as_they_are_from_the_next_sample_on(walk: C
     begins = int(np.flatnonzero(frozen.flags & FLAG_FROZEN)[0])
     assert FROZEN_AT < begins <= FROZEN_AT + 1
     assert (frozen.flags[begins:] & FLAG_FROZEN).all()
-    assert f"copies of the specimen frozen by the operator from sample {begins} on" in written.remarks
+    assert mentions(written.remarks, "frozen", f"sample {begins}")
     before = frozen.updating_time * w.scenario.servo_rate < begins
     np.testing.assert_array_equal(frozen.updating[before], free.updating[: before.sum()])
     assert np.ptp(frozen.updating[~before][1:, RELEASED], axis=0).max() == 0.0
@@ -127,8 +126,9 @@ def test_what_is_held_can_be_frozen_and_goes_on(walk: Callable[..., Walk]) -> No
     w.progress = lambda sample: w.session.hold("coffee") if sample == 300 else None
     written = w.climb("e", in_shadow(w.scenario))
     assert written.outcome == "finished"
-    assert asked == ["the copies of the specimen are frozen already"]
-    assert written.remarks[0].startswith("copies of the specimen frozen by the operator from sample 3")
+    assert each_mentions(asked, ("copies", "frozen", "already"))
+    assert mentions(written.remarks[0], "frozen")
+    assert "sample 3" in written.remarks[0]
 
 
 def test_without_copies_there_is_nothing_to_freeze(walk: Callable[..., Walk]) -> None:
@@ -137,7 +137,8 @@ def test_without_copies_there_is_nothing_to_freeze(walk: Callable[..., Walk]) ->
     told = []
     w.progress = lambda sample: told.append(w.session.possible()["freeze"])
     w.climb("g")
-    assert set(told) == {"nothing learns: the scenario has no section updating"}
-    assert w.session.possible()["freeze"] == "nothing learns: the rung is over"
-    with pytest.raises(ActRefused, match="freeze: nothing learns: the rung is over"):
+    assert len(set(told)) == 1
+    assert mentions(told[0], "section updating")
+    assert mentions(w.session.possible()["freeze"], "learns", "rung")
+    with pytest.raises(ActRefused, match=naming("freeze", "learns")):
         w.session.freeze()

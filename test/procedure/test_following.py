@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 from rig_walk import RIG
 
 from rths_nodes.core.errors import ConfigError
@@ -128,7 +129,7 @@ def test_a_rig_file_may_bound_it(walk, far, bound):
     w.session.check()
     wrong = Wrong(w)
     wrong.goes("drifts", 1e-3)
-    with pytest.raises(ActRefused, match=f"must be within .- {1e3 * float(bound):.3f} mm"):
+    with pytest.raises(ActRefused, match=naming("within", f"{1e3 * float(bound):.3f} mm")):
         w.session.position()
     assert wrong.furthest < float(bound) + 0.05e-3
 
@@ -222,7 +223,7 @@ def test_a_dead_load_cell_is_told_in_a_test(walk):
         told[how] = written.remarks
     assert told["right"] == []
     assert len(told["frozen"]) == 1
-    assert "axes.story_1: the force does not move with the rig" in told["frozen"][0]
+    assert mentions(told["frozen"][0], "axes.story_1", "rig")
 
 
 # -- behind a port that is no simulator -------------------------------------------------------------------------
@@ -230,7 +231,7 @@ def test_a_dead_load_cell_is_told_in_a_test(walk):
 
 def test_a_real_rig_runs_only_with_a_bound_of_its_tracking_error(walk, monkeypatch):
     monkeypatch.setattr("rths_nodes.laboratory.ports.simulator.Simulator.simulated", False)
-    with pytest.raises(ConfigError, match=r"axes.bench.limits.tracking_error of the rig file bench: missing"):
+    with pytest.raises(ConfigError, match=naming("axes.bench.limits.tracking_error", "bench", "missing")):
         walk()
     bounded = walk(rig=("deceleration: 20.0}", "deceleration: 20.0, tracking_error: 0.02}"))
     assert bounded.session.state is State.IDLE
@@ -242,7 +243,7 @@ def test_channels_without_scatter_are_refused_behind_a_real_port(walk, monkeypat
     noise = {"displacement": 2e-6, "force": 50.0} | {still: 0.0}
     sets = [f"axes.story_1.sensors.{name}_noise_rms={value}" for name, value in noise.items()]
     w = walk(*sets, rig=("deceleration: 20.0}", "deceleration: 20.0, tracking_error: 0.02}"))
-    with pytest.raises(ConfigError, match=f"axes.bench.{still} of the rig file: no scatter in 0.05 s") as refused:
+    with pytest.raises(ConfigError, match=naming(f"axes.bench.{still}", "0.05 s")) as refused:
         w.refer()
     assert len(refused.value.problems) == 1
     assert w.session.state is State.CONNECTED

@@ -6,6 +6,7 @@ from __future__ import annotations
 import benches
 import numpy as np
 import pytest
+from messages import naming
 from rig_walk import Walk
 
 from rths_nodes.core.errors import ConfigError
@@ -71,5 +72,5 @@ def test_the_force_of_a_coupled_specimen_is_computed_from_what_is_measured(later
 
 def test_a_coupled_rig_whose_specimen_has_mass_has_no_rung_d() -> None:
     scenario = files.load("phillips_spencer_2012")
-    with pytest.raises(ConfigError, match=r"rung d: rig\.type = 'coupled_servo_hydraulic': its specimen has no"):
+    with pytest.raises(ConfigError, match=naming("rig.type", "coupled_servo_hydraulic")):
         rungs._forces_of(scenario)

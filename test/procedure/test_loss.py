@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE
@@ -185,7 +186,7 @@ def test_low_pressure_where_it_was_high_ends_a_run_and_its_return_moves_nothing(
     w.progress = lambda sample: port.set_hydraulics("low") if sample == 300 else None
     written = w.climb("g")
     assert written.outcome == "tripped"
-    assert "dropped from high to low" in written.reason
+    assert mentions(written.reason, "dropped", "low")
     moved(w)
     port.set_hydraulics("high")
     assert moved(w) < 5e-5
@@ -206,7 +207,7 @@ def test_a_controller_that_was_restarted_finds_the_command_where_it_stands(walk)
     for _ in range(400):
         w.session.drive.tick()
     assert w.session.state is State.TRIPPED
-    assert "does not take the external command" in w.session.reason
+    assert mentions(w.session.reason, "external", "command")
     takes[0] = True
     assert moved(w) < 1e-4 * 0.26  # what its converters may round
 
@@ -225,9 +226,9 @@ def test_a_control_mode_that_somebody_changes_disarms_and_the_command_follows(wa
     port._modes = bytes([MODE_FORCE])
     w.session.drive.tick()
     assert w.session.state is State.TRIPPED
-    assert "changed its control mode" in w.session.reason
+    assert mentions(w.session.reason, "control", "mode")
     w.session.acknowledge()
-    assert "changed its control mode" in w.session.possible()["position"]
+    assert mentions(w.session.possible()["position"], "control", "mode")
     port._modes = bytes([MODE_DISPLACEMENT])
     w.session.drive.tick()
     assert w.session.possible()["position"] == ""

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from messages import naming
 
 from rths_nodes.core.wire.layout import constants
 from rths_nodes.loop.supervision.states import State
@@ -28,7 +29,7 @@ def test_only_the_arrows_lead_on(first, second):
     else:
         with (
             machine.act(),
-            pytest.raises(RuntimeError, match=f"{first.name} -> {second.name}: no such transition"),
+            pytest.raises(RuntimeError, match=naming(first.name, second.name, "transition")),
         ):
             machine.to(second)
         assert machine.state is first
@@ -76,11 +77,11 @@ def test_the_message_has_the_states():
 def test_no_motion_state_and_not_the_armed_one_is_entered_by_no_act_or_by_one_that_was_stopped(first, second):
     machine = SessionMachine()
     machine.state = first
-    with pytest.raises(RuntimeError, match=f"{first.name} -> {second.name}: by no act"):
+    with pytest.raises(RuntimeError, match=naming(first.name, second.name, "act")):
         machine.to(second)
     with machine.act() as outer:
         machine.stop("enough")
-        with machine.act(), pytest.raises(ActRefused, match="stopped by the operator: enough"):
+        with machine.act(), pytest.raises(ActRefused, match=naming("stopped", "operator")):
             machine.to(second)
         assert (machine.state, outer.stopped, machine.busy) == (first, "enough", True)
     assert not machine.busy

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ActRefused
@@ -103,7 +104,7 @@ def test_nobody_moves_a_rig_whose_port_was_given_back(walk):
     w.to_start()
     w.session.close()
     sent = len(w.sent)
-    with pytest.raises(ActRefused, match="the port was given back"):
+    with pytest.raises(ActRefused, match=naming("port", "back")):
         w.arm("g")
     assert len(w.sent) == sent
 
@@ -121,8 +122,8 @@ def test_a_hold_loop_that_has_ended_can_be_started_again():
 @pytest.mark.parametrize(
     ("opened", "closed", "words"),
     [
-        (lambda port: port.set_interlock(False), lambda port: port.set_interlock(True), "interlock is open"),
-        (lambda port: port.set_hydraulics("off"), lambda port: port.set_hydraulics("high"), "hydraulics are off"),
+        (lambda port: port.set_interlock(False), lambda port: port.set_interlock(True), ("interlock", "open")),
+        (lambda port: port.set_hydraulics("off"), lambda port: port.set_hydraulics("high"), ("hydraulics", "off")),
     ],
     ids=["interlock", "hydraulics"],
 )
@@ -136,8 +137,8 @@ def test_what_is_armed_is_so_no_more_once_the_rig_is_unfit(walk, opened, closed,
     closed(port)
     w.session.drive.tick()
     assert w.session.state is State.TRIPPED
-    assert words in w.session.reason
-    with pytest.raises(ActRefused, match="run: the rig has tripped: acknowledge it first"):
+    assert mentions(w.session.reason, *words)
+    with pytest.raises(ActRefused, match=naming("run", "acknowledge")):
         w.session.run(w._embedded)
     w.session.stop("nothing moves")
     w.session.acknowledge()
@@ -167,7 +168,7 @@ def test_a_new_check_is_signed_for_anew(walk):
     w.refer()
     for _ in range(2):
         w.session.check()
-        with pytest.raises(ActRefused, match="scale of force of story_1 not verified"):
+        with pytest.raises(ActRefused, match=naming("story_1", "verified")):
             w.session.position()
         for name in w.session.clearance.unsigned():
             w.session.sign_for(name, "A. Nyone")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.states import State
@@ -129,7 +130,7 @@ def test_a_refused_act_changes_nothing(walk, monkeypatch, state):
 def test_what_was_refused_can_be_done_right_afterwards(walk):
     w = walk(rig=NO_WAY)
     held(w)
-    with pytest.raises(ConfigError, match=r"axes.bench.unloading of the rig file is missing"):
+    with pytest.raises(ConfigError, match=naming("axes.bench.unloading", "file", "missing")):
         w.session.unload()
     w.session.position()
     assert w.climb("g").outcome == "finished"
@@ -143,9 +144,7 @@ def test_one_thing_is_signed_for_by_its_whole_name(walk):
     names = ["scale of displacement of story_1", "scale of force of story_1", "force at rest of story_1"]
     assert w.session.clearance.unsigned() == names
     for wrong in ("e", "", "story_1", "scale of force", "SCALE OF FORCE OF STORY_1", "scale of force of story_11"):
-        with pytest.raises(
-            ConfigError, match="by its whole name that is: scale of displacement of story_1; scale"
-        ):
+        with pytest.raises(ConfigError, match=naming("scale", "story_1")):
             w.session.sign_for(wrong)
     w.session.sign_for(names[1], "A. Nyone")
     assert w.session.clearance.unsigned() == [names[0], names[2]]

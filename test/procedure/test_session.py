@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 from rig_walk import steps
 
 from rths_nodes.core.errors import ConfigError
@@ -49,7 +50,7 @@ def test_a_whole_procedure_enters_every_state_by_an_act(walk):
         written = w.climb(rung, scenario)
         assert (written.name, written.outcome, written.reason) == (rung, "finished", "")
         assert w.session.state is State.HELD
-        with pytest.raises(ActRefused, match="run: the rig is held"):
+        with pytest.raises(ActRefused, match=naming("run", "rig")):
             w.session.run(w._embedded)
     w.session.finish()
     one = [State.POSITIONING, State.POSITIONED, State.ARMED, State.RUNNING, State.HELD]
@@ -94,7 +95,7 @@ def test_the_first_command_is_the_active_one_of_the_controller(walk, what, activ
 
 def test_an_external_command_far_from_where_the_rig_stands_is_not_accepted(walk):
     w = walk("axes.story_1.output.offset=-0.02")
-    with pytest.raises(ConfigError, match=r"drives to 0.02 m, 0 m is measured: .* differ by <= 0.0055 m"):
+    with pytest.raises(ConfigError, match=naming("0.02 m", "0 m", "<= 0.0055 m")):
         w.session.connect()
     assert w.session.state is State.IDLE
     assert w.sent == []
@@ -107,7 +108,7 @@ def test_offsets_are_bounded_shown_confirmed_and_tared(walk):
     taken = w.session.take_offsets(0.05)
     assert (taken.displacement[0], taken.force[0]) == (0.002, 20e3)
     assert w.session.state is State.CONNECTED
-    with pytest.raises(ActRefused, match=f"no_such is not the hash {taken.hash}"):
+    with pytest.raises(ActRefused, match=naming("no_such", taken.hash)):
         w.session.confirm_offsets("no_such", unloaded=True)
     w.session.confirm_offsets(taken.hash, unloaded=True)
     w.session.check()
@@ -123,7 +124,7 @@ def test_offsets_are_bounded_shown_confirmed_and_tared(walk):
 @pytest.mark.parametrize(
     ("sensor", "words"),
     [
-        ("force_offset=50e3", "force of the unloaded specimen = 50000 N: a tare must be within +- 40000 N, 2%"),
+        ("force_offset=50e3", ("force", "50000 N", "40000 N", "2%")),
         ("displacement_offset=0.0054", None),
     ],
 )
@@ -134,7 +135,7 @@ def test_a_tare_beyond_two_percent_of_the_range_is_refused(walk, sensor, words):
     if words is None:
         w.session.confirm_offsets(taken.hash, True)
         return
-    with pytest.raises(ConfigError, match=re.escape(words)):
+    with pytest.raises(ConfigError, match=naming(*words)):
         w.session.confirm_offsets(taken.hash, True)
     assert w.session.state is State.CONNECTED
     w.session.confirm_offsets(taken.hash, False)
@@ -145,10 +146,10 @@ def test_a_force_at_rest_that_nobody_tared_bars_the_way(walk):
     w = walk("axes.story_1.sensors.force_offset=20e3")
     w.refer(unloaded=False)
     w.session.check()
-    with pytest.raises(ActRefused, match=r"the load cell shows 20000 N at rest, 1.00% of its range: tare it"):
+    with pytest.raises(ActRefused, match=naming("20000 N", "1.00%")):
         w.session.position()
     w.session.sign_for("force at rest of story_1", "A. Nyone")
-    assert "signed for by A. Nyone" in w.record.deviations[0]
+    assert mentions(w.record.deviations[0], "signed", "Nyone")
     w.session.position()
     assert w.session.state is State.POSITIONED
 
@@ -169,12 +170,12 @@ def test_limits_act_on_untared_values(walk):
 def test_findings_bar_the_way_and_nobody_can_sign_for_them(walk):
     w = walk("axes.story_1.sensors.force_scale=-1")
     w.refer()
-    assert w.session.possible()["position"] == "the axes were not checked"
+    assert mentions(w.session.possible()["position"], "axes", "checked")
     w.session.check()
-    with pytest.raises(ActRefused, match="wrong sign of force"):
+    with pytest.raises(ActRefused, match=naming("wrong", "sign", "force")):
         w.session.position()
     w.session.sign_for("scale of force of story_1", "A. Nyone")
-    with pytest.raises(ActRefused, match="wrong sign of force"):
+    with pytest.raises(ActRefused, match=naming("wrong", "sign", "force")):
         w.session.position()
 
 
@@ -182,7 +183,7 @@ def test_scales_that_are_not_verified_bar_the_way_until_they_are_signed_for(walk
     w = walk(rig=("    stiffness_known_to: 0.03\n", ""))
     w.refer()
     w.session.check()
-    with pytest.raises(ActRefused, match="scale of force of story_1 not verified: verify it, or sign for it"):
+    with pytest.raises(ActRefused, match=naming("story_1", "verify")):
         w.session.position()
     for name in w.session.clearance.unsigned():
         w.session.sign_for(name, "A. Nyone")
@@ -204,12 +205,12 @@ def test_arming_with_a_changed_scenario_offsets_or_rig_is_refused(walk):
         with pytest.raises(ConfigError, match=words):
             w.session.arm("g", scenario, scenario_hash, offsets_hash)
         assert w.session.state is State.POSITIONED
-    with pytest.raises(ConfigError, match="rung 'b': is none that needs the rig"):
+    with pytest.raises(ConfigError, match=naming("rung 'b'")):
         w.session.arm("b", w.scenario, right, offsets)
     w.session.arm("g", w.scenario, right, offsets)
     w.session.stop("another day")
     assert (w.session.state, w.session.reason) == (State.HELD, "another day")
-    with pytest.raises(ActRefused, match="run: the rig is held"):
+    with pytest.raises(ActRefused, match=naming("run", "rig")):
         w.session.run(w._embedded)
 
 
@@ -241,9 +242,9 @@ def test_rungs_below_the_elastic_limit_end_there(walk):
     w.to_start()
     written = w.climb("d", override(w.scenario, [SPRING]))
     assert written.outcome == "tripped"
-    assert re.search(r"elastic_limit: measured = \S+ m .* must be within \+- 0.001 m on this rung", written.reason)
+    assert mentions(written.reason, "elastic_limit", "measured", "0.001 m")
     assert w.states[-3:] == [State.RUNNING, State.STOPPING, State.TRIPPED]
-    with pytest.raises(ActRefused, match="unload: the rig has tripped: acknowledge it first"):
+    with pytest.raises(ActRefused, match=naming("unload", "acknowledge")):
         w.session.unload()
     held = w.session.drive.command
     w.session.acknowledge()
@@ -255,7 +256,7 @@ def test_rungs_below_the_elastic_limit_end_there(walk):
 def test_without_an_elastic_limit_its_rungs_are_refused(walk):
     w = walk(rig=("    elastic_limit: 0.04\n", ""))
     w.to_start()
-    with pytest.raises(ConfigError, match=r"rung d: axes.story_1: the rig file has no elastic_limit"):
+    with pytest.raises(ConfigError, match=naming("axes.story_1", "elastic_limit")):
         w.arm("d")
     w.arm("g")
 
@@ -279,7 +280,7 @@ def test_a_hold_in_slow_time_changes_nothing_for_a_specimen_without_rates(walk):
     written = w.climb("e", slow)
     assert written.outcome == "finished"
     assert written.samples == slow.samples
-    assert "held behind sample" in written.remarks[0]
+    assert mentions(written.remarks[0], "held", "sample")
     after = [State.RUNNING, State.STOPPING, State.HELD, State.RESUMING, State.RUNNING, State.HELD]
     assert w.states == [State.ARMED, *after]
     size = np.abs(whole.displacement).max()
@@ -327,9 +328,9 @@ def test_without_pressure_nothing_is_moved_and_a_test_trips(walk):
     w.progress = lambda sample: w.session.drive.port.set_hydraulics("off") if sample == 100 else None
     written = w.climb("g")
     assert written.outcome == "tripped"
-    assert "hydraulics are off" in written.reason
+    assert mentions(written.reason, "hydraulics", "off")
     w.session.acknowledge()
-    with pytest.raises(ActRefused, match="position: rig: its hydraulics are off"):
+    with pytest.raises(ActRefused, match=naming("position", "rig")):
         w.session.position()
     w.session.drive.port.set_hydraulics("high")
     w.session.drive.tick()
@@ -367,7 +368,7 @@ def test_a_run_that_is_over_cannot_drive_the_rig_any_more(walk):
 
     w.arm("g")
     w.session.run(runner)
-    with pytest.raises(RuntimeError, match="the procedure has taken the rig back"):
+    with pytest.raises(RuntimeError, match=naming("procedure", "taken", "rig")):
         kept[0].wait_tick()
 
 
@@ -385,7 +386,7 @@ def test_only_in_motion_states_the_command_changes(walk):
 
 def test_a_procedure_needs_a_rig_file():
     scenario = files.load("chen_ricles_2010")
-    with pytest.raises(ConfigError, match="a procedure needs a rig file"):
+    with pytest.raises(ConfigError, match=naming("procedure", "file")):
         RigSession(scenario, ProcedureRecord("test", scenario.name, ""), realtime=False)
 
 
@@ -396,7 +397,7 @@ def test_a_port_without_readback_begins_where_the_rig_is_measured(walk, monkeypa
     w.session.take_offsets(0.05)
     assert len(set(w.sent)) == 1
     assert w.sent[0] == pytest.approx(0.01)
-    assert "cannot be read: the first command is the measured position, 0.01 m" in w.record.notes[0].text
+    assert mentions(w.record.notes[0].text, "position", "0.01 m")
 
 
 def test_a_rung_tells_what_the_counter_of_the_rig_was_at_its_start(walk):

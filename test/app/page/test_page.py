@@ -16,6 +16,7 @@ from urllib.parse import urlparse
 import numpy as np
 import pytest
 from absorber import learning
+from messages import mentions
 from page_of_test import CHROMIUM, MARK, RTHS, Browser, asked_until, get, page, post, test_beside, until
 
 from rths_nodes.recording.reading import read_run
@@ -79,7 +80,9 @@ def test_a_stop_that_nobody_can_do_is_not_confirmed() -> None:
         assert not asked_until(address, lambda told: "stop_reaches" in told)["stop_reaches"]
         status, answer = post(address, STOP)
         assert status == 503
-        assert answer == {"confirmed": False, "why": "no node is there that could stop the rig"}
+        assert answer.keys() == {"confirmed", "why"}
+        assert not answer["confirmed"]
+        assert mentions(answer["why"], "node", "rig")
 
 
 def test_strangers_get_no_stop_and_no_traceback(tmp_path: Path) -> None:
@@ -181,14 +184,14 @@ def test_what_cannot_be_served_is_refused_in_a_line() -> None:
         taken = urlparse(address).port
         done = subprocess.run([*RTHS, "page", "--port", str(taken)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"rths: page: cannot be served at 127.0.0.1:{taken}: ")
+    assert mentions(done.stderr, "rths", "page", "127.0.0.1", taken)
     assert done.stderr.count("\n") == 1
     without = (
         "import sys; sys.modules['aiohttp'] = None; from rths_nodes.app.cli import main; sys.exit(main(['page']))"
     )
     done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "aiohttp is not installed: apt install python3-aiohttp" in done.stderr
+    assert mentions(done.stderr, "installed", "python3-aiohttp")
 
 
 def test_a_run_shows_its_own_page(tmp_path: Path) -> None:
@@ -214,11 +217,13 @@ def test_a_run_shows_its_own_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run", "chen_ricles_2010", "--page", "--host", "embedded"), "--page: the host embedded has no nodes"),
-        (("test", "chen_ricles_2010", "--rig", "bench_simulated", "--page"), "--page: belongs to --socket"),
+        (("run", "chen_ricles_2010", "--page", "--host", "embedded"), ("--page", "embedded")),
+        (("test", "chen_ricles_2010", "--rig", "bench_simulated", "--page"), ("--page", "--socket")),
     ],
 )
-def test_where_there_is_nothing_to_show_it_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_where_there_is_nothing_to_show_it_is_refused(
+    words: tuple[str, ...], said: tuple[str, ...], tmp_path: Path
+) -> None:
     answers = tmp_path / "answers.yaml"
     answers.write_text(
         "{operator: Ada, specimen: D-17, rungs: [g], level: 0.2, arm: [g], unload: true, "
@@ -227,4 +232,4 @@ def test_where_there_is_nothing_to_show_it_is_refused(words: tuple[str, ...], sa
     more = ("--answers", str(answers)) if words[0] == "test" else ()
     done = subprocess.run([*RTHS, *words, *more], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert mentions(done.stderr, *said)

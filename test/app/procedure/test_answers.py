@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from messages import mentions, naming
 
 from rths_nodes.app.procedure import answers
 from rths_nodes.app.procedure.answers import Answers
@@ -55,36 +56,36 @@ def test_only_what_the_planned_rungs_need_is_asked() -> None:
 def test_a_rung_that_may_not_be_armed_and_one_without_a_bound_are_named() -> None:
     partly = WHOLE | {"arm": ["d"], "largest_difference": {"b": 0.0, "c": 0.0, "d": 0.0, "e": 1.0, "f": 1.0}}
     found = answers.missing(from_data(Answers, partly))
-    assert found[0] == "arm: e, f, g: planned, and not to be armed"
+    assert mentions(found[0], "arm", "e", "f", "g", "planned")
     assert found[1].startswith("largest_difference.g: ")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("operater: A", r"operater: unknown key 'operater' \(did you mean 'operator'\?\)"),
-        ("level: 1.2", "level = 1.2: must be > 0 and <= 1"),
-        ("level: a fifth", "level = 'a fifth': must be a number"),
-        ("time_ratio: 2.5", "time_ratio = 2.5: must be a whole number"),
-        ("unloaded: 1", "unloaded = 1: must be true or false"),
-        ("rungs: [a, c, b]", r"rungs = \['a', 'c', 'b'\]: must be each once, and in this order: a, b, c"),
-        ("rungs: [a, z]", "rungs: unknown value 'z'"),
-        ("rungs: [a, h]", "rungs: rung h has been removed: rths iterate --next"),
-        ("arm: [g, h]", "arm: rung h has been removed"),
-        ("iteration: newton", "iteration: has been removed"),
-        ("arm: [c]", "arm: c: nothing moves there; rungs that are armed: d, e, f, g"),
-        ("test_id: ../elsewhere", "test_id = '../elsewhere': must be at most 120 letters"),
-        ("operator: ' '", "operator = ' ': must not be empty"),
-        ("largest_difference: {z: 1}", "largest_difference.z: unknown rung 'z'"),
-        ("largest_difference: {b: much}", "largest_difference.b = 'much': must be a number >= 0"),
-        ("largest_difference: {b: .nan}", "largest_difference.b = nan: must be a number >= 0"),
-        ("just words", "must be a mapping of answers"),
-        ("a: [", "not YAML"),
+        ("operater: A", ("operater", "unknown", "operator")),
+        ("level: 1.2", ("level", "1.2", "> 0", "<= 1")),
+        ("level: a fifth", ("level", "a fifth")),
+        ("time_ratio: 2.5", ("time_ratio", "2.5")),
+        ("unloaded: 1", ("unloaded", "1", "true")),
+        ("rungs: [a, c, b]", ("rungs", "a, b, c")),
+        ("rungs: [a, z]", ("rungs", "unknown", "z")),
+        ("rungs: [a, h]", ("rungs", "rung h", "--next")),
+        ("arm: [g, h]", ("arm", "rung h")),
+        ("iteration: newton", ("iteration", "removed")),
+        ("arm: [c]", ("arm", "c", "d, e, f, g")),
+        ("test_id: ../elsewhere", ("test_id", "../elsewhere", "120")),
+        ("operator: ' '", ("operator", "empty")),
+        ("largest_difference: {z: 1}", ("largest_difference.z", "z", "unknown")),
+        ("largest_difference: {b: much}", ("largest_difference.b", "much", ">= 0")),
+        ("largest_difference: {b: .nan}", ("largest_difference.b", "nan", ">= 0")),
+        ("just words", ("mapping", "answers")),
+        ("a: [", ("not YAML",)),
     ],
 )
-def test_a_wrong_answer_is_refused_with_its_key(tmp_path: Path, text: str, words: str) -> None:
+def test_a_wrong_answer_is_refused_with_its_key(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
     file = written(tmp_path, text)
-    with pytest.raises(ConfigError, match=words) as found:
+    with pytest.raises(ConfigError, match=naming(*words)) as found:
         answers.read(file)
     assert "answers.yaml" in str(found.value)
 
@@ -96,7 +97,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"answers 'nowhere.yaml': cannot be read"):
+    with pytest.raises(ConfigError, match=naming("answers", "nowhere.yaml")):
         answers.read("nowhere.yaml")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from messages import each_mentions, mentions
 from terminal import Terminal
 
 import rths_nodes
@@ -110,8 +111,8 @@ def test_a_slow_rung_is_held_and_resumed(
     assert terminal.end() == 0, terminal.shown
     rung = record().rungs[-1]
     assert rung.outcome == "finished"
-    assert any(words.startswith("held behind sample") for words in rung.remarks)
-    assert "somebody has opened the door" in [note.text for note in record().notes]
+    assert any(mentions(words, "held", "sample") for words in rung.remarks)
+    assert mentions([note.text for note in record().notes], "opened", "door")
     assert [act.act for act in record().acts if act.act in ("hold", "resume")] == ["hold", "resume"]
     run = rths_nodes.read(tmp_path / "runs" / "first" / "rung_e")
     assert len(run.time) == rung.samples + 1
@@ -158,8 +159,8 @@ def test_a_question_that_is_interrupted_ends_the_test_in_order(
     terminal.wait_for(r"act \(Enter: rehearse, for rung a.*: ")
     terminal.type("?")
     shown = terminal.wait_for(r"act \(Enter: rehearse.*: ")
-    assert re.search(r"connect +open the port", shown)
-    assert re.search(r"position +the rig is not connected", shown)
+    assert mentions(shown, "connect", "port")
+    assert mentions(shown, "position", "connected")
     terminal.type("position")
     terminal.wait_for("refused: position: the rig is not connected")
     terminal.wait_for(r"act \(Enter: rehearse.*: ")
@@ -168,8 +169,8 @@ def test_a_question_that_is_interrupted_ends_the_test_in_order(
     terminal.wait_for(r"act \(Enter: .*: ")
     terminal.interrupt()
     assert terminal.end() == 130, terminal.shown
-    assert record().reason == "the operator has interrupted the test"
-    assert [act.refused for act in record().acts if act.refused] == ["position: the rig is not connected"]
+    assert mentions(record().reason, "operator", "interrupted")
+    assert each_mentions([act.refused for act in record().acts if act.refused], ("position", "connected"))
 
 
 def test_a_force_at_rest_is_shown_before_it_is_tared_and_a_wrong_rig_is_not_led_on(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.app.procedure.operator_socket import (
     CONNECTIONS,
@@ -123,7 +124,7 @@ def test_what_is_under_way_is_answered_before_the_socket_closes(
     closing.join(30.0)
     asking.join(30.0)
     assert told[0].result == "run"
-    with pytest.raises(ConfigError, match="is rths test --socket running"):
+    with pytest.raises(ConfigError, match=naming("--socket", "running")):
         operator.ask()
 
 
@@ -163,7 +164,7 @@ def as_another(namespace: str, environment: dict[str, str]) -> Answer:
 def test_another_user_of_the_machine_is_refused(
     served: OperatorSocket, desk: Desk, namespace: str, environment: dict[str, str]
 ) -> None:
-    assert f"of user {NOBODY} is no operator of this test" in as_another(namespace, environment).reason
+    assert mentions(as_another(namespace, environment).reason, f"user {NOBODY}", "operator")
     assert desk.asked == []
     assert SocketOperator(namespace).ask("arm").done
 
@@ -180,9 +181,9 @@ def test_a_client_is_not_led_astray_by_who_has_taken_the_name(name: bytes, names
     )
     assert squatter.stdout is not None
     assert squatter.stdout.readline() == "here\n"
-    with pytest.raises(ConfigError, match=f"of user {NOBODY} has taken the name"):
+    with pytest.raises(ConfigError, match=naming(f"user {NOBODY}", "name")):
         SocketOperator(namespace).ask("arm")
-    with pytest.raises(ConfigError, match="cannot be had"):
+    with pytest.raises(ConfigError, match=naming("cannot be had")):
         OperatorSocket(Desk().answer, Desk().leave, name)
     squatter.communicate("\n", timeout=60)
 
@@ -206,7 +207,7 @@ def test_what_is_no_request_is_told_so(served: OperatorSocket, desk: Desk, name:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as call:
         call.connect(name)
         call.send(packet)
-        assert "this is no request" in json.loads(call.recv(65536))["reason"]
+        assert mentions(json.loads(call.recv(65536))["reason"], "request")
         call.send(b'{"act": "arm"}')
         assert json.loads(call.recv(65536))["done"]
     assert [request.act for request, _ in desk.asked] == ["arm"]

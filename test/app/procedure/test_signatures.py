@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from messages import naming
 
 from rths_nodes.app.procedure import signatures
 from rths_nodes.core.errors import ConfigError
@@ -40,5 +41,5 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the signatures cannot be written"):
+    with pytest.raises(ConfigError, match=naming("signatures", "written")):
         signatures.add(tmp_path / "gone" / "bench.yaml", "c0ffee", {LONG: {}}, "A. Müller", "2026-06-01")

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from messages import mentions, naming
 from rig_runner import conducted, positioned
 
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
@@ -49,10 +50,10 @@ def test_a_stop_in_the_rehearsal_of_arm_arms_nothing(
     monkeypatch.setattr(runner.ladder, "rehearsed", stopped)
     step, offsets = runner.ladder.step("d"), runner.session.offsets
     assert offsets is not None
-    with pytest.raises(ConfigError, match="arm: stopped by the operator: wait"):
+    with pytest.raises(ConfigError, match=naming("arm", "wait")):
         runner.do("arm", rung="d", scenario_hash=step.hash, offsets_hash=offsets.hash)
     assert runner.state is State.POSITIONED
-    assert runner.record.acts[-1].refused == "arm: stopped by the operator: wait"
+    assert mentions(runner.record.acts[-1].refused, "arm", "wait")
     monkeypatch.undo()
     runner.do("arm", rung="d", scenario_hash=step.hash, offsets_hash=offsets.hash)
     assert runner.state is State.ARMED
@@ -67,7 +68,7 @@ def test_a_stop_ends_a_rehearsal_before_the_rig_is_connected(runner: ProcedureRu
             elsewhere(runner, "stop", reason="wait")
 
     runner.watch.progress = progress
-    assert "rung a: held" in runner.do("rehearse")
+    assert mentions(runner.do("rehearse"), "rung a", "held")
 
 
 def test_a_stop_between_two_parts_of_what_the_operator_does_ends_the_second(runner: ProcedureRunner) -> None:
@@ -77,6 +78,6 @@ def test_a_stop_between_two_parts_of_what_the_operator_does_ends_the_second(runn
     assert offsets is not None
     with runner.session.act():
         elsewhere(runner, "stop", reason="wait")
-        with pytest.raises(ConfigError, match="arm: stopped by the operator: wait"):
+        with pytest.raises(ConfigError, match=naming("arm", "wait")):
             runner.do("arm", rung="g", scenario_hash=step.hash, offsets_hash=offsets.hash)
     assert runner.state is State.POSITIONED

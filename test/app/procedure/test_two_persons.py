@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from messages import mentions
 from rig_runner import positioned
 
 from rths_nodes.analysis.report.procedure import head, ladder
@@ -70,21 +71,21 @@ def test_rung_g_is_refused_without_the_name_of_another_person(tmp_path: Path, se
 def test_both_names_are_in_record_and_report(tmp_path: Path) -> None:
     runner = runner_of(tmp_path)
     positioned(runner)
-    assert "armed by A. Tester and R. Sponsible:" in arms(runner, "g", second=" R. Sponsible ")
+    assert mentions(arms(runner, "g", second=" R. Sponsible "), "A. Tester", "R. Sponsible")
     runner.do("run")
     runner.do("finish")
     record = procedure.read(runner.folder)
     rung = record.rungs[-1]
     assert rung.armed_by == ["A. Tester", "R. Sponsible"]
-    assert head(record, rung)[0].facts["Armed by"] == "A. Tester and R. Sponsible"
-    assert "g: armed by A. Tester and R. Sponsible" in ladder(record)[0].items
+    assert mentions(head(record, rung)[0].facts["Armed by"], "A. Tester", "R. Sponsible")
+    assert mentions(ladder(record)[0].items, "g", "A. Tester", "R. Sponsible")
 
 
 @pytest.mark.parametrize(("two", "rung"), [(True, "d"), (False, "g")])
 def test_one_person_arms_what_needs_no_second_one(tmp_path: Path, two: bool, rung: str) -> None:
     runner = runner_of(tmp_path, two)
     positioned(runner)
-    assert "armed by A. Tester:" in arms(runner, rung)
+    assert mentions(arms(runner, rung), "armed", "A. Tester:")
     runner.session.close()
 
 
@@ -176,20 +177,20 @@ def test_a_rig_file_with_roles_is_refused_by_name(
     rig.write_text(BENCH + "roles:\n  salt: 00112233445566778899aabbccddeeff\n")
     assert main([command, NAME, "--rig", str(rig)]) == 2
     said = capsys.readouterr().err
-    assert "roles: has been removed" in said
+    assert mentions(said, "roles", "removed")
     assert "two_persons: true" in said
     assert "bench.yaml" in said
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [({"rungs": ["g", "h"]}, "rungs: rung h"), ({"iteration": "history"}, "iteration: ")]
+    ("given", "words"), [({"rungs": ["g", "h"]}, ("rungs", "rung h")), ({"iteration": "history"}, ("iteration",))]
 )
 def test_answers_with_rung_h_are_refused_by_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: dict[str, Any], words: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     (tmp_path / "answers.yaml").write_text(yaml.safe_dump(ANSWERS | given))
     command = ["test", NAME, "--rig", "bench_simulated", "--answers", str(tmp_path / "answers.yaml")]
     assert main(command) == 2
     said = capsys.readouterr().err
-    assert words in said
-    assert "has been removed: rths iterate --next" in said
+    assert mentions(said, *words)
+    assert mentions(said, "iterate", "--next")

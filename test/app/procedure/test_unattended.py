@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from messages import mentions
 
 from rths_nodes.app.cli import main
 from rths_nodes.loop.scenario import files
@@ -46,8 +47,8 @@ def carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Carry:
 def test_a_file_does_not_arm_a_real_rig(carry: Carry, capsys: pytest.CaptureFixture[str]) -> None:
     assert carry() == 2
     told = capsys.readouterr().err
-    assert "answers.yaml: arm = d, g: a file arms the rig bench_udp only where the rig file says" in told
-    assert "unattended: true; leave arm out, and arm each rung at the terminal" in told
+    assert mentions(told, "answers.yaml", "arm", "g", "bench_udp")
+    assert mentions(told, "unattended", "terminal")
     assert not Path("runs").exists()
 
 
@@ -69,20 +70,20 @@ def test_the_command_line_does_not_stand_in_for_the_rig_file(
     given: str, carry: Carry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert carry(f"--set={given}") == 2
-    assert "the rig file alone says whether its rig is armed unseen" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, "alone", "unseen")
 
 
 @pytest.mark.parametrize(
     ("option", "instead"),
-    [("--services", "--socket"), ("--key=key", "not signed"), ("--operator=root", "as the user")],
+    [("--services", ("--socket",)), ("--key=key", ("not signed",)), ("--operator=root", ("as the user",))],
 )
 def test_options_of_acts_over_ros_are_refused_with_what_replaces_them(
-    carry: Carry, option: str, instead: str, capsys: pytest.CaptureFixture[str]
+    carry: Carry, option: str, instead: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert carry(option, emulator=True) == 2
     told = capsys.readouterr().err
     assert f"{option.partition('=')[0]}: was removed" in told
-    assert instead in told
+    assert mentions(told, *instead)
     assert not Path("runs").exists()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from messages import mentions, naming
 
 from rths_nodes.analysis.published_indices import heading
 from rths_nodes.analysis.response_errors import whole_response
@@ -119,7 +120,7 @@ def test_every_registered_law_gets_the_same_identification(identified: candidate
     assert found["chain"].settings["second"]["delay"] == identified.delay
     for law in found.values():
         no_model = law.name == "model_based"  # that of a first order in discrete time is not stable
-        assert law.reason.startswith("needs a model, which the identification does not give: ") == no_model
+        assert mentions(law.reason, "model", "identification") == no_model
 
 
 @pytest.mark.long
@@ -309,7 +310,7 @@ def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.
 def test_a_training_that_a_parameter_does_not_fit_into_is_refused() -> None:
     """The window of a second is searched up to three; without a word the law would stay as it was."""
     law = Candidate("slow", {"type": "adaptive_time_series", "delay": 0.027})
-    with pytest.raises(ConfigError, match=r"--training: slow: .*window = 3 s: must be <= duration = 2 s"):
+    with pytest.raises(ConfigError, match=naming("--training", "slow", "3 s", "<= duration", "2 s")):
         scoreboard.tuned(load(PAPER, ["duration=10"]), [law], "J2", 8, 0, Where(), [(["duration"], 2.0)])
 
 
@@ -373,22 +374,22 @@ def test_plants_are_scored_where_the_scenario_has_scatter(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--laws", "invers"], "--laws: unknown compensator 'invers' (did you mean 'inverse'"),
-        (["--noise-seeds", "0"], "--noise-seeds = 0: must be >= 1"),
-        (["--tune", "3"], "--tune = 3: must be 0 or >= 8"),
-        (["--settings", "nowhere.yaml"], "settings 'nowhere.yaml': no such file"),
-        (["--rank", "J99"], "indices: unknown index 'J99'"),
-        (["--records", "elcentro_1940_ns,nowhere"], "ground_motion.record: unknown"),
-        (["--plants", "2"], "has no scatter to draw 2 plants from"),
-        (["--laws", "model_based"], "model_based: needs a model, which the identification does not give: no mod"),
+        (["--laws", "invers"], ("--laws", "unknown", "invers", "inverse")),
+        (["--noise-seeds", "0"], ("--noise-seeds", "0", ">= 1")),
+        (["--tune", "3"], ("--tune", "3", "0", ">= 8")),
+        (["--settings", "nowhere.yaml"], ("settings", "nowhere.yaml")),
+        (["--rank", "J99"], ("indices", "unknown", "J99")),
+        (["--records", "elcentro_1940_ns,nowhere"], ("ground_motion.record", "unknown")),
+        (["--plants", "2"], ("draw", "2", "plants")),
+        (["--laws", "model_based"], ("model_based", "identification")),
     ],
 )
 def test_what_cannot_be_scored_is_refused(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     laws_of = [] if "--laws" in words else ["--laws", "none"]
     command = ["scoreboard", PAPER, *BRIEF, "--out", str(tmp_path), "--jobs", "1", *laws_of, *words]
     assert main(command) == 2
-    assert message in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, *message)
     if "model_based" not in words:  # before the rig was driven, which leaves a model
         assert not any(tmp_path.iterdir())

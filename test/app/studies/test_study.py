@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.app.cli import main
@@ -107,36 +108,38 @@ def test_a_combination_that_does_not_fit_together_is_a_row_with_its_reason(tmp_p
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"factors": {"compensator.k_p": {"list": [1.0]}}}, "factors: compensator.k_p: unknown key"),
+        ({"factors": {"compensator.k_p": {"list": [1.0]}}}, ("factors", "compensator.k_p", "unknown")),
         (
             {"factors": {GAIN: {"list": [0.1, -1.0]}}},
-            r"factors: compensator.k_p_per_mm2 = -1 1/mm\^2: must be >= 0",
+            ("factors", "compensator.k_p_per_mm2", "-1 1/mm^2", ">= 0"),
         ),
-        ({"factors": {GAIN: {"lst": [0.1]}}}, r"unknown kind of levels 'lst' \(did you mean 'list'"),
-        ({"factors": {GAIN: 3}}, "must be one of {kind: values}; known: list, grid"),
-        ({"factors": {GAIN: {"list": []}}}, r"factors.compensator.k_p_per_mm2.list = \[\]: must be a list"),
-        ({"factors": {GAIN: {"grid": [0, 1]}}}, r"must be \[first, last, number of values\]"),
-        ({"factors": {GAIN: {"log_grid": [0, 1, 3]}}}, "first and last must be > 0"),
-        ({"factors": {GAIN: {"normal": [0, -1]}}}, r"factors.compensator.k_p_per_mm2.normal = \[0, -1\]"),
-        ({"factors": {"case": {"list": ["alpha_3"]}}}, "factors.case.list: unknown case 'alpha_3'"),
-        ({"factors": {"law": {"settings": [1]}}}, "must be a mapping of names"),
+        ({"factors": {GAIN: {"lst": [0.1]}}}, ("unknown", "lst", "list")),
+        ({"factors": {GAIN: 3}}, ("list", "grid")),
+        ({"factors": {GAIN: {"list": []}}}, ("factors.compensator.k_p_per_mm2.list", "list")),
+        ({"factors": {GAIN: {"grid": [0, 1]}}}, ("number", "values")),
+        ({"factors": {GAIN: {"log_grid": [0, 1, 3]}}}, ("last", "> 0")),
+        ({"factors": {GAIN: {"normal": [0, -1]}}}, ("factors.compensator.k_p_per_mm2.normal", "[0, -1]")),
+        ({"factors": {"case": {"list": ["alpha_3"]}}}, ("factors.case.list", "unknown", "alpha_3")),
+        ({"factors": {"law": {"settings": [1]}}}, ("mapping", "names")),
         (
             {"factors": {GAIN: {"grid": [0, 1, 400]}, ESTIMATE: {"grid": [1, 2, 400]}}},
-            "160000 runs: must be <= 100000",
+            ("160000", "<= 100000"),
         ),
-        ({"factors": {ALPHA: {"normal": [29, 3]}}}, f"plants = 0: must be > 0 to draw {ALPHA}"),
-        ({"indices": ["J1", "J99"]}, "indices: unknown index 'J99'"),
-        ({"name": "../x"}, "must be a name for a folder"),
-        ({"scenario": "chen"}, "unknown scenario 'chen'"),
-        ({"set": {"duratio": 1}}, "set: duratio: unknown key"),
+        ({"factors": {ALPHA: {"normal": [29, 3]}}}, ("plants", "0", "> 0", ALPHA)),
+        ({"indices": ["J1", "J99"]}, ("indices", "unknown", "J99")),
+        ({"name": "../x"}, ("name", "folder")),
+        ({"scenario": "chen"}, ("unknown", "scenario", "chen")),
+        ({"set": {"duratio": 1}}, ("set", "duratio", "unknown")),
         (
             {"set": {"scatter": {GAIN: {"normal": [1, 1]}}}, "plants": 1},
-            "compensator.k_p_per_mm2: scattered in the scenario, too; set scatter",
+            ("compensator.k_p_per_mm2", "scattered"),
         ),
     ],
 )
-def test_what_cannot_be_studied_is_refused_before_anything_runs(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_what_cannot_be_studied_is_refused_before_anything_runs(
+    changes: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         designed(**(PLAIN | changes))
 
 
@@ -145,7 +148,7 @@ def test_a_scenario_beside_the_study_is_found(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(dump(SMALL | {"scenario": "own.yaml"}))
     assert design.load(tmp_path / "study.yaml").base.name == "own"
     (tmp_path / "wrong.yaml").write_text(dump(SMALL | {"plant": 3}))
-    with pytest.raises(ConfigError, match=r"wrong.yaml: plant: unknown key 'plant'"):
+    with pytest.raises(ConfigError, match=naming("wrong.yaml", "plant", "unknown")):
         design.load(tmp_path / "wrong.yaml")
 
 
@@ -221,7 +224,7 @@ def test_a_line_that_is_not_as_it_was_written_is_refused_by_its_number(tmp_path:
             told = damaged(tmp_path, partial(flipped, place=place, bit=bit))
             assert f"{NAME}, line 3: is damaged: " in told, (place, bit)
     told = damaged(tmp_path, lambda line: line.replace(b'"samples":210', b'"samples":211'))
-    assert told.endswith("its check sum is another; delete the line, and its run is done again")
+    assert mentions(told, "sum", "delete")
     (tmp_path / NAME).write_bytes(
         b"".join(whole.splitlines(keepends=True)[:2] + whole.splitlines(keepends=True)[3:])
     )
@@ -239,9 +242,7 @@ def test_a_journal_without_check_sums_is_read(tmp_path: Path) -> None:
         assert study.undone(designed(), journal) == []
         assert text(study.table(designed(), journal.results), tmp_path) == text(expected, tmp_path)
     told = damaged(tmp_path, lambda line: line.replace(b'"outcome"', b'"outcoma"'))
-    assert told.endswith(
-        f"{NAME}, line 3: is damaged: it is no result of a run; delete the line, and its run is done again"
-    )
+    assert mentions(told, NAME, "line 3")
 
 
 def test_a_damaged_journal_ends_the_command_with_2_in_words(
@@ -253,17 +254,17 @@ def test_a_damaged_journal_ends_the_command_with_2_in_words(
     journal = tmp_path / "out" / NAME
     journal.write_bytes(journal.read_bytes().replace(b"finished", b"finishad", 1))
     assert main(command) == 2
-    assert f"{journal}, line 1: is damaged: its check sum is another" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, journal, "line 1")
 
 
 def test_two_studies_do_not_write_into_one_folder(tmp_path: Path) -> None:
-    with Journal(tmp_path), pytest.raises(ConfigError, match="another study writes there"):
+    with Journal(tmp_path), pytest.raises(ConfigError, match=naming("study", "writes")):
         Journal(tmp_path)
 
 
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("my notes\n")
-    with pytest.raises(ConfigError, match=r"runs.jsonl: is no journal of a study"):
+    with pytest.raises(ConfigError, match=naming("runs.jsonl", "journal")):
         Journal(tmp_path)
     assert (tmp_path / NAME).read_text() == "my notes\n"
 
@@ -289,7 +290,7 @@ def test_without_pyarrow_there_is_only_the_csv(
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (tmp_path / "study.yaml").write_text(dump(SMALL))
     assert main(["study", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--jobs", "1"]) == 0
-    assert "pip install pyarrow" in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, "pip", "pyarrow")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["runs.jsonl", "study.html", "table.csv"]
     with pytest.raises(ConfigError, match="without pyarrow"):
         study.write_parquet(done(designed(), tmp_path / "out"), tmp_path / "x")
@@ -313,14 +314,14 @@ def test_the_command_tells_what_it_found(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["--jobs", "0"], "--jobs = 0: must be >= 1"), (["--jobs", "2", "--scheduler", "tcp://x:1"], "leave it out")],
+    [(["--jobs", "0"], ("--jobs", "0", ">= 1")), (["--jobs", "2", "--scheduler", "tcp://x:1"], ("leave", "out"))],
 )
 def test_options_that_make_no_sense_are_refused(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "study.yaml").write_text(dump(SMALL))
     assert main(["study", str(tmp_path / "study.yaml"), *words]) == 2
-    assert message in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, *message)
 
 
 def started(file: Path, out: Path, *words: str) -> subprocess.Popen[str]:
@@ -346,7 +347,7 @@ def test_a_study_that_was_killed_goes_on_where_it_was(tmp_path: Path, number: in
     _, told = process.communicate()  # its processes have its outputs, too: they end with it
     assert process.returncode == (-number if number == signal.SIGKILL else 130), told
     if number == signal.SIGINT:
-        assert "the same command goes on" in told
+        assert mentions(told, "command", "goes")
         assert "Traceback" not in told
     kept = journal.read_bytes().splitlines()[:-1]
     assert len(kept) < 30
@@ -437,4 +438,4 @@ def test_a_study_says_once_why_it_is_not_compiled(
     Path("trigger.yaml").write_text(dump(small), encoding="utf-8")
     assert main(["study", "trigger.yaml", "--jobs", "1", "--engine", "compiled"]) == 0
     told = capsys.readouterr().err
-    assert told.count("engine python: port: something on the rig is as it should not be") == 1
+    assert told.count("engine python: port: ") == 1

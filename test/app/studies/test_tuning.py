@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from messages import mentions
 
 from rths_nodes.app.cli import main
 from rths_nodes.app.studies import tuning
@@ -150,24 +151,24 @@ def test_a_range_is_searched_from_end_to_end() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--parameter", "compensator.alfa=1:2"], "--parameter compensator.alfa: unknown key 'alfa'"),
-        (["--parameter", "compensator.alpha_es=2:1"], "must be KEY=LOW:HIGH with LOW < HIGH"),
-        (["--parameter", "compensator.alpha_es=2"], "must be KEY=LOW:HIGH"),
-        (["--parameter", "compensator.alpha_es=0:2"], r"compensator.alpha_es = 0 samples: must be >= 1"),
-        (["--parameter", "compensator.alpha_min"], "give a range, compensator.alpha_min=LOW:HIGH"),
-        (["--parameter", "name"], "is no number"),
-        (["--index", "J77"], "--index: unknown index 'J77'"),
-        (["--evaluations", "7"], "--evaluations = 7: must be >= 8"),
-        (["--plants", "3"], "has no scatter to draw 3 plants from"),
-        (["--cases", "alpha"], "unknown case 'alpha'"),
-        (["--set", "compensator.type=none"], "has no number to tune"),
+        (["--parameter", "compensator.alfa=1:2"], ("--parameter", "compensator.alfa", "alfa", "unknown")),
+        (["--parameter", "compensator.alpha_es=2:1"], ("KEY", "LOW", "HIGH", "< HIGH")),
+        (["--parameter", "compensator.alpha_es=2"], ("KEY", "LOW", "HIGH")),
+        (["--parameter", "compensator.alpha_es=0:2"], ("compensator.alpha_es", "0", ">= 1")),
+        (["--parameter", "compensator.alpha_min"], ("compensator.alpha_min", "LOW", "HIGH")),
+        (["--parameter", "name"], ("is no number",)),
+        (["--index", "J77"], ("--index", "unknown", "J77")),
+        (["--evaluations", "7"], ("--evaluations", "7", ">= 8")),
+        (["--plants", "3"], ("draw", "3", "plants")),
+        (["--cases", "alpha"], ("unknown", "case", "alpha")),
+        (["--set", "compensator.type=none"], ("number", "tune")),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["tune", "chen_ricles_2010", *words]) == 2
-    assert message in capsys.readouterr().err
+    assert mentions(capsys.readouterr().err, *message)
 
 
 @pytest.mark.long
@@ -196,5 +197,5 @@ def test_without_stable_settings_the_exit_code_says_so(capsys: pytest.CaptureFix
     for words in (*INVERSE, "compensator.alpha=1.1", "port.transport_samples=150"):
         command += ["--set", words]
     assert main(command) == 3
-    assert "judged unstable before, judged unstable after 8 candidates" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "judged", "unstable", "8", "candidates")
     assert tuning.UNSTABLE > tuning.BROKEN

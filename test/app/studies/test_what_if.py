@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
@@ -103,15 +104,15 @@ def test_the_engine_changes_nothing(recording: Path) -> None:
     [
         (
             ["axes.story_1.actuator.alpha=20"],
-            "alpha=20: the rig is what the recording",
+            ("20", "recording"),
         ),
-        (["port.transport_samples=2"], "cannot be changed"),
-        (["compensator.type=nonee"], "unknown compensator 'nonee'"),
-        (["servo_rate=2048"], "servo_rate: the rig was identified at that of the recording"),
+        (["port.transport_samples=2"], ("cannot be changed",)),
+        (["compensator.type=nonee"], ("unknown", "compensator", "nonee")),
+        (["servo_rate=2048"], ("servo_rate", "identified")),
     ],
 )
-def test_what_cannot_be_asked_is_refused(recording: Path, changes: list[str], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_what_cannot_be_asked_is_refused(recording: Path, changes: list[str], words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=naming(*words)):
         what_if.predict(rths_nodes.read(recording), changes)
 
 
@@ -120,7 +121,7 @@ def test_the_command_says_what_comes_out(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["what-if", str(recording)]) == 0
-    assert "the 6150 recorded commands come out again, to the bit" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "6150", "bit")
     assert main(["what-if", str(recording), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["equal"] is True
     command = ["what-if", str(recording), "--set", "compensator.type=inverse", "--set", "compensator.alpha=20"]
@@ -188,5 +189,5 @@ def test_a_loaded_column_is_predicted_under_its_recorded_load(loaded: Path) -> N
 
 @pytest.mark.long
 def test_a_recorded_load_cannot_be_changed(loaded: Path) -> None:
-    with pytest.raises(ConfigError, match=r"axes\.load\.load\.value=1e5: the load is what the recording tells"):
+    with pytest.raises(ConfigError, match=naming("axes.load.load.value", "1e5")):
         what_if.predict(rths_nodes.read(loaded), ["axes.load.load.value=1e5"])
