@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,6 +30,7 @@ class History:
 
     ``target`` ``(n, 3, n_axes)`` has displacement (m), velocity (m/s) and acceleration (m/s^2); ``command``
     ``(n, n_axes)`` m, or no row where a compensator makes the commands. ``source`` are words.
+    ``parents`` are the files from which it was computed, with their SHA-256.
     """
 
     axes: tuple[str, ...]
@@ -36,12 +38,18 @@ class History:
     source: str
     target: Array
     command: Array
+    parents: Mapping[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write it. Raises OSError."""
-        told = json.dumps({"axes": self.axes, "servo_rate": self.servo_rate, "source": self.source})
+        head = {
+            "axes": self.axes,
+            "servo_rate": self.servo_rate,
+            "source": self.source,
+            "parents": dict(self.parents),
+        }
         with path.open("wb") as file:
-            np.savez(file, told=np.array(told), target=self.target, command=self.command)
+            np.savez(file, told=np.array(json.dumps(head)), target=self.target, command=self.command)
 
     def check(self, axes: tuple[str, ...], servo_rate: float, place: str) -> None:
         """Raises ConfigError, with the ``place`` of the file, for a test with other axes or another rate."""
@@ -72,7 +80,8 @@ def _load(path: Path, *now: int) -> History:
     with np.load(path, allow_pickle=False) as data:
         told = json.loads(str(data["told"]))
         target, command = (np.asarray(data[name], np.float64) for name in ("target", "command"))
-    found = History(tuple(told["axes"]), float(told["servo_rate"]), str(told["source"]), target, command)
+    parents = {str(name): str(checksum) for name, checksum in told.get("parents", {}).items()}
+    found = History(tuple(told["axes"]), float(told["servo_rate"]), str(told["source"]), target, command, parents)
     n, n_axes = len(target), len(found.axes)
     if target.shape != (n, 3, n_axes) or command.shape not in ((n, n_axes), (0, n_axes)) or n < 2:
         raise ValueError("its arrays are of different size")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -132,14 +133,18 @@ class Corrections:
         if first is not None:
             self.learn(1, first.outcome, "", "", first)
 
-    def planned(self, number: int, folder: Path, source: str, further: Sequence[str] = ()) -> Scenario:
-        """The scenario of run ``number``, with ``further`` overrides, whose history is written to the ``folder``.
-
-        ``source`` are words that the history has of itself.
-        """
-        axes, file = tuple(self.base.axes), (folder / f"history_{number}.npz").absolute()
+    def history(self, source: str, parents: Mapping[str, str] = MappingProxyType({})) -> History:
+        """Return the history of the next run; ``source`` are words, ``parents`` the files it follows from."""
+        axes = tuple(self.base.axes)
         command = np.zeros((0, len(axes))) if self._command is None else self._command
-        History(axes, self.base.servo_rate, source, self._target, command).save(file)
+        return History(axes, self.base.servo_rate, source, self._target, command, parents)
+
+    def planned(
+        self, number: int, folder: Path, source: str, parents: Mapping[str, str] = MappingProxyType({})
+    ) -> Scenario:
+        """Return the scenario of run ``number``, and write its :meth:`history` to the ``folder``."""
+        file = (folder / f"history_{number}.npz").absolute()
+        self.history(source, parents).save(file)
         pairs: list[tuple[list[str], object]] = [([name], value) for name, value in PLAYED.items()]
         pairs += [(["name"], f"{self.base.name}.run_{number}")]
         pairs += [(["integrator"], {"type": "predefined", "history": str(file)})]
@@ -147,7 +152,7 @@ class Corrections:
             pairs += [(["compensator"], {"type": "predefined", "history": str(file)})]
         since = (first for first in sorted(self.settings.changes) if number >= first)
         changed = [words for first in since for words in self.settings.changes[first]]
-        return changed_by(self.base, [*replacing(pairs), *setting([*changed, *further])])
+        return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
         """Take in a run: its row, and of the first one the inverse. Raises ConfigError where there is none."""

@@ -29,13 +29,13 @@ COMPLETERS = {
 """Completers by option: each finds what a shell offers."""
 
 
-def add_scenario(parser: argparse.ArgumentParser) -> None:
+def add_scenario(parser: argparse.ArgumentParser, may_be_missing: bool = False) -> None:
     """The scenario, its rig, what is changed in it, and which case of it."""
     for name in SCENARIO:
-        add_option(parser, options(COMMAND)[name])
+        add_option(parser, options(COMMAND)[name], may_be_missing)
 
 
-def add_option(parser: Parser, option: Option) -> None:
+def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> None:
     """One option of a run, to a parser or a group of one."""
     if option.spec.kind == "flag":
         parser.add_argument(option.name, help=option.doc, action="store_true")
@@ -47,6 +47,8 @@ def add_option(parser: Parser, option: Option) -> None:
         given |= {"action": "append", "default": []}
     elif not option.required:
         given["default"] = option.default
+    if may_be_missing and option.required:
+        given["nargs"] = "?"
     words = "; may be repeated" if several else "; default: %(default)s" if given.get("default") else ""
     argument = parser.add_argument(option.name, help=option.doc + words, **given)
     if option.name in COMPLETERS:

@@ -16,6 +16,7 @@ from rths_nodes.analysis.iteration.convergence import HISTORY, TRACKING, Row, Ru
 from rths_nodes.analysis.units import MM, PERCENT, plain
 from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -28,7 +29,12 @@ RESULT = "iteration.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_scenario(parser)
+    arguments.add_scenario(parser, may_be_missing=True)
+    help_next = (
+        "without SCENARIO: read all runs of a series, and write history and scenario of the next run into FOLDER; "
+        "nothing runs. FOLDER is of rths test, with run 1 as its rung g, or of rths iterate"
+    )
+    parser.add_argument("--next", metavar="FOLDER", help=help_next)
     words = (
         "tracking: the targets are known, the commands are corrected; history: the targets are the answer of the "
         "structure to the force of the last run; default: history where there is a structure"
@@ -62,25 +68,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Iterate; exit code 0 where it converged, 3 where not, that of a run that did not finish."""
-    from rths_nodes.analysis.iteration.corrections import Settings
     from rths_nodes.app.studies import iteration
     from rths_nodes.app.studies.engine import Where
+    from rths_nodes.app.studies.next_run import SCENARIO
 
+    if options.next:
+        return _next(options)
+    if not options.scenario:
+        raise ConfigError("SCENARIO: missing: name a scenario, or a series by --next FOLDER")
     scenario, figure = arguments.scenario(options), terminal.figure_path(options.figure)
     if options.report:
         terminal.check_writable(Path(options.report))
-    settings = Settings(
-        options.mode or (TRACKING if scenario.structure is None else HISTORY),
-        Rule(options.runs, options.tolerance),
-        options.relaxation,
-        options.omega,
-        options.cutoff,
-        options.within,
-        _changes(options.change),
-    )
+    settings = _settings(options, scenario)
     iteration.check(scenario)
     where = Where(engine=options.engine)
     with _folder(options, scenario) as folder, orderly_stop() as interrupted:
+        (folder / SCENARIO).write_text(dump(scenario.data()), encoding="utf-8")
         with terminal.progress(scenario.name) as progress:
             found = iteration.iterate(
                 scenario, settings, folder, not options.no_record, where.engine_of, progress, _tell, interrupted
@@ -97,6 +100,56 @@ def run(options: argparse.Namespace) -> int:
                 print(f"recordings: {folder}")
         _draw(options, scenario, settings, found, figure)
     return found.exit_code
+
+
+def _settings(options: argparse.Namespace, scenario: Scenario) -> Settings:
+    from rths_nodes.analysis.iteration.corrections import Settings
+
+    return Settings(
+        options.mode or (TRACKING if scenario.structure is None else HISTORY),
+        Rule(options.runs, options.tolerance),
+        options.relaxation,
+        options.omega,
+        options.cutoff,
+        options.within,
+        _changes(options.change),
+    )
+
+
+def _next(options: argparse.Namespace) -> int:
+    """Write history and scenario of the next run of a series. Raises ConfigError."""
+    from rths_nodes.app.studies import next_run
+
+    needless = ("scenario", "set", "case", "rig", "change", "record", "no_record", "figure", "report")
+    if extra := [f"--{name.replace('_', '-')}" for name in needless if getattr(options, name)]:
+        raise ConfigError(
+            f"{', '.join(extra)}: must be left out with --next, which reads the recordings of the series"
+        )
+    series = next_run.find(Path(options.next))
+    following = next_run.write(series, _settings(options, series.scenario))
+    file = series.scenario_of(following.number)
+    if options.json:
+        rehearsal = None if following.rehearsal is None else asdict(following.rehearsal)
+        rows = [asdict(row) for row in following.rows]
+        terminal.print_json(
+            {"rows": rows, "reason": following.reason, "next": following.number, "rehearsal": rehearsal}
+        )
+        return 0
+    for row in following.rows:
+        _tell(row)
+    if following.rehearsal is None:
+        print(f"converged: {following.reason}; no run follows")
+        return 0
+    for axis, most in following.rehearsal.peaks.items():
+        print(
+            f"axes.{axis}: expected command {MM * most.command:.4g} mm, {MM * most.velocity:.4g} mm/s, force "
+            f"{most.force:.6g} N"
+        )
+    print(f"run {following.number}: expected error {following.rehearsal.missed:.3g} %; written: {file}")
+    folder, rig = file.with_suffix(""), series.scenario.rig_file
+    command = f"rths run {file}" if rig is None else f"rths test {file} --rig RIG"
+    print(f"next: {command} --record {folder}")
+    return 0
 
 
 def _draw(

@@ -215,14 +215,15 @@ def _record(scenario: Scenario, answers: Answers, dialogue: Dialogue, planned: t
 
 
 def _history(place: Path, specimen: str) -> list[dict[str, object]]:
-    """Return the history of the specimen in earlier tests, whose folders stand beside that of this one.
+    """Return the history of the specimen in the earlier tests in ``place``, runs of series included.
 
     Nothing of steel has moved in those that were simulated or emulated.
     """
     from rths_nodes.recording import procedure
 
     found: dict[tuple[object, ...], dict[str, object]] = {}
-    folders = sorted(place.iterdir()) if place.is_dir() else []
+    tests = place.parent if procedure.exists(place) else place  # this test is a run of a series
+    folders = sorted([*tests.iterdir(), *tests.glob("*/run_*")]) if tests.is_dir() else []
     for folder in folders:
         if not procedure.exists(folder):
             continue
