@@ -23,6 +23,7 @@ from rths_nodes.core.text_files import version_of
 from rths_nodes.core.validation import walk, walk_declared
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.titles import rig_kind
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 INSTALLED = ("site-packages", "dist-packages")
@@ -138,6 +139,7 @@ def information(
         **({"scenario": text} if recorded else {}),
         "scenario_hash": scenario.shared_hash(run_id),
         "run_id": run_id,
+        "rig_kind": rig_kind(scenario),
         "host": host,
         "pace": pace,
         **layout,

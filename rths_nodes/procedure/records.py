@@ -283,6 +283,8 @@ class ProcedureRecord:
     packages, build of the receiver."""
     simulated: str = ""
     """``simulated`` or ``emulated`` where nothing of steel moves behind the port; empty for a rig."""
+    rig_kind: str = ""
+    """REAL RIG, EMULATED or SIMULATED; empty in a record of 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
     """The axes of the scenario as people call them, where the rig file has other names."""
 

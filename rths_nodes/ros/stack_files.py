@@ -154,7 +154,7 @@ def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
 
 def _operator(rig: str) -> ElementTree.Element:
     """The node that publishes the state of a procedure, and stops it."""
-    speaks = [*(_under(rig, name) for name in OPERATOR_TOPICS), "/parameter_events"]
+    speaks = [*(_under(rig, name) for name in OPERATOR_TOPICS), DIAGNOSTICS.name, "/parameter_events"]
     hears = [_under(rig, "emergency_stop"), CLOCK.name, "/parameter_events"]
     services = {"reply": [f"~/{name}" for name in (*PARAMETERS, TYPES, *OPERATOR_SERVICES)]}
     return _rules(rig, OPERATOR, {"publish": speaks, "subscribe": hears}, services)

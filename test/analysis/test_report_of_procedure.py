@@ -299,7 +299,9 @@ def test_a_finished_test_is_signed_by_two_and_says_that_it_was_simulated() -> No
     emulated = files.load("chen_ricles_2010", ["duration=1", "port.emulator=true"], rig="bench_udp")
     assert mentions(text(render(dataclasses.replace(bench(), scenario=emulated))), "EMULATED", "steel")
     steel = files.load("chen_ricles_2010", ["duration=1", "port.emulator=false"], rig="bench_udp")
-    assert not mentions(text(render(dataclasses.replace(bench(), scenario=steel))), "nothing", "steel")
+    page = text(render(dataclasses.replace(bench(), scenario=steel)))
+    assert "REAL RIG" in page
+    assert not mentions(page, "nothing", "steel")
 
 
 def test_the_axis_of_the_rig_comes_first() -> None:

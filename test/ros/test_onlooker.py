@@ -103,7 +103,7 @@ def test_a_stop_that_nobody_hears_is_an_error() -> None:
     stopper.start()
     try:
         with pytest.raises(ConfigError, match=naming("node", "rig")):
-            asyncio.run(stopper.stop("stop", "page at 127.0.0.1"))
+            asyncio.run(stopper.stop("stop"))
     finally:
         stopper.close()
 

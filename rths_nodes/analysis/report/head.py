@@ -17,7 +17,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.parameter_table import table
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import to_data
-from rths_nodes.loop.scenario.titles import axis_names
+from rths_nodes.loop.scenario.titles import axis_names, label
 from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.recording.run import Run
 
@@ -33,10 +33,10 @@ _TOLD = (
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
-    """Words across the head of the page; empty where a rig of ours has moved."""
+    """Return the banner of the page: the kind of rig."""
     if made_elsewhere:
         return "MADE ELSEWHERE: the histories are as they were imported"
-    return f"{simulation.upper()}: nothing of steel has moved" if simulation else ""
+    return f"{label(simulation)}: nothing of steel has moved" if simulation else label(simulation)
 
 
 def facts(of: Evaluation) -> dict[str, str]:

@@ -204,6 +204,7 @@ def _record(scenario: Scenario, answers: Answers, dialogue: Dialogue, planned: t
         rig_description=head.description if head else "",
         port=type(scenario.port).type_name,
         simulated=titles.simulation(scenario),
+        rig_kind=titles.rig_kind(scenario),
         axis_names=titles.axis_names(scenario),
         operator=operator,
         specimen=SpecimenRecord(specimen),
@@ -254,7 +255,9 @@ def _tell(options: argparse.Namespace, screen: Console, record: ProcedureRecord,
     if options.json:
         terminal.print_json(asdict(record))
     else:
-        words = f"{record.test_id}: {record.ending}" + (f": {record.reason}" if record.reason else "")
+        words = f"{record.test_id} ({record.rig_kind}): {record.ending}" + (
+            f": {record.reason}" if record.reason else ""
+        )
         _say(screen, record.named(words))
         _say(screen, f"record: {folder / 'procedure.yaml'}")
     if options.no_report or not procedure.exists(folder):

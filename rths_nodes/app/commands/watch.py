@@ -16,6 +16,7 @@ from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.realtime import ABOVE, real_time
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.ros import environment
 
 RECORDS = "runs"
@@ -44,14 +45,15 @@ def run(options: argparse.Namespace) -> int:
 
     section = rig.watch
     path = Path(options.record or f"{RECORDS}/watch_{datetime.now(UTC):%Y%m%d_%H%M%S}.jsonl")
-    record = WatchRecord(path, rig.name)
+    record = WatchRecord(path, f"{rig.name} ({rig_kind(rig)})")
     channels = [(axis.displacement, axis.force) for axis in section.axes.values()]
     sensors = OwnSensors(section.sensors.address, section.sensors.port, channels)
     ear = WatchEar(options.namespace, f"watch_{os.getpid()}")
     try:
         loop = WatchLoop(rig, sensors, ear.heard, record.tell)
         where = f"{section.pulse.address}:{section.pulse.port}"
-        record.tell("waits", f"waits for its own sensors; pulses go to {where}, the record is {path}")
+        waits = f"waits for its own sensors; pulses go to {where}, the record is {path}"
+        record.tell("waits", waits, rig_kind=rig_kind(rig))
         with orderly_stop() as interrupted:
             ear.start()
             with real_time(True, ABOVE) as refused:

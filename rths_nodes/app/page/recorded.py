@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.live_columns import live_columns
+from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.loop.supervision.live import curve_limits, curve_names, curve_units, per_column
 from rths_nodes.recording.run import Run
 
@@ -31,6 +32,7 @@ class RecordedTest:
             "namespace": path.name,
             "age": 0.0,
             "port": type(run.scenario.port).type_name,
+            "rig_kinds": {"run": rig_kind(run.scenario)},
             "events": [],
             "run": {
                 "state": run.outcome.upper(),

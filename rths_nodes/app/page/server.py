@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pwd
 import struct
 import time
 from collections.abc import AsyncIterator
@@ -88,7 +90,7 @@ class PageServer:
         self._operating, self._shelf = operating, shelf
         self._procedure: dict[str, object] | None = None
         self._watchers = 0
-        self._rate = guard.Rate()
+        self._rate, self._user = guard.Rate(), _user()
         self._text: tuple[object, float, str] = "", 0.0, ""
         """Run, time and text of the situation that was packed last."""
         self._files = {
@@ -141,7 +143,7 @@ class PageServer:
 
     def _more(self, request: web.Request) -> dict[str, object]:
         here = guard.is_loopback(request.remote or "")
-        return {"may_stop": here or self._open, "may_lead": here, "acts": self._procedure}
+        return {"may_stop": here or self._open, "may_lead": here, "acts": self._procedure, "user": self._user}
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
         if self._watchers >= MOST_WATCHERS:
@@ -255,3 +257,11 @@ async def _send(socket: web.WebSocketResponse, told: str, columns: list[tuple[in
     await socket.send_str(told)
     for first, samples, values in columns:
         await socket.send_bytes(HEAD.pack(first, samples) + values)
+
+
+def _user() -> str:
+    """Return the name of the user whose page, and whose test, this is."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

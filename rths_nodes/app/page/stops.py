@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests for a stop of the page, and the answers to them, without a web server: plain bytes.
 
-    POST /stop  {"kind": ...}, one of STOPS: answered once the rig has confirmed it
+    POST /stop  {"kind": "stop" or "trip"}: answered once the rig has confirmed it
     GET  /stop  whether a stop reaches a rig: ``reaches``
 
 The right to stop is checked before anything else, and no limiter counts stops.
@@ -23,6 +23,8 @@ BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 """Beginnings of the requests that are answered here."""
 LARGEST_HEAD, LARGEST_BODY = 8192, 4096
 """Bytes."""
+KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
+"""Service of each kind; the last one is that of 0.9."""
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
@@ -56,7 +58,7 @@ class StopServer:
     open_to_others: bool = False
 
     def at_once(self, received: bytes, remote: str) -> bytes | str:
-        """Return the answer to a complete request of the address ``remote``; of a valid stop, its kind."""
+        """Return the answer to a complete request of the address ``remote``; of a valid stop, its service."""
         head, _, body = received.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {
@@ -74,12 +76,13 @@ class StopServer:
             kind = json.loads(body)["kind"]
         except (ValueError, TypeError, KeyError, RecursionError):
             return _unconfirmed(400, "no JSON with a kind")
-        return kind if kind in STOPS else _unconfirmed(400, f"kind: one of {', '.join(STOPS)}")
+        known = isinstance(kind, str) and kind in KINDS
+        return KINDS[kind] if known else _unconfirmed(400, "kind: one of stop, trip")
 
-    async def confirmed(self, kind: str, remote: str) -> bytes:
+    async def confirmed(self, service: str, remote: str) -> bytes:
         """Stop, and return the answer."""
         try:
-            words = await self.stop(kind, f"page at {remote}")
+            words = await self.stop(service, f"page at {remote}")
         except ConfigError as error:
             return _unconfirmed(503, str(error))
         return _answer(200, {"confirmed": True, "words": words})

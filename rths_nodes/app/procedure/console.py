@@ -93,7 +93,8 @@ class Console:
         """Show what is possible, and take the operator's word; true where he takes the proposed act."""
         runner = self.runner
         reason = runner.session.reason
-        self._say(f"\nstate: {runner.state.name.lower()}{f' ({reason})' if reason else ''}")
+        kind = runner.record.rig_kind
+        self._say(f"\n{kind}, state: {runner.state.name.lower()}{f' ({reason})' if reason else ''}")
         if why_not := runner.possible().get(act, ""):
             self._say(f"{act} is not possible now: {why_not}")
         rung = runner.next_rung

@@ -14,7 +14,7 @@ from rths_nodes.app.procedure.dialogue import NAMED_BY
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import axis_names
+from rths_nodes.loop.scenario.titles import axis_names, label, rig_kind
 from rths_nodes.procedure.acts import ACTS
 from rths_nodes.procedure.records import REHEARSAL, RUNGS, OffsetsRecord, ProcedureRecord, verdict
 
@@ -35,7 +35,12 @@ def acts(possible: Mapping[str, str], proposed: str) -> Table:
 def offsets(found: OffsetsRecord, scenario: Scenario) -> Table:
     """Value, scatter and share of the range of every axis."""
     grid = Table(
-        "axis", "channel", "value", "scatter (rms)", "of the range", title=f"offsets over {found.seconds:g} s"
+        "axis",
+        "channel",
+        "value",
+        "scatter (rms)",
+        "of the range",
+        title=f"{rig_kind(scenario)}: offsets over {found.seconds:g} s",
     )
     names = axis_names(scenario)
     for name, row in found.axes.items():
@@ -57,7 +62,11 @@ def checks(record: ProcedureRecord) -> Table:
     """Tabulate what the small move has found of every axis."""
     heads = ("axis", "displ. sign", "force sign", "displ. scale", "force scale", "stiffness", "expected")
     loops = any(row.force_loop for row in record.checks.values())
-    grid = _narrow(*heads, *(("force loop",) if loops else ()), title="signs and scales, by the small move")
+    grid = _narrow(
+        *heads,
+        *(("force loop",) if loops else ()),
+        title=f"{label(record.simulation)}: signs and scales, by the small move",
+    )
     for name, row in record.checks.items():
         keys = ("displacement_sign", "force_sign", "displacement_scale", "force_scale")
         stiffness = "-" if row.stiffness is None else _with(row.stiffness, KN / MM, "kN/mm")
@@ -71,7 +80,9 @@ def checks(record: ProcedureRecord) -> Table:
 
 def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
     """Tabulate what is about to be armed: hashes, level, ratio, and how far each axis is expected to go."""
-    grid = Table("", "", title=f"rung {step.rung.name}: {step.rung.words}", show_header=False)
+    grid = Table(
+        "", "", title=f"{rig_kind(ladder.scenario)}: rung {step.rung.name}: {step.rung.words}", show_header=False
+    )
     grid.add_row("scenario", f"[bold]{step.hash}[/]  level {PERCENT * step.level:g} %, time ratio {step.ratio}")
     grid.add_row("offsets", offsets_hash)
     for place, known in step.files.items():
@@ -97,7 +108,8 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
 def rungs(record: ProcedureRecord) -> Table:
     """The ladder so far: of each axis how far it went beside where it is stopped, and a verdict."""
     heads = ("rung", "level", "axis", "mm (stop)", "kN (stop)", "before", "rehearsal", "verdict")
-    title = "the ladder: largest displacement and force; differences to the rung before and to the rehearsal"
+    differences = "differences to the rung before and to the rehearsal"
+    title = f"{label(record.simulation)}: the ladder: largest displacement and force; {differences}"
     grid = _narrow(*heads, title=title)
     for column in grid.columns[1:-1]:
         column.no_wrap = True

@@ -328,7 +328,7 @@ class Attendant:
 
     def _changed(self, state: State, reason: str) -> None:
         self._node.tell_state(state, reason)
-        self._say(f"{state.name.lower()}{f': {reason}' if reason else ''}")
+        self._say(f"{self._runner.record.rig_kind}: {state.name.lower()}{f': {reason}' if reason else ''}")
 
     def _signal(self, number: int) -> None:
         self._stopped = self._stopped or INTERRUPTED

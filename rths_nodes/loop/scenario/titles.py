@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words for people about a scenario: the names of its axes, and whether a rig stands behind its port."""
+"""Labels of a scenario: the names of its axes, and the kind of rig at its port."""
 
 from __future__ import annotations
 
+from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 
 SIMULATED, EMULATED = "simulated", "emulated"
+REAL_RIG = "REAL RIG"
 
 
 def axis_names(scenario: Scenario) -> dict[str, str]:
@@ -14,9 +16,19 @@ def axis_names(scenario: Scenario) -> dict[str, str]:
     return {name: name if own in ("", name) else f"{own} ({name})" for name, own in called.items()}
 
 
-def simulation(scenario: Scenario) -> str:
-    """``simulated``, or ``emulated`` where another program stands in for the rig; empty for a rig."""
+def simulation(scenario: Scenario | RigFile) -> str:
+    """Return ``simulated``, ``emulated`` if another program replaces the rig, or an empty text for a real rig."""
     port = scenario.port
     if port.builds_axes:
         return SIMULATED
     return EMULATED if port.emulator or port.stand_in else ""
+
+
+def rig_kind(scenario: Scenario | RigFile) -> str:
+    """Return the label on every screen and in every record: REAL RIG, EMULATED or SIMULATED."""
+    return label(simulation(scenario))
+
+
+def label(simulation: str) -> str:
+    """Return the label of a rig from its :func:`simulation`."""
+    return simulation.upper() or REAL_RIG

@@ -26,6 +26,7 @@ from rths_nodes.ros.names import (
     ACTUATOR,
     DIAGNOSTICS,
     MOTION,
+    OPERATOR,
     OPERATOR_TOPICS,
     TEST_STATE,
     TOPICS,
@@ -44,6 +45,8 @@ TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 """States in which nothing more comes, of a run and of the procedure around it."""
+RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
+"""Nodes that report the kind of their rig, REAL RIG, EMULATED or SIMULATED: of a run, and of a procedure."""
 
 
 class Onlooker(ThreadedNode):
@@ -235,6 +238,8 @@ class Onlooker(ThreadedNode):
             rig, _, node = status.name.rpartition("/")
             if rig.strip("/") == self.namespace:
                 values = {each.key: each.value for each in status.values}
+                if node in RIG_OF and "rig" in values:
+                    self._told.setdefault("rig_kinds", {})[RIG_OF[node]] = values["rig"]
                 nodes[node] = {"level": _number(status.level), "words": status.message, "values": values}
 
 

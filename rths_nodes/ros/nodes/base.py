@@ -20,6 +20,7 @@ from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError,
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.clock_exchange import ClockAnswers
 from rths_nodes.ros.nodes.context import NodeContext
@@ -173,7 +174,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(
             self.shared,
-            {"scenario": self.scenario.name, "run_id": settings.value("run_id")},
+            {"scenario": self.scenario.name, "run_id": settings.value("run_id"), "rig": rig_kind(self.scenario)},
             lambda: self.last_sample,
             self.counters,
             self.clocks,

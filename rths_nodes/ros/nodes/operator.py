@@ -22,6 +22,7 @@ from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from std_msgs.msg import Empty, Header
 from std_srvs.srv import Trigger
@@ -31,10 +32,11 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, TestState
 from rths_nodes.msg import Measurement as MeasurementMessage
-from rths_nodes.ros.names import MOTION, OPERATOR, OPERATOR_SERVICES, OPERATOR_TOPICS, TOPICS
+from rths_nodes.ros.names import DIAGNOSTICS, MOTION, OPERATOR, OPERATOR_SERVICES, OPERATOR_TOPICS, TOPICS
 from rths_nodes.ros.nodes.live_curves import curves_of, message_of
 from rths_nodes.ros.transport.endpoints import quality
 from rths_nodes.ros.transport.greeting import address
@@ -103,6 +105,8 @@ class OperatorNode(ThreadedNode):
             name: self._node.create_publisher(kind, name, quality(OPERATOR_TOPICS[name]))
             for name, kind in KINDS.items()
         }
+        self._diagnostics = self._node.create_publisher(DiagnosticArray, DIAGNOSTICS.name, quality(DIAGNOSTICS))
+        self._ticks = 0
         self._motions = f"{MOTION}{uuid4().hex[:8]} "
         """Beginning of the marks of its motions, which are not those of another procedure."""
         self._motion = 0
@@ -162,6 +166,9 @@ class OperatorNode(ThreadedNode):
         self._publishers["procedure_state"].publish(told)
 
     def _tick(self) -> None:
+        if self._ticks % RIG_STATE_HZ == 0:
+            self._diagnose()
+        self._ticks += 1
         self._tell_rig()
         self._draw()
 
@@ -176,6 +183,19 @@ class OperatorNode(ThreadedNode):
         except Exception as error:
             self._conducted.tell(None)  # the rig is not stopped for it: the watcher ends its pulse
             self._node.get_logger().error(f"a watcher hears no more: {type(error).__name__}: {error}")
+
+    def _diagnose(self) -> None:
+        """Publish the state, and whether the rig is real: once a second, before it is connected, too."""
+        status = DiagnosticStatus(
+            name=self._node.get_fully_qualified_name().lstrip("/"),
+            hardware_id=self._node.get_namespace().strip("/"),
+            level=DiagnosticStatus.OK,
+            message=self._conducted.state.name.lower(),
+            values=[KeyValue(key="rig", value=rig_kind(self._conducted.scenario))],
+        )
+        message = DiagnosticArray(status=[status])
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        self._diagnostics.publish(message)
 
     def _tell_rig(self) -> None:
         measured = None if self._every else self._conducted.resting

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import re
 import shutil
@@ -259,6 +260,52 @@ def test_the_page_that_the_test_has_started_is_its_own_way_and_an_act_shown_befo
         ("connect", "Ada", PAGE, False),
         ("finish", "Ada", PAGE, False),
     ]
+
+
+BANNER = 'document.getElementById("real").textContent'
+
+
+@pytest.mark.nodes
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+@pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler here")
+@pytest.mark.parametrize(("emulator", "kind"), [("true", "EMULATED"), ("false", "REAL RIG")])
+def test_the_banner_says_from_the_first_state_on_whether_the_rig_is_real(
+    emulator: str, kind: str, tmp_path: Path
+) -> None:
+    """It read PORT NOT TOLD YET, in grey, until a rung ran: while the check and the positioning moved the rig."""
+
+    async def look(address: str, terminal: Callable[[], str]) -> list[str]:
+        async with Browser(address, tmp_path / "browser") as browser:
+            await browser.until('told.acts && told.acts.state === "IDLE"')
+            await browser.until(f'{BANNER} === "{kind}, NOT CONNECTED"')
+            if kind == "EMULATED":
+                await take_the_lead(browser, terminal)
+                await browser.until('told.procedure.state !== "IDLE"')
+            else:  # nothing real is here to connect to
+                connected = 'told = {...told, procedure: {...told.procedure, state: "CONNECTED"}}'
+                assert await browser.value(f"{connected}; show(); {BANNER}") == kind
+            await browser.until(f'{BANNER}.startsWith("{kind}")')
+            assert await browser.value("document.title.includes('/rths')")
+            assert await browser.value("told.user") == getpass.getuser()
+            return browser.complaints
+
+    words = [f"--set=port.port={free_port()}", "--set=servo_rate=256", "--set=substeps=3"]
+    rig = tmp_path / "bench.yaml"
+    text = files.locate("bench_udp", files.RIG).read_text().replace("emulator: true", f"emulator: {emulator}")
+    rig.write_text(text.replace("deceleration: 20.0", "deceleration: 20.0, tracking_error: 0.02"))
+    with (
+        emulated(tmp_path, *words),
+        page_and_terminal() as (address, terminal, _),
+        procedure_beside(tmp_path, "g", *words, rig=str(rig)) as testing,
+    ):
+        assert asyncio.run(look(address, terminal)) == []
+        testing.send_signal(signal.SIGINT)
+        said, _ = testing.communicate(timeout=60.0)
+    assert f"({kind}): " in said
+    assert kind != "EMULATED" or "EMULATED: connected" in said
+    assert procedure.read(tmp_path / "runs" / "first").rig_kind == kind
 
 
 NEEDED = 'document.querySelector("#needs button")'

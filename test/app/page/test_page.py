@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +19,19 @@ import numpy as np
 import pytest
 from absorber import learning
 from messages import mentions
-from page_of_test import CHROMIUM, MARK, RTHS, Browser, asked_until, get, page, post, test_beside, until
+from page_of_test import (
+    CHROMIUM,
+    MARK,
+    RTHS,
+    Browser,
+    asked_until,
+    get,
+    page,
+    page_and_terminal,
+    post,
+    test_beside,
+    until,
+)
 
 from rths_nodes.recording.reading import read_run
 
@@ -53,6 +67,7 @@ def test_a_watcher_sees_what_is_recorded_and_may_stop(tmp_path: Path) -> None:
     with page() as address, test_beside(tmp_path / "run", "--set", "duration=40") as running:
         told = until(address, "RUNNING")
         assert told["port"] == "simulator"
+        assert told["rig_kinds"] == {"run": "SIMULATED"}
         assert told["run"]["scenario"] == "chen_ricles_2010"
         asked_until(address, lambda told: told["stop_reaches"])  # the middleware finds its service in a moment
         seen, found = asyncio.run(columns(address, 2.0))
@@ -157,6 +172,34 @@ def test_in_a_browser_the_key_stops_the_rig_also_while_something_else_has_the_fo
     assert reason.endswith("stop service")
     assert complaints == []
     assert read_run(tmp_path / "run").outcome == "held"
+
+
+BUTTONS_HIDDEN = 'document.getElementById("stop").hidden && document.getElementById("trip").hidden'
+UNAVAILABLE = f'!document.getElementById("unavailable").hidden && {BUTTONS_HIDDEN}'
+
+
+@pytest.mark.anew
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+def test_a_stale_page_shows_that_its_stop_is_not_available(tmp_path: Path) -> None:
+    async def look(address: str, front: int) -> None:
+        async with Browser(address, tmp_path / "browser") as browser:
+            await browser.until('document.getElementById("state")?.textContent === "RUNNING"')
+            await browser.until(f"!({UNAVAILABLE}) && document.getElementById('unavailable').hidden")
+            (behind,) = map(int, Path(f"/proc/{front}/task/{front}/children").read_text().split())
+            for stopped, why in ((behind, "not up to date"), (front, "")):
+                os.kill(stopped, signal.SIGSTOP)
+                await browser.until(UNAVAILABLE)
+                assert why in await browser.value('document.getElementById("because").textContent')
+                os.kill(stopped, signal.SIGCONT)
+                await browser.until('document.getElementById("unavailable").hidden')
+            os.kill(behind, signal.SIGSTOP)
+            await browser.until(UNAVAILABLE)
+            await browser.press("F8")  # the keys are sent all the same
+            await browser.until('document.getElementById("answer").textContent.startsWith("confirmed")')
+            os.kill(behind, signal.SIGCONT)
+
+    with page_and_terminal() as (address, _, front), test_beside(tmp_path / "run", "--set", "duration=120"):
+        asyncio.run(look(address, front))
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")

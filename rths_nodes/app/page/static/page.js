@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 "use strict";
-// The page of a test: what the server tells over a WebSocket, drawn. It decides nothing, and adds nothing.
+// The page of a test: draws what the server sends over a WebSocket. It decides nothing, and adds nothing.
 
-const OLD_S = 0.5;             // what was heard longer ago is grey
-const UNCONFIRMED_MS = 300;    // a stop that is not confirmed by then is told
+const OLD_S = 0.5;             // age from which the situation is grey
+const STALE_MS = 2000;         // silence of the server, or of the one that stops, after which the stop counts as not available
+const BEAT_MS = 500;           // interval of the questions whether a stop reaches the rig
+const UNCONFIRMED_MS = 300;    // time after which a stop counts as not confirmed
 const ALIVE_MS = 500;          // interval of the leading page's signs of life: 3 s without one disarm
 const WARN = 0.8;              // share of a limit from which its bar warns
 const MOST_POINTS = 1500;      // columns that a plot shows; more are put together, with their extremes
 const PER_CURVE = 4, FIRST = 0, LOWEST = 1, HIGHEST = 2, LAST = 3;
-const STOP_KEYS = { F8: "stop", F9: "emergency_stop" };
+const STOP_KEYS = { F8: "stop", F9: "trip" };
+const KINDS = { "REAL RIG": "rig", EMULATED: "emulated", SIMULATED: "simulated" };
 const MOVES = ["RUNNING", "STOPPING", "CHECKING", "POSITIONING", "RESUMING", "UNLOADING", "ARMED"];
 const BAD = ["TRIPPED"];
 const INNER = "compensator.", LEARNT = "updating.";
@@ -82,13 +85,13 @@ function show() {
   $("state").className = "state " + (MOVES.includes(name) ? "moves" : BAD.includes(name) ? "bad" : name === "FINISHED" ? "good" : "");
   text("scenario", leads ? leads.scenario : `nothing is heard of /${told.namespace || ""}`);
   text("reason", leads ? leads.reason : "");
-  document.title = leads ? `${name}: ${leads.scenario}` : "rths: no test yet";
-  const simulated = told.port === "simulator";
+  const whose = told.user ? ` (${told.user}, /${told.namespace})` : "";
+  text("whose", whose);
+  document.title = (leads ? `${name}: ${leads.scenario}` : "rths: no test yet") + whose;
   document.querySelector(".stops").hidden = Boolean(told.recorded);
   $("player").hidden = !told.recorded;
   for (const each of ["nodes", "events"]) $(each).closest("section").hidden = Boolean(told.recorded);
-  text("real", told.recorded ? `RECORDING ${told.recorded}` : told.port ? (simulated ? "SIMULATED" : `RIG BEHIND THE PORT ${told.port.toUpperCase()}`) : leads ? "PORT NOT TOLD YET" : "NO RIG SEEN");
-  $("real").className = "real" + (told.recorded ? "" : told.port ? (simulated ? " simulated" : " rig") : "");
+  banner(leads);
   const its = told.run;
   if (its && its.servo_rate) {
     const last = reach(), drawn = last ? starts[last - 1] + per : 0;
@@ -106,8 +109,36 @@ function show() {
   procedure();
 }
 
+// REAL RIG, EMULATED or SIMULATED: of a procedure from its first second on, before it connects, too
+function banner(leads) {
+  const ofProcedure = leads && leads === told.procedure, kind = (told.rig_kinds || {})[ofProcedure ? "procedure" : "run"];
+  const words = kind ? kind + (ofProcedure && leads.state === "IDLE" ? ", NOT CONNECTED" : "") : "KIND OF RIG NOT REPORTED: TREAT IT AS REAL";
+  text("real", told.recorded ? `RECORDING ${told.recorded}: ${kind}` : leads ? words : "NO TEST SEEN");
+  $("real").className = `real ${told.recorded || !leads ? "" : KINDS[kind] || "rig"}`;
+}
+
+let beat = 0, reaches = false;   // when the process that stops has answered last, and whether a stop reaches a rig
+
+async function heartbeat() {
+  if (!heard || told.recorded) return;
+  try {
+    const answer = await fetch("/stop", { signal: AbortSignal.timeout(STALE_MS) });
+    reaches = (await answer.json()).reaches;
+    beat = performance.now();
+  } catch { /* age() shows that the stop is not available */ }
+}
+
+// what the page knows is old, or a stop does not arrive: the buttons give way to words; F8 and F9 are sent all the same
+function available(lost, moves) {
+  const silent = performance.now() - beat > STALE_MS, here = told.may_stop !== false;
+  const gone = lost || silent || (moves && !reaches);
+  $("unavailable").hidden = !gone || !here;
+  for (const button of [$("stop"), $("trip")]) button.hidden = gone && here;
+  text("because", lost ? "this page is not up to date" : silent ? "the process that stops does not answer" : "a stop does not reach the rig from here");
+}
+
 function age() {
-  const lost = !socket || socket.readyState !== WebSocket.OPEN || performance.now() - heard > 2000;
+  const lost = !socket || socket.readyState !== WebSocket.OPEN || performance.now() - heard > STALE_MS;
   $("lost").hidden = !lost || !heard;
   const since = told.age == null ? null : told.age + (performance.now() - heard) / 1000;
   const leads = underWay();
@@ -116,7 +147,7 @@ function age() {
   text("age", told.recorded ? "recorded" : since == null ? "nothing heard yet" : waits ? "nothing is connected" : over ? "the test is over" : since > OLD_S ? `last heard ${since.toFixed(1)} s ago` : "live");
   $("focus").hidden = document.hasFocus();
   const moves = leads ? leads.state !== "IDLE" : told.run && !over;
-  $("unreached").hidden = !moves || told.stop_reaches !== false || Boolean(told.recorded);
+  available(lost, moves);
 }
 
 // -- the stop ---------------------------------------------------------------------------------------
@@ -148,7 +179,7 @@ async function stop(kind) {
 
 // at once, and by no key that presses what has the focus
 $("stop").addEventListener("pointerdown", (event) => { event.preventDefault(); stop("stop"); });
-$("trip").addEventListener("pointerdown", (event) => { event.preventDefault(); stop("emergency_stop"); });
+$("trip").addEventListener("pointerdown", (event) => { event.preventDefault(); stop("trip"); });
 window.addEventListener("keydown", (event) => {
   if (!(event.key in STOP_KEYS)) return;
   event.preventDefault();
@@ -580,6 +611,7 @@ plot("displacement", ["measured", "target"]);
 plot("error", ["error"]);
 plot("tracking", ["tracking_indicator"]);
 connect();
+setInterval(heartbeat, BEAT_MS);
 setInterval(age, 200);
 setInterval(draw, 200);
 setInterval(play, LOOK_MS);
