@@ -168,10 +168,10 @@ class Bench:
         self.act("connect")
         told = self.act("take_offsets", seconds="0.5")
         self.act("confirm_offsets", hash=told.offsets_hash, unloaded="true")
-        told = self.act("check")
+        told = self.act("check", clear="CLEAR")
         for what in told.to_sign:
             self.act("sign_for", what=what)
-        told = self.act("position")
+        told = self.act("position", clear="CLEAR")
         hashes = {"scenario_hash": told.scenario_hash, "offsets_hash": told.offsets_hash}
         self.act("arm", rung=told.next_rung, **hashes)
 
@@ -194,7 +194,7 @@ def leading(bench: Bench) -> Callable[[], bool]:
     def lead() -> None:
         try:
             bench.lead()
-            bench.act("run")
+            bench.act("run", clear="CLEAR")
             bench.act("finish")
         except (ConfigError, OSError, EOFError) as error:
             failed.append(error)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rig_runner import conducted, positioned
 
 from rths_nodes.analysis.report.document import NO_SAFETY
 from rths_nodes.app import hosts
@@ -33,7 +35,7 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
 from rths_nodes.loop.supervision.overruns import OverrunParams, Overruns
 from rths_nodes.loop.supervision.pause import Pause
-from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.acts import ACTS, MOTIONS
 from rths_nodes.procedure.loss import ANOTHER_MODE, DROPPED, command_mismatch, rejected_command
 
 Row = tuple[str, Callable[[], object], object]
@@ -294,6 +296,11 @@ PROMPTS: list[Row] = [
         lambda: asked(lambda dialogue: AtTerminal(dialogue, 0.0).ready("all axes move together")),
         "\n1. All axes move together. Enter: ",
     ),
+    (
+        "clear",
+        lambda: asked(lambda dialogue: dialogue.clear("check", "the small move")),
+        "MOTION: check: the small movetype CLEAR to start this motion; anything else moves nothing: ",
+    ),
     ("no safety function", lambda: NO_SAFETY, "The software stop is not a safety function."),
 ]
 
@@ -306,6 +313,32 @@ def test_reasons_of_trips(made: Callable[[], object], words: object) -> None:
 @pytest.mark.parametrize(("made", "words"), [pytest.param(*row[1:], id=row[0]) for row in PROMPTS])
 def test_prompts_that_lead_to_motion(made: Callable[[], object], words: object) -> None:
     assert made() == words
+
+
+def test_motions_are_stated_before_they_are_cleared(tmp_path: Path) -> None:
+    runner = conducted(tmp_path / "test")
+    positioned(runner)
+    step, offsets = runner.ladder.step("d"), runner.session.offsets
+    assert offsets is not None
+    runner.do("arm", rung="d", scenario_hash=step.hash, offsets_hash=offsets.hash)
+    rung = (
+        "rung d (moves, force computed), from the zero of the test: story_1: expected up to 0.22 mm at up to "
+        "10.24 mm/s; trips at 40 mm, 1200 mm/s and 1800 kN"
+    )
+    assert {act: runner.clearing.motion(act) for act in MOTIONS} == {
+        "check": "the small move, one axis after another: story_1 by 1 mm and back, at up to 2 mm/s; ends if the "
+        "force changes by 30 kN",
+        "position": "to the start of the test: story_1 by 0 mm, to 0 mm, at up to 2 mm/s; trips at 1800 kN",
+        "run": rung,
+        "resume": rung,
+        "unload": "unloading by force: story_1 until its force is zero, by at most 50 mm, at up to 5 mm/s; trips "
+        "at 1800 kN",
+    }
+    assert runner.clearing.motion("unload", {"to": "0.001"}) == (
+        "unloading by displacement: story_1 to 1 mm from the zero of the test, by at most 50 mm, at up to 5 mm/s; "
+        "trips at 1800 kN"
+    )
+    runner.session.close()
 
 
 def test_every_act_that_moves_the_rig_is_pinned() -> None:

@@ -58,12 +58,12 @@ class Leader:
             return
         self.do("connect")
         self.take_offsets()
-        self.do("check")
+        self.do("check", clear="CLEAR")
         self.sign()
         while rung := self.answer.next_rung:
-            self.do("position")
+            self.do("position", clear="CLEAR")
             self.arm(rung)
-            self.do("run")
+            self.do("run", clear="CLEAR")
             if self.answer.next_rung == rung or self.answer.state == State.TRIPPED:
                 raise Refused(f"rung {rung} has not finished")
 

@@ -19,8 +19,8 @@ class Act:
 
     ``arguments`` are their names; where they are ``needed``, the act has no meaning without all of them, except
     the ``optional`` ones.
-    ``moves``: the rig moves behind it, or may, and must be fit for that. ``lasting``: it takes its time: the
-    operator watches meanwhile. ``at_once``: also while another one is under way. ``anybody`` may ask for it: it
+    ``moves``: the act moves the rig, or lets it move, and the rig must be fit for that. ``lasting``: it takes its
+    time: the operator watches meanwhile. ``at_once``: also while another one is under way. ``anybody`` may ask: it
     only brings the rig to rest.
     """
 
@@ -35,6 +35,8 @@ class Act:
     anybody: bool = False
 
 
+CLEAR = "CLEAR"
+"""Value of the argument ``clear``, typed by a person who has read the motion of the act."""
 _AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.HELD, State.TRIPPED)
 
 ACTS = {
@@ -52,6 +54,7 @@ ACTS = {
     "check": Act(
         "a small guarded move of every axis: signs, scales, stiffness",
         (State.REFERENCED,),
+        ("clear",),
         moves=True,
         lasting=True,
     ),
@@ -59,7 +62,11 @@ ACTS = {
         "answer for one thing that is not verified, by its whole name", (State.REFERENCED,), ("what",), needed=True
     ),
     "position": Act(
-        "to the start of the test, by a bounded ramp", (State.REFERENCED, State.HELD), moves=True, lasting=True
+        "to the start of the test, by a bounded ramp",
+        (State.REFERENCED, State.HELD),
+        ("clear",),
+        moves=True,
+        lasting=True,
     ),
     "arm": Act(
         "arm a rung: its scenario and the offsets, by their hashes",
@@ -69,7 +76,7 @@ ACTS = {
         optional=("second",),
         moves=True,
     ),
-    "run": Act("run the rung that is armed", (State.ARMED,), moves=True, lasting=True),
+    "run": Act("run the rung that is armed", (State.ARMED,), ("clear",), moves=True, lasting=True),
     "hold": Act(
         "bring the rig to rest; in slow time the test may be resumed",
         (State.RUNNING,),
@@ -77,7 +84,7 @@ ACTS = {
         at_once=True,
         anybody=True,
     ),
-    "resume": Act("go on with the rung that is held", (State.HELD,), at_once=True),
+    "resume": Act("continue the held rung", (State.HELD,), ("clear",), at_once=True),
     "freeze": Act(
         "model updating: copies of the specimen stay as they are, to the end of the rung",
         (State.RUNNING, State.RESUMING, State.HELD),
@@ -88,7 +95,7 @@ ACTS = {
     "unload": Act(
         "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
         (State.HELD,),
-        ("to", "signed"),
+        ("to", "signed", "clear"),
         moves=True,
         lasting=True,
     ),
@@ -96,6 +103,9 @@ ACTS = {
     "finish": Act("take the offsets again, close the port, end the test", _AT_REST, lasting=True),
 }
 """By name; those of the session have the names of its methods."""
+
+MOTIONS = tuple(name for name, act in ACTS.items() if "clear" in act.arguments)
+"""Acts that begin a motion, and need the word CLEAR."""
 
 MEANWHILE = tuple(name for name, act in ACTS.items() if act.at_once)
 """Acts that are possible while another one is under way."""

@@ -134,6 +134,8 @@ class Act:
     by: str = ""
     way: str = ""
     """By which it was asked for: terminal, answers, socket or service, and how its sender is known."""
+    motion: str = ""
+    """What it moves, as it was stated to the operator who cleared it."""
     under_way: bool = False
     """It has begun, and nothing came of it yet: an act that moves the rig is written down before it does."""
 

@@ -28,6 +28,7 @@ from rths_nodes.core.wire.columns import Columns, StreamLayout, layout_of
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.rig_file import REMOVED
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.timing import gathered
@@ -253,6 +254,8 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
     if not isinstance(data, Mapping):
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
     replace_files(Scenario, data, lambda named: named.beside(folders))
+    if isinstance(head := data.get("rig_file"), Mapping):
+        data = {**data, "rig_file": {key: entry for key, entry in head.items() if key not in REMOVED}}
     data = _kept(Scenario, data, "")
     if isinstance(data.get("axes"), Mapping):
         data["axes"] = {

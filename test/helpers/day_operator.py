@@ -28,6 +28,7 @@ from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.acts import CLEAR, MOTIONS
 from rths_nodes.procedure.records import ProcedureRecord, SpecimenRecord
 
 SECOND = 10**9
@@ -148,7 +149,7 @@ class Sitting:
             self.clock.now += 60 * SECOND  # the coffee: the test stands still, and the clock does not
             self.done.append("resume")
             self.asked += 1
-            if elsewhere(lambda: self.runner.do("resume")) is not None:
+            if elsewhere(lambda: self.runner.do("resume", clear="CLEAR")) is not None:
                 self._happens("stop")
 
     def judge(self) -> None:
@@ -270,7 +271,7 @@ class Sitting:
             return {"what": thing.name}
         if act == "arm":
             return dict(self.hashes())
-        return {}
+        return {"clear": CLEAR} if act in MOTIONS else {}
 
     def do(self, act: str) -> None:
         """Do ``act``, in which something may happen; afterwards all is mended."""

@@ -252,6 +252,14 @@ class Browser:
         await self.until(f'document.getElementById("{name}") && !document.getElementById("{name}").disabled')
         await self.value(f'document.getElementById("{name}").click()')
 
+    async def move(self, act: str) -> None:
+        """Begin an act that moves the rig: read its motion, type CLEAR, and click."""
+        await self.click(f"act_{act}")
+        form = 'document.querySelector("#needs button")'
+        await self.until(f'{form} && {form}.textContent === "{act}"')
+        await self.value('document.querySelector("#needs input").value = "CLEAR"')
+        await self.value(f"{form}.click()")
+
     async def press(self, key: str) -> None:
         """Press a key, as a person does."""
         await self.call("Input.dispatchKeyEvent", type="keyDown", key=key)

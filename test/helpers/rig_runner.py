@@ -25,7 +25,7 @@ def positioned(runner: ProcedureRunner) -> None:
     runner.do("take_offsets", seconds=0.1)
     assert runner.taken is not None
     runner.do("confirm_offsets", hash=runner.taken.hash, unloaded=True)
-    runner.do("check")
+    runner.do("check", clear="CLEAR")
     for name in runner.session.clearance.unsigned():
         runner.do("sign_for", what=name)
-    runner.do("position")
+    runner.do("position", clear="CLEAR")

@@ -14,6 +14,7 @@ from rths_nodes.app.procedure.operator_socket import Answer, Request
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.loop.scenario import files, rehearsal
+from rths_nodes.procedure.acts import CLEAR, MOTIONS
 from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.ros.transport.greeting import Credentials
 
@@ -69,6 +70,7 @@ def arguments_of(act: str, seen: Answer) -> dict[str, str]:
         "take_offsets": {"seconds": "0.1"},
         "confirm_offsets": {"hash": seen.offsets_hash, "unloaded": "true"},
         "arm": {"rung": seen.next_rung, **hashes},
+        **{name: {"clear": CLEAR} for name in MOTIONS},
     }.get(act, {})
 
 

@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     if options.arm_from_page and not options.page:
         raise ConfigError("--arm-from-page: belongs to --page, which is not given")
     if not options.socket:
-        _check_unattended(scenario, answers, options)
+        _check_motions(scenario, answers, options)
         if watched:
             terminal.tell(
                 ["watch: without --socket a watcher receives nothing, and its pulse ends with the first motion"]
@@ -118,15 +118,16 @@ def run(options: argparse.Namespace) -> int:
     return _test(options, scenario, answers, realtime, attended)
 
 
-def _check_unattended(scenario: Scenario, answers: Answers, options: argparse.Namespace) -> None:
-    """Raises ConfigError for answers that would arm a real rig unseen."""
-    head = scenario.rig_file
-    if any(each.lstrip().startswith("rig_file") for each in options.set):  # keys may have blanks around them
-        raise ConfigError("--set rig_file: the rig file alone says whether its rig is armed unseen")
-    if answers.arm and head is not None and not head.unattended and not Assembly(scenario).port.simulated:
+def _check_motions(scenario: Scenario, answers: Answers, options: argparse.Namespace) -> None:
+    """Raises ConfigError for answers that would arm or move a real rig."""
+    if (port := Assembly(scenario).port).simulated:
+        return
+    named = [f"{act}.moves = {answering.YES}" for act in answering.MOVING if answers.moves(act)]
+    named += [f"arm = {', '.join(answers.arm)}"] * bool(answers.arm)
+    if named:
         raise ConfigError(
-            f"{options.answers}: arm = {', '.join(answers.arm)}: a file arms the rig {head.name} only where the "
-            "rig file says unattended: true; leave arm out, and arm each rung at the terminal"
+            f"{options.answers}: {'; '.join(named)}: on a real rig ({port.label}) a person arms each rung "
+            "and clears each motion, at the terminal; leave these keys out"
         )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
-from rths_nodes.core.parameters import declared, flag, integer, mapping, number, params, text, texts
+from rths_nodes.core.parameters import declared, flag, integer, mapping, number, params, section, text, texts
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import parse
@@ -33,6 +33,17 @@ LONGEST_ID = 120
 """Characters of a test id: it names the folder of the test."""
 REMOVED = "has been removed: rths iterate --next FOLDER writes the next run of a series, and rung g runs it"
 """Refusal of rung h and of the key ``iteration``, which version 0.9.0 had."""
+
+MOVING = ("check", "position", "run", "unload")
+"""Keys of the acts that move the rig."""
+YES, NO = "y", "n"
+
+
+@params
+class Motion:
+    """Answer to whether one act moves the rig."""
+
+    moves: str = text("y: this act may move the simulated or emulated rig; n: it is not done", choices=(YES, NO))
 
 
 @params
@@ -64,13 +75,23 @@ class Answers:
         "what the operator answers for where the small move cannot verify it, each by its whole name, such as "
         "'scale of force of story_1' or 'force at rest of story_1'; the name of an axis alone: each of its scales"
     )
+    check: Motion | None = section(Motion, "{moves: y}: the small move of every axis", None)
+    position: Motion | None = section(Motion, "{moves: y}: the way to the start of each rung", None)
     arm: tuple[str, ...] = texts("moving rungs to arm unseen", ALL)
+    run: Motion | None = section(Motion, "{moves: y}: each armed rung", None)
     largest_difference: Data = mapping(
         "by rung: the ladder goes on up to this difference (rms over rms) of a rung that moves to its rehearsal "
         "on the simulator, of another one to the rung before; .inf: any"
     )
-    unload: bool | None = flag("the specimen is unloaded to zero force at the end", None)
+    unload: Motion | None = section(
+        Motion, "{moves: y}: the specimen is unloaded to zero force at the end; {moves: n}: it is not", None
+    )
     notes: tuple[str, ...] = texts("words of the operator for the report")
+
+    def moves(self, act: str) -> bool | None:
+        """Return whether ``act`` may move the rig; None where the file does not answer."""
+        answer: Motion | None = {name: getattr(self, name) for name in MOVING}.get(act)
+        return None if answer is None else answer.moves == YES
 
     def validate(self, path: str) -> None:
         """Refuses a test id that names no folder, rungs out of order, and differences that are none."""
@@ -140,11 +161,15 @@ def read(path: str | os.PathLike[str]) -> Answers:
 def _given(data: Mapping[str, object]) -> dict[str, object]:
     """Without what is empty: the lines of a template that nobody has filled in."""
     known = declared(Answers)
+    problems = Problems()
+    for key in MOVING:
+        if isinstance(data.get(key), (bool, str)):
+            problems.append(f"{key} = {show(data[key])}: must be {{moves: y}}, or {{moves: n}}: it moves the rig")
     named = [
         f"{key}: rung h" for key in ("rungs", "arm") if isinstance(rungs := data.get(key), list) and "h" in rungs
     ]
-    if removed := named + ["iteration:"] * ("iteration" in data):
-        raise ConfigError(*(f"{path} {REMOVED}" for path in removed))
+    problems += [f"{path} {REMOVED}" for path in named + ["iteration:"] * ("iteration" in data)]
+    problems.refuse()
     found = {key: value for key, value in data.items() if value is not None or key not in known}
     if isinstance(differences := found.get("largest_difference"), Mapping):
         found["largest_difference"] = {key: value for key, value in differences.items() if value is not None}
@@ -161,9 +186,9 @@ def needed(planned: Iterable[str]) -> list[str]:
     if "e" in names:
         found.append("time_ratio")
     if any(rung.on_rig for rung in rungs):
-        found += ["offsets_seconds", "confirm_offsets", "unloaded"]
+        found += ["offsets_seconds", "confirm_offsets", "unloaded", "check", "position"]
     if any(rung.moves for rung in rungs):
-        found += ["arm", "unload"]
+        found += ["arm", "run", "unload"]
     return found + ["largest_difference"] * (len(rungs) > 1)
 
 

@@ -99,11 +99,15 @@ class Console:
             self._say(f"{act} is not possible now: {why_not}")
         rung = runner.next_rung
         words = f", for rung {rung} ({RUNGS[rung].title})" if rung else ""
-        typed = self._dialogue.line(f"act (Enter: {act}{words}; ?: all): ")
+        moves = bool(runner.clearing.motion(act))
+        proposal = f"next: {act}{words}: it moves the rig, type {act}" if moves else f"Enter: {act}{words}"
+        typed = self._dialogue.line(f"act ({proposal}; ?: all): ")
         name, _, rest = typed.partition(" ")
-        if not typed or typed == act:
+        if typed == act or not (typed or moves):
             return True
-        if name in ("?", "help"):
+        if not typed:
+            self._say(f"nothing has moved: Enter starts no motion; type {act}")
+        elif name in ("?", "help"):
             self._say(screens.acts(runner.possible(), act))
         elif name not in ACTS:
             self._say(f"unknown act {name!r}; known: {', '.join(ACTS)}")
@@ -124,7 +128,7 @@ class Console:
             return True
 
     def _plain(self, act: str, rest: str) -> bool:
-        arguments = {name: rest for name in ACTS[act].arguments[:1] if rest}
+        arguments = {name: rest for name in ACTS[act].arguments[:1] if rest and name != "clear"}
         if words := self._perform(act, **arguments):
             self._say(words)
         return True
@@ -261,6 +265,8 @@ class Console:
 
     def _perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
         """Do an act; one that lasts in a thread of its own, while the operator is heard here."""
+        if motion := self.runner.clearing.motion(act, arguments):
+            arguments["clear"] = self._dialogue.clear(act, motion)
         way = TERMINAL if self._leads or self._dialogue.typed else ANSWERS
         if not ACTS[act].lasting:
             return self.runner.do(act, way=way, **arguments)
@@ -273,5 +279,5 @@ class Console:
 
     def _unloads(self) -> bool:
         """Return whether the specimen is to be unloaded at the end; asked when it comes to that."""
-        given = self._dialogue.answers.unload
+        given = self._dialogue.answers.moves("unload")
         return self._leads if given is None else given

@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import sys
+import termios
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,6 +18,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import from_data
 from rths_nodes.core.yaml_text import number_in
+from rths_nodes.procedure.acts import CLEAR
 
 NAMED_BY = 6
 """Characters of a hash that an operator types to arm."""
@@ -77,12 +79,16 @@ class Dialogue:
         return self._ask is not None
 
     def line(self, question: str) -> str:
-        """A line of the operator. Raises Interrupted where nobody can be asked."""
+        """Return a line of the operator without blanks around it. Raises Interrupted if there is no terminal."""
+        return self.exact_line(question).strip()
+
+    def exact_line(self, question: str) -> str:
+        """Return a line of the operator as typed. Raises Interrupted if there is no terminal."""
         if self._ask is None:
             raise Interrupted(f"nobody can be asked: {question}")
         self.asking = self.typed = True
         try:
-            return self._ask(question).strip()
+            return self._ask(question)
         except (EOFError, OSError):
             raise Interrupted("the terminal is closed") from None
         finally:
@@ -121,6 +127,19 @@ class Dialogue:
             if typed in NO:
                 return False
             self.say("y or n")
+
+    def clear(self, act: str, motion: str) -> str:
+        """Return CLEAR if the file names the ``motion`` of ``act``, else the line that the operator types.
+
+        A line that was typed before the motion was stated does not count.
+        """
+        answer = self.answers.moves(act)
+        if answer is not None or self._ask is None:
+            return CLEAR if answer else ""
+        self.say(f"MOTION: {act}: {motion}")
+        if sys.stdin.isatty():
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        return self.exact_line(f"type {CLEAR} to start this motion; anything else moves nothing: ")
 
     def arms(self, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
         """Return whether the rung is to be armed: it is in the file, or the operator types the head of the hash.

@@ -18,7 +18,7 @@ from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.procedure_runner import HEARD, ProcedureRunner
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.acts import ACTS, CLEAR
 from rths_nodes.procedure.records import TERMINAL
 from rths_nodes.recording.records import RecordingError
 
@@ -27,7 +27,7 @@ LOOK_S = 0.05
 """Between two looks at what moves, at the keys, and at signals."""
 SAME_KEY_S = 0.2
 """Signals within such a time are one request: who is frightened presses twice in less than a second."""
-TYPED = {name: act for act in HEARD for name in (act[0], act)}
+TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
 """Words that an operator may type while something moves; anything else is a note."""
 
 T = TypeVar("T")
@@ -99,7 +99,11 @@ class OperatorInput:
 
     def _heard(self, line: str) -> None:
         act = TYPED.get(line.lower(), "note" if line else "")
-        if act == "note":
+        if line in ("r", "resume"):
+            self._say_held()
+        elif line == CLEAR:
+            self._interrupt("resume", clear=CLEAR)
+        elif act == "note":
             self._attempt("note", text=line)
         elif act:
             self._interrupt(act)
@@ -108,17 +112,21 @@ class OperatorInput:
         """Somebody is there to resume what is held."""
         return self._dialogue.attended and not self.runner.possible()["hold"]
 
-    def _interrupt(self, act: str, ends: bool = False) -> None:
+    def _say_held(self) -> None:
+        self._say(f"MOTION: resume: {self.runner.clearing.motion('resume')}")
+        self._say(f"held: type {CLEAR} to resume this motion, s to stop")
+
+    def _interrupt(self, act: str, ends: bool = False, **given: str) -> None:
         """Hold, resume or stop what is under way; a stop ``ends`` the test unless the operator leads it."""
         if act == "stop" and (ends or not self._leads):
             self.stopped = self.stopped or INTERRUPTED
         if act == "resume":
             self._signals.clear()
             self._answered = 0
-        given = {"reason": f"the operator has asked to {act}"} if "reason" in ACTS[act].arguments else {}
+        given |= {"reason": f"the operator has asked to {act}"} if "reason" in ACTS[act].arguments else {}
         self._attempt(act, **given)
         if act == "hold" and self.runner.can_resume:
-            self._say("held: r resumes, s stops")
+            self._say_held()
 
     def _attempt(self, act: str, **arguments: Any) -> None:
         try:

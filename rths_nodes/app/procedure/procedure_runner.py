@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conducts a test: the operator's acts, one after another, each written down with what came of it.
+"""Conducts a test: the operator's acts, one after another, each written down with its result.
 
 An act comes from the terminal, a file of answers, the page or the operator socket. An act that is not possible now
 is refused, and has changed nothing.
@@ -20,6 +20,7 @@ from rths_nodes.analysis.cautions import cautions
 from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure import comparison
+from rths_nodes.app.procedure.clearing import Clearing
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.specimen_history import tell_broken_off, tell_specimen
 from rths_nodes.core.errors import ConfigError, unknown
@@ -50,10 +51,7 @@ HEARD = ("hold", "freeze", "resume", "stop")
 
 @dataclass
 class Watch:
-    """Observers of a rung: ``progress`` gets its sample and samples while it runs, ``starting`` what it waits for.
-
-    ``changed`` gets each state of the session with its reason.
-    """
+    """Observers: ``progress`` of samples, ``starting`` of the start of a rung, ``changed`` of states, reasons."""
 
     progress: Look = lambda sample, samples: None
     starting: Callable[[str], None] = lambda words: None
@@ -68,8 +66,8 @@ def now() -> str:
 class ProcedureRunner:
     """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session``.
 
-    Files that the scenario names are copied into the folder first; from then on the copies alone are read.
-    ``do`` may be called from any thread: one act at a time, but for those that are heard at once.
+    Files that the scenario names are copied into the folder first; only the copies are read. ``do`` may be called
+    from any thread: one act at a time, except the acts in HEARD.
     Raises ConfigError where a file has changed since the ladder was made, or cannot be copied.
     """
 
@@ -90,6 +88,7 @@ class ProcedureRunner:
             changed=lambda *told: self.watch.changed(*told),
             judged=cautions,
         )
+        self.clearing = Clearing(self.ladder, self.session, record)
         self.unwritten = ""
         """Why the record could not be written at some time: such a test has failed. Empty where it always was."""
         self._file = on_disk.RecordFile(folder)
@@ -165,13 +164,14 @@ class ProcedureRunner:
     def _done(self, act: str, by: str, way: str, seen: Seen | None, arguments: dict[str, object]) -> str:
         work = getattr(self, f"_{act}", None) or getattr(self.session, act)
         by = by or self.record.operator
-        written = records.Act(now(), act, arguments, by=by, way=way)
+        written = records.Act(now(), act, dict(arguments), by=by, way=way)
         with ExitStack() as under_way:
             try:
                 if act not in UNCONDITIONAL:
                     under_way.enter_context(self.session.act(act, seen))
                 if reason := self.possible()[act]:
                     raise ActRefused(f"{act}: {reason}")
+                written.motion = self.clearing.check(act, way, arguments)
                 if act in BEFOREHAND:
                     written.under_way = True
                     self.record.acts.append(written)
@@ -255,6 +255,7 @@ class ProcedureRunner:
         step = self.ladder.step(name)
         inputs.kept(step.scenario, self.folder)  # every copy is what it was
         self.ladder.check_elastic(name)
+        self.clearing.arm(step)
         persons = self.session.arm(name, step.scenario, scenario_hash, offsets_hash, by, second)
         self._armed = step
         hashes = f"scenario {scenario_hash}, offsets {offsets_hash}, code {self.session.code.hash}"
@@ -335,7 +336,7 @@ class ProcedureRunner:
         return words
 
     def _describe(self, entry: RungRecord, step: Step) -> None:
-        """Which rung it is that ``entry`` tells of."""
+        """Describe the rung in its ``entry``."""
         entry.host, entry.pace = step.host, step.pace
         entry.level, entry.time_ratio, entry.scenario_hash = step.level, step.ratio, step.hash
         entry.limits = self.ladder.stops(step)

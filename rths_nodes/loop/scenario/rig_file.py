@@ -37,14 +37,14 @@ from rths_nodes.loop.supervision.monitor import MonitorParams
 from rths_nodes.loop.supervision.own_levels import OF_AXES
 from rths_nodes.loop.watch.section import WatchSection
 
-UNATTENDED = (
-    "a file of answers may arm the rungs that move this rig, with nobody at a terminal; false: a person arms each "
-    "one; simulators and emulators need it not"
-)
 TWO_PERSONS = (
     "rung g asks for the names of the operator and of a second person: an entry of a checklist, not access control"
 )
-REMOVED = {"roles": "has been removed, with its passphrases and consents; use two_persons: true"}
+REMOVED = {
+    "roles": "has been removed, with its passphrases and consents; use two_persons: true",
+    "unattended": "has been removed: on a real rig a person clears each motion, at the terminal or at the page; "
+    "delete the key",
+}
 """Keys of rig files of earlier versions, with their replacement."""
 SERVO_RATE = "samples per second of its controller: a scenario with another rate is refused; left out: any"
 
@@ -79,7 +79,6 @@ class RigFile:
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
-    unattended: bool = flag(UNATTENDED, False)
     two_persons: bool = flag(TWO_PERSONS, False)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     port: OfPortParams = component("port", "the way to the rig")
@@ -167,7 +166,6 @@ class RigHead:
 
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
-    unattended: bool = flag(UNATTENDED, False)
     two_persons: bool = flag(TWO_PERSONS, False)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     auxiliary: dict[str, Channel] = sections(Channel, "channels that are scaled, by name", optional=True)

@@ -344,7 +344,7 @@ async def take_the_lead(browser: Browser, terminal: Callable[[], str]) -> None:
 
 async def check(browser: Browser) -> None:
     """Move every axis, and sign for what that has not verified."""
-    await browser.click("act_check")
+    await browser.move("check")
     await browser.until("!asked && !told.acts.possible.sign_for || !asked && !told.acts.possible.position")
     while count := await browser.value("told.acts.to_sign.length"):
         await browser.until(f'!asked && {NEEDED} && {NEEDED}.textContent.startsWith("sign for")')
@@ -378,9 +378,9 @@ async def two_persons(address: str, terminal: Callable[[], str], folder: Path) -
     """Arm rung g with the operator's name as that of the second person, then with another name."""
     async with Browser(address, folder) as browser:
         await take_the_lead(browser, terminal)
-        await browser.click("act_check")
+        await browser.move("check")
         await browser.until("!asked && !told.acts.possible.position")
-        await browser.click("act_position")
+        await browser.move("position")
         await browser.click("act_arm")
         await half_typed(browser)
         for second in (" A da", "R. Sponsible"):
@@ -418,9 +418,9 @@ async def lead(address: str, terminal: Callable[[], str], folder: Path) -> list[
     async with Browser(address, folder) as browser:
         await take_the_lead(browser, terminal)
         await check(browser)
-        await browser.click("act_position")
+        await browser.move("position")
         await arm(browser)
-        await browser.click("act_run")
+        await browser.move("run")
         await browser.until('!asked && told.acts.next_rung === ""', 60.0)
         await browser.click("act_finish")
         await browser.until("!asked", 60.0)
@@ -429,7 +429,7 @@ async def lead(address: str, terminal: Callable[[], str], folder: Path) -> list[
 
 async def stop_while(browser: Browser, act: str, state: str, by: str) -> None:
     """Begin an ``act``, and stop it ``by`` a key or a button of the page once it has moved for a while."""
-    await browser.click(f"act_{act}")
+    await browser.move(act)
     await browser.until(f'told.procedure.state === "{state}"')
     if state == "RUNNING":  # its nodes are still starting
         await browser.until('told.run && told.run.state === "RUNNING" && columns.length > 50')
@@ -452,7 +452,7 @@ async def stop_all(address: str, terminal: Callable[[], str], folder: Path, chec
             await stop_while(browser, "check", "CHECKING", "stop")
         else:
             await check(browser)
-            await browser.click("act_position")
+            await browser.move("position")
             await arm(browser)
             for act, state, by in STOPPED:
                 await stop_while(browser, act, state, by)

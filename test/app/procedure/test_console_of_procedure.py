@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
+<<<<<<< HEAD
 from messages import each_mentions, mentions
+=======
+from named_motions import NAMED
+>>>>>>> 7713448c (procedure: start motions with CLEAR, by a person on a real rig)
 from terminal import Terminal
 
 import rths_nodes
@@ -31,7 +35,8 @@ ANSWERS: dict[str, Any] = {
     "offsets_seconds": 0.2,
     "confirm_offsets": True,
     "unloaded": True,
-    "unload": False,
+    **NAMED,
+    "unload": {"moves": "n"},
 }
 
 Start = Callable[..., Terminal]
@@ -105,9 +110,11 @@ def test_a_slow_rung_is_held_and_resumed(
     terminal.wait_for("rung e is armed")
     terminal.wait_for(r"rung e .*[1-9] %")
     terminal.type("h")
-    terminal.wait_for("held: r resumes, s stops")
+    terminal.wait_for("held: type CLEAR to resume")
     terminal.type("somebody has opened the door")
     terminal.type("r")
+    terminal.wait_for("type CLEAR to resume this motion")
+    terminal.type("CLEAR")
     assert terminal.end() == 0, terminal.shown
     rung = record().rungs[-1]
     assert rung.outcome == "finished"
@@ -126,7 +133,7 @@ def test_the_first_interrupt_holds_slow_time_and_the_second_stops(
     terminal.wait_for(r"rung e is armed")
     terminal.wait_for(r"rung e .*[1-9] %")
     terminal.interrupt()
-    terminal.wait_for("held: r resumes, s stops")
+    terminal.wait_for("held: type CLEAR to resume")
     time.sleep(2.0 * SAME_KEY_S)
     terminal.interrupt()
     assert terminal.end() == 130, terminal.shown
@@ -195,8 +202,11 @@ def test_a_force_at_rest_is_shown_before_it_is_tared_and_a_wrong_rig_is_not_led_
     terminal.wait_for(r"the load cell shows -?(20\d\d\d|199\d\d)[\d.]* N at rest, -?1.00% of its range")
     terminal.wait_for("does the specimen carry nothing now.*: ")
     terminal.type("y")
-    terminal.wait_for(r"act \(Enter: check.*: ")
-    terminal.type("")
+    terminal.wait_for(r"act \(next: check.*: ")
+    terminal.type("check")
+    terminal.wait_for(r"MOTION: check: .*\(story_1\) by 1 mm and back")
+    terminal.wait_for("type CLEAR to start this motion.*: ")
+    terminal.type("CLEAR")
     terminal.wait_for("wrong sign of force")
     terminal.wait_for(r"act \(Enter: finish.*: ")
     terminal.type("")

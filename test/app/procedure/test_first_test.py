@@ -140,12 +140,14 @@ def answer(terminal: Terminal, asked: str, typed: str, happens: str = "") -> Non
 
 def climb(terminal: Terminal, rung: str) -> None:
     """The acts of one more ``rung``."""
-    answer(terminal, f"Enter: position, for rung {rung}", "Enter")
+    answer(terminal, f"next: position, for rung {rung}", "position")
+    answer(terminal, "type CLEAR", "CLEAR")
     answer(terminal, f"Enter: arm, for rung {rung}", "Enter")
     if rung == "e":
         answer(terminal, "time_ratio", "4")
     answer(terminal, "type the first 6 characters", "HASH")
-    answer(terminal, f"Enter: run, for rung {rung}", "Enter")
+    answer(terminal, f"next: run, for rung {rung}", "run")
+    answer(terminal, "type CLEAR", "CLEAR")
 
 
 def head(shown: str) -> str:

@@ -18,7 +18,11 @@ from typing import Any
 
 import pytest
 import yaml
+<<<<<<< HEAD
 from messages import mentions
+=======
+from named_motions import NAMED
+>>>>>>> 7713448c (procedure: start motions with CLEAR, by a person on a real rig)
 
 import rths_nodes
 from rths_nodes.app.cli import main
@@ -54,7 +58,7 @@ ANSWERS: dict[str, Any] = {
     "sign_for": ["story_1"],
     "arm": ["d", "e", "f", "g"],
     "largest_difference": {"b": 0.0, "c": 0.01, "d": 0.2, "e": 0.1, "f": 0.1, "g": 0.1},
-    "unload": True,
+    **NAMED,
     "notes": ["bolts tightened to 300 N m"],
 }
 BOUNDS = dict.fromkeys("bcdefg", 1.0)
@@ -312,7 +316,7 @@ def test_a_rung_that_differs_too_much_ends_the_ladder(tmp_path: Path, environmen
 @pytest.fixture
 def long_test(tmp_path: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """A test that is under way on the rig for a long time; its folder is runs/first."""
-    answers = answered(tmp_path, rungs=["g"], arm=["g"], largest_difference=None, unload=False)
+    answers = answered(tmp_path, rungs=["g"], arm=["g"], largest_difference=None, unload={"moves": "n"})
     words = ["--rig", RIG, "--set=duration=60", "--no-report", "--answers", str(answers)]
     program = subprocess.Popen(
         [*PROGRAM, "test", NAME, *words],
@@ -360,7 +364,7 @@ def test_the_history_of_a_specimen_goes_over_its_tests(tmp_path: Path, environme
     other = ProcedureRecord("other", NAME, "", specimen=SpecimenRecord("D-18", [{"test": "other", "rung": "g"}]))
     for record in (earlier, other):
         procedure.write(record, tmp_path / "runs" / record.test_id)
-    found = in_short(tmp_path, environment, rungs=["g"], arm=["g"], largest_difference=None, unload=False)
+    found = in_short(tmp_path, environment, rungs=["g"], arm=["g"], largest_difference=None, unload={"moves": "n"})
     assert found.code == 0, found.shown
     history = found.record.specimen.history
     assert [(row["test"], row["rung"]) for row in history] == [("zero", "g")]

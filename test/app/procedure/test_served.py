@@ -26,7 +26,7 @@ from rths_nodes.app.procedure.operator_socket import UNSEEN, Request, SocketOper
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL
+from rths_nodes.procedure.acts import ACTS, CLEAR, UNCONDITIONAL
 from rths_nodes.procedure.records import ANYBODY, PAGE, SOCKET
 from rths_nodes.recording import procedure
 from rths_nodes.ros.transport.greeting import Credentials
@@ -238,6 +238,8 @@ def test_a_stop_during_the_prompt_ends_what_is_answered_to_it(
     runner, said = conducted(tmp_path / "test"), list[str]()
 
     def ask(question: str) -> str:
+        if CLEAR in question:
+            return CLEAR
         if "act (" not in question:
             return "y" if "[y/N]" in question else "0.1"
         if runner.state is State.REFERENCED and not runner.record.checks:

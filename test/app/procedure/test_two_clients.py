@@ -27,10 +27,12 @@ from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.handover import OperatorRequests
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.acts import ACTS
+from rths_nodes.procedure.acts import ACTS, CLEAR, MOTIONS
 from rths_nodes.procedure.records import ProcedureRecord
 
+CLEARED = {"clear": CLEAR}
 GIVEN: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(MOTIONS, CLEARED),
     "take_offsets": {"seconds": 0.05},
     "confirm_offsets": {"hash": "another", "unloaded": True},
     "sign_for": {"what": "everything"},
@@ -88,7 +90,7 @@ class Clients:
     def _tick(self) -> None:
         """Nobody leaves a rung that is held."""
         if self.busy and self.test.can_resume and self.test.session.possible()["resume"] == "":
-            assert elsewhere(lambda: self.test.do("resume")) is None
+            assert elsewhere(lambda: self.test.do("resume", clear="CLEAR")) is None
 
     def next(self) -> tuple[str, dict[str, Any]]:
         """The act that leads on, and what the first client says with it."""
@@ -100,7 +102,7 @@ class Clients:
             taken = test.taken
             return ("take_offsets", {"seconds": 0.05}) if taken is None else ("confirm_offsets", _of(taken.hash))
         if state is State.REFERENCED:
-            return ("check" if test.session.clearance.barred() else "position"), {}
+            return ("check" if test.session.clearance.barred() else "position"), CLEARED
         if state is State.POSITIONED:
             assert offsets is not None
             rung = test.next_rung or "g"
@@ -108,7 +110,8 @@ class Clients:
             return "arm", {"rung": rung} | hashes
         over = bool(test.session.clearance.barred())  # its check was stopped: from HELD there is no other one
         leads = {State.ARMED: "run", State.TRIPPED: "acknowledge"} | ({} if over else {State.HELD: "position"})
-        return leads.get(state, "note"), {"text": "over"} if state not in leads else {}
+        act = leads.get(state, "note")
+        return act, {"text": "over"} if act == "note" else CLEARED if act in MOTIONS else {}
 
     def goes_on(self, others: list[tuple[int, str, str]]) -> None:
         """The first client does what leads on, and the other one acts meanwhile."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who arms a real rig: a person at the terminal; a file of answers only where the rig file says so."""
+"""A real rig is armed and moved by a person at the terminal, never by a file of answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+<<<<<<< HEAD
 from messages import mentions
+=======
+from named_motions import NAMED
+>>>>>>> 7713448c (procedure: start motions with CLEAR, by a person on a real rig)
 
 from rths_nodes.app.cli import main
 from rths_nodes.loop.scenario import files
@@ -44,19 +48,32 @@ def carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Carry:
     return carry
 
 
-def test_a_file_does_not_arm_a_real_rig(carry: Carry, capsys: pytest.CaptureFixture[str]) -> None:
-    assert carry() == 2
+def test_a_file_neither_arms_nor_moves_a_real_rig(carry: Carry, capsys: pytest.CaptureFixture[str]) -> None:
+    assert carry(answers=ANSWERS | NAMED) == 2
     told = capsys.readouterr().err
+<<<<<<< HEAD
     assert mentions(told, "answers.yaml", "arm", "g", "bench_udp")
     assert mentions(told, "unattended", "terminal")
+=======
+    for part in ("answers.yaml", *(f"{act}.moves = y" for act in NAMED), "arm = d, g", "port.emulator = false"):
+        assert part in told
+>>>>>>> 7713448c (procedure: start motions with CLEAR, by a person on a real rig)
     assert not Path("runs").exists()
 
 
-def test_a_file_arms_a_real_rig_whose_file_says_so(carry: Carry) -> None:
-    assert carry(unattended=True) == 0
+@pytest.mark.parametrize("value", [True, False])
+def test_the_key_that_let_a_file_move_a_real_rig_is_refused_by_name(
+    carry: Carry, value: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carry(unattended=value) == 2
+    told = capsys.readouterr().err
+    for part in ("bench.yaml", "unattended", "a person clears each motion", "delete"):
+        assert part in told
 
 
-@pytest.mark.parametrize("changed", [{"emulator": True}, {"answers": ANSWERS | {"arm": []}}], ids=str)
+@pytest.mark.parametrize(
+    "changed", [{"emulator": True}, {"answers": ANSWERS | {"arm": [], "unload": {"moves": "n"}}}], ids=str
+)
 def test_nothing_is_asked_for_where_nothing_real_is_armed_by_the_file(
     carry: Carry, changed: dict[str, object]
 ) -> None:
@@ -64,6 +81,7 @@ def test_nothing_is_asked_for_where_nothing_real_is_armed_by_the_file(
 
 
 @pytest.mark.parametrize(
+<<<<<<< HEAD
     "given", ["rig_file.unattended=true", " rig_file.unattended=true", "\trig_file={name: mine, unattended: true}"]
 )
 def test_the_command_line_does_not_stand_in_for_the_rig_file(
@@ -74,6 +92,8 @@ def test_the_command_line_does_not_stand_in_for_the_rig_file(
 
 
 @pytest.mark.parametrize(
+=======
+>>>>>>> 7713448c (procedure: start motions with CLEAR, by a person on a real rig)
     ("option", "instead"),
     [("--services", ("--socket",)), ("--key=key", ("not signed",)), ("--operator=root", ("as the user",))],
 )

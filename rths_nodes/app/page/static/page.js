@@ -390,6 +390,14 @@ const NEEDS = {
   },
 };
 
+// an act that begins a motion: a person reads what moves, and types CLEAR
+for (const name of ["check", "position", "run", "resume", "unload"]) {
+  NEEDS[name] = (row) => {
+    const [label, typed] = field("type CLEAR to start this motion", { size: 8, autocomplete: "off" });
+    row.append(label, button(name, () => { act(name, { clear: typed.value }); typed.value = ""; }));
+  };
+}
+
 const WAY = ["connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run"];
 
 // the act that leads on; any other that is possible can be asked for as well
