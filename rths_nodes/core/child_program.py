@@ -31,7 +31,7 @@ def prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, value)
 
 
-def end_with(parent: int, number: int) -> None:
+def end_with(parent: int, number: int = signal.SIGKILL) -> None:
     """Let the system send this process the signal ``number`` when its parent ends."""
     prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
@@ -98,7 +98,7 @@ def main(task: dict[str, object]) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     own = os.getpid()
     if not (model := os.fork()):
-        end_with(own, signal.SIGKILL)
+        end_with(own)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
         os.close(int(str(task["number"])))
         del sys.argv[0]
