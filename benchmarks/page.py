@@ -212,7 +212,19 @@ def stop_once(address: str, folder: Path) -> tuple[float, float]:
 
 def curves_once(folder: Path) -> float:
     """Time (s) from the first Measurement of a run to the first column that a watcher of its page gets."""
-    words = ["run", SCENARIO, "--page", "--pace", "realtime", "--namespace", NAMESPACE, "--set", "duration=12"]
+    words = [
+        "run",
+        SCENARIO,
+        "--page",
+        "--page-port",
+        "0",
+        "--pace",
+        "realtime",
+        "--namespace",
+        NAMESPACE,
+        "--set",
+        "duration=12",
+    ]
     command = [sys.executable, "-m", "rths_nodes.app.cli", *words, "--record", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8") as run:
         assert run.stdout is not None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -72,6 +73,23 @@ def show(value: object, unit: str = "") -> str:
     if len(shown) > 60:
         shown = shown[:57] + "..."
     return f"{shown} {unit}".rstrip()
+
+
+def printable(text: str, kept: str = "") -> str:
+    r"""Return ``text`` with an escape for every character that is not printable and not ``kept``.
+
+    Names, reasons and notes of other programs go through here before a terminal or a record gets them: terminal
+    codes, line ends and marks of writing direction would show something else than was written.
+
+    >>> printable("Ada\x1b[2J")
+    'Ada\\x1b[2J'
+    """
+
+    def shown(character: str) -> str:
+        as_it_is = character.isprintable() or character in kept or unicodedata.category(character) == "Zs"
+        return character if as_it_is else character.encode("unicode_escape").decode()
+
+    return "".join(map(shown, text))
 
 
 def unknown(path: str, kind: str, name: object, known: Iterable[str]) -> ConfigError:

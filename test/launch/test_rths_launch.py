@@ -77,7 +77,7 @@ def ended_well(run: Launch) -> bool:
 
 def test_a_page_shows_the_test_and_ends_with_it(launch):
     pytest.importorskip("aiohttp")
-    run = launch(f"overrides:={SHORT}", "pace:=realtime", "page:=true", "directory:=run")
+    run = launch(f"overrides:={SHORT}", "pace:=realtime", "page:=true", "page_port:=0", "directory:=run")
     run.wait_for(lambda: "the page of /rths is at http://127.0.0.1:" in run.output)
     address = re.search(r"is at (http://[0-9.:]+)/", run.output)[1]
     with urllib.request.urlopen(f"{address}/situation", timeout=5.0) as answer:
@@ -88,7 +88,7 @@ def test_a_page_shows_the_test_and_ends_with_it(launch):
 
 def test_a_test_goes_on_without_its_page(launch):
     pytest.importorskip("aiohttp")
-    run = launch("overrides:=duration=4", "pace:=realtime", "page:=true", "directory:=run")
+    run = launch("overrides:=duration=4", "pace:=realtime", "page:=true", "page_port:=0", "directory:=run")
     run.wait_for(lambda: "the page of /rths is at" in run.output)
     os.kill(run.pids()["page"], signal.SIGKILL)
     assert ended_well(run), run.output

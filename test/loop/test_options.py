@@ -43,7 +43,7 @@ def test_the_command_line_has_the_words_of_the_table() -> None:
     parser = argparse.ArgumentParser()
     run.add_arguments(parser)
     words = {word for action in parser._actions for word in action.option_strings or [action.dest]}
-    own = {"-h", "--help", "--no-record", "--report", "--page", "--reference", "--json"}
+    own = {"-h", "--help", "--no-record", "--report", "--page", "--page-port", "--reference", "--json"}
     assert words - own == set(options.options(COMMAND))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.app.commands import completion, terminal
+from rths_nodes.app.page.beside import PORT
 from rths_nodes.app.studies.engine import Where, processors
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
@@ -157,6 +158,12 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
     """Add the option to compute the structure in one piece for a report, too."""
     words = "in the report, also the response of the whole structure computed in one piece (takes its time)"
     parser.add_argument("--reference", action="store_true", help=words)
+
+
+def add_page_port(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the port of the page."""
+    words = "with --page: its TCP port, 0 for any; default: %(default)s, refused if it is taken"
+    parser.add_argument("--page-port", type=int, default=PORT, metavar="PORT", help=words)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -6,15 +6,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import socket
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.app.page.beside import PORT
+from rths_nodes.app.page.ports import listening_at, url_of
 from rths_nodes.core.addresses import check_address, check_port
-from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.loop.outcomes import ExitCode
@@ -28,8 +27,6 @@ LOOPBACK = "127.0.0.1"
 NICE = 19
 """A page may wait: the loop may not."""
 LOOK_S = 0.2
-BACKLOG = 4096
-"""Connections that wait in the kernel; further ones are dropped, and their clients retry after 1 s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +80,7 @@ def _front(options: argparse.Namespace) -> int:
 
     with ExitStack() as stack:
         interrupted = stack.enter_context(orderly_stop())
-        listening = stack.enter_context(listening_at(address, options.port, or_any=parent != 0))
+        listening = stack.enter_context(listening_at(address, options.port))
         behind = Behind(words)
         stack.callback(behind.close)
         stopper = Stopper(options.namespace, f"page_stop_{os.getpid()}")
@@ -112,8 +109,9 @@ async def _serve_front(
             return ExitCode.FINISHED
     if not serves.result():
         return int(behind.close())  # it has said why
-    _say(where)
     serving = asyncio.ensure_future(front.serve())
+    await asyncio.sleep(0)  # it accepts from here on
+    _say(where)
     while going_on() and not serving.done():
         await asyncio.sleep(LOOK_S)
         behind.reaches(reaches())
@@ -152,25 +150,3 @@ def _behind(options: argparse.Namespace) -> int:
 
 def _say(words: str) -> None:
     print(words, flush=True)
-
-
-def listening_at(address: str, port: int, or_any: bool = False) -> socket.socket:
-    """Return a socket that listens; at any port where this one is taken and nobody has chosen it (``or_any``).
-
-    Raises ConfigError where that cannot be.
-    """
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        made = socket.create_server((address, port), family=family, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
-        if or_any and port:
-            return listening_at(address, 0)
-        raise ConfigError(f"page: cannot be served at {address}:{port}: {error}") from None
-    made.setblocking(False)
-    return made
-
-
-def url_of(listening: socket.socket) -> str:
-    """Return the address to look at."""
-    address, port, *_ = listening.getsockname()
-    return f"http://{f'[{address}]' if ':' in address else address}:{port}/"

@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show the test in the browser while it runs, at a terminal until Ctrl-C; on the host composed, or on "
         "processes",
     )
+    arguments.add_page_port(parser)
     arguments.add_reference(parser)
     arguments.add_json(parser)
 
@@ -70,7 +71,8 @@ def run(options: argparse.Namespace) -> int:
     keep = bool(options.report) and not chosen["record"]
     at_least = " at least" if chosen["host"] != EMBEDDED and chosen["pace"] != REALTIME else ""
     terminal.announce(f"{loaded.name}: takes{at_least}", lambda: _expected(loaded, chosen["pace"]))
-    shown = ("--recordings", str(Path(chosen["record"]).parent)) if chosen["record"] else ()
+    shown = ["--port", str(options.page_port)]
+    shown += ["--recordings", str(Path(chosen["record"]).parent)] if chosen["record"] else []
     with page_beside(chosen["namespace"], terminal.tell_now, shown) if options.page else nullcontext():
         with orderly_stop() as interrupted, terminal.progress(loaded.name) as progress:
             done = hosts.run(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from rths_nodes.analysis.units import span
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, printable
 
 if TYPE_CHECKING:
     import rich.console
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LONG_S = 10.0
 """A command that takes longer is announced with its time."""
+LINES = "\n\t"
+"""Characters of texts of several lines."""
 RUNS = "runs"
 """Folder of recordings and results where nobody names another."""
 FIGURES = (".png", ".svg", ".pdf")
@@ -81,7 +83,7 @@ def figure_path(given: str | None) -> Path | None:
 def tell(notes: Iterable[str]) -> None:
     """Say what a user should know beside what was asked for; on stderr, where it is in the way of no program."""
     for words in notes:
-        print(f"note: {words}", file=sys.stderr)
+        print(f"note: {printable(words, kept=LINES)}", file=sys.stderr)
 
 
 @contextmanager
@@ -167,7 +169,7 @@ class _Lines:
 
 def tell_now(words: str) -> None:
     """Say at once what somebody has to see while a command goes on; on stderr."""
-    print(words, file=sys.stderr, flush=True)
+    print(printable(words, kept=LINES), file=sys.stderr, flush=True)
 
 
 def announce(words: str, seconds: Callable[[], float | None]) -> None:

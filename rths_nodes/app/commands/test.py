@@ -15,7 +15,7 @@ from rths_nodes.app.page.beside import page_beside
 from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.app.streams import show_log
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import NAMESPACE, PACES
 from rths_nodes.loop.outcomes import ExitCode
@@ -71,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --socket: serve the page of the test, by which it can be led, as rths page does",
     )
+    arguments.add_page_port(parser)
     parser.add_argument(
         "--arm-from-page", action="store_true", help="with --page: rungs that move may be armed there, too"
     )
@@ -172,7 +173,7 @@ def _test(
     for words in answers.notes:
         runner.do("note", way=ANSWERS, text=words)
     arms = ("--arm-from-page",) if options.arm_from_page else ()
-    shown = (*arms, "--recordings", str(folder.parent))
+    shown = (*arms, "--recordings", str(folder.parent), "--port", str(options.page_port))
     page: AbstractContextManager[int] = nullcontext(0)
     if options.page:
         page = page_beside(options.socket, dialogue.say, shown)
@@ -245,7 +246,10 @@ def _history(place: Path, specimen: str) -> list[dict[str, object]]:
 
 
 def _say(screen: Console, shown: object) -> None:
-    screen.print(shown, markup=not isinstance(shown, str))
+    if isinstance(shown, str):
+        screen.print(printable(shown, kept=terminal.LINES), markup=False)
+    else:
+        screen.print(shown)
 
 
 def _tell(options: argparse.Namespace, screen: Console, record: ProcedureRecord, folder: Path) -> None:

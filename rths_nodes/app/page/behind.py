@@ -126,7 +126,7 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
 
     with socket.socket(fileno=end) as front:
         front.setblocking(False)
-        front.send(READY)
         loop.add_reader(front, take)
+        front.send(READY)
         await over.wait()
     await runner.cleanup()

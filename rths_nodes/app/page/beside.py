@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from rths_nodes.core.errors import ConfigError
 
 PORT = 8085
-"""TCP port of a page, unless another one is asked for; beside a test any, where another program has it."""
+"""Default TCP port of a page."""
 PATIENCE_S = 5.0
 """The page gets this time to end."""
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rths_nodes.app.procedure.operator_socket import Answer, Request
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, printable, unknown
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, MEANWHILE
 
@@ -100,7 +100,8 @@ class Operating:
                 self._refuse(now, valid)
             if not name.strip() or len(name) > LONGEST:
                 raise ConfigError("the operator's name is missing: it is written into the record of the test")
-            self._code, self._token, self.name, self._seen = "", secrets.token_hex(16), name.strip(), now
+            self._code, self._token, self._seen = "", secrets.token_hex(16), now
+            self.name = printable(name.strip())
             self._say(f"{self.name} leads the test by the page; a new code takes it over")
             token = self._token
         self.disarm(f"{self.name} has taken over the test at the page")

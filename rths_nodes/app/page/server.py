@@ -44,7 +44,8 @@ LOST_S = 0.2
 """Between two looks whether the leading page is lost."""
 SLOW_S = 5.0
 """A watcher who does not take a message for this time is hung up."""
-MOST_WATCHERS = 200
+MOST_WATCHERS, KEPT = 200, 20
+"""Watchers at a time, and those of them that only this computer may take."""
 THREADS = 64
 """Acts that wait for their answers at a time."""
 LONGEST_NAME = 64
@@ -146,7 +147,8 @@ class PageServer:
         return {"may_stop": here or self._open, "may_lead": here, "acts": self._procedure, "user": self._user}
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        if self._watchers >= MOST_WATCHERS:
+        kept = 0 if guard.is_loopback(request.remote or "") else KEPT
+        if self._watchers >= MOST_WATCHERS - kept:
             return refused(503, "too many watchers")
         socket = web.WebSocketResponse(max_msg_size=LARGEST_BODY, heartbeat=20.0)
         await socket.prepare(request)

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 MOST = 50
@@ -12,7 +15,7 @@ LARGEST_REPORT = 64 << 20
 
 
 class Shelf:
-    """Looks into ``folder`` each time it is asked; only its recordings and their reports are given out."""
+    """Reads ``folder`` at each request; gives its recordings and their reports, and follows no links in it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
@@ -27,12 +30,11 @@ class Shelf:
 
     def report(self, name: str) -> bytes | None:
         """Return the report of the recording ``name``; None where there is none that can be shown."""
-        if name not in {known for _, known in self._made()} or (found := self._report_of(name)) is None:
+        if name not in {known for _, known in self._made()} or (path := self._report_of(name)) is None:
             return None
-        try:
-            return found.read_bytes() if found.stat().st_size <= LARGEST_REPORT else None
-        except OSError:
-            return None
+        with suppress(OSError):
+            return _read(path)
+        return None
 
     def _made(self) -> list[tuple[float, str]]:
         """When each was made, and its name: folders with a recording, or with the record of a test."""
@@ -43,7 +45,7 @@ class Shelf:
             return []
         for child in children:
             marks = (child / "metadata.yaml", child / "procedure.yaml")
-            if not child.name.startswith(".") and any(map(_is_file, marks)):
+            if not child.name.startswith(".") and not child.is_symlink() and any(map(_is_file, marks)):
                 found.append((child.stat().st_mtime, child.name))
         return sorted(found, reverse=True)[:MOST]
 
@@ -54,7 +56,20 @@ class Shelf:
 
 
 def _is_file(path: Path) -> bool:
+    """Return whether ``path`` is a file, and not a link to one."""
     try:
-        return path.is_file()
+        return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return False
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the content of a report; raises OSError if it, or its folder, has become a link meanwhile."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
+    with open(number, "rb") as file:
+        about = os.fstat(number)
+        return file.read() if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST_REPORT else None

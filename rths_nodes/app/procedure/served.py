@@ -20,7 +20,7 @@ from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, OperatorSocket, Request
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, printable, unknown
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
@@ -171,8 +171,8 @@ class Served:
         return self._hashes.get(key, "")
 
     def _do(self, request: Request, peer: Credentials) -> str:
-        name, by = request.act, _written(request.by or peer.name)
-        request = replace(request, values=tuple(map(_written, request.values)))
+        name, by = request.act, printable(request.by or peer.name)
+        request = replace(request, values=tuple(map(printable, request.values)))
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
         if ACTS[name].anybody:  # never refused for a mistake in the request
@@ -217,11 +217,6 @@ def _parent(process: int) -> int:
         lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace").splitlines()
         return int(next(line for line in lines if line.startswith("PPid:")).split()[1])
     return 0
-
-
-def _written(given: str) -> str:
-    """A text that can be written into any file: a question mark for what is no character."""
-    return given.encode(errors="replace").decode()
 
 
 def _arguments(request: Request) -> dict[str, str]:

@@ -10,7 +10,7 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, printable
 
 
 class WatchRecord:
@@ -38,7 +38,7 @@ class WatchRecord:
 
     def _write(self) -> None:
         while (row := self._rows.get()) is not None:
-            print(f"{self._name}: {row['words']}", flush=True)
+            print(f"{self._name}: {printable(str(row['words']))}", flush=True)
             if self.failed:
                 continue
             try:

@@ -52,6 +52,7 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "log_level": ("info", "of the nodes", ("debug", "info", "warn", "error", "fatal")),
     "use_sim_time": ("false", "handed to the nodes; the pace of a test does not depend on it", FLAG),
     "page": ("false", "true: rths page shows the test in the browser while it runs", FLAG),
+    "page_port": ("8085", "TCP port of the page, 0 for any; a taken port is refused", ()),
 }
 """Default, meaning and choices of what launch does with its nodes, beside the options of a run."""
 PAGE = ("-m", "rths_nodes.app.cli", "page")
@@ -152,7 +153,7 @@ class LaunchedTest:
         _check(scenario, self.options, check_free if self._records else lambda _: None)
         self._further = {"use_sim_time": configured["use_sim_time"] == "true"}
         self._log_level = configured["log_level"]
-        self._page = configured["page"] == "true"
+        self._page, self._page_port = configured["page"] == "true", configured["page_port"]
         if self._page:
             environment.check_page()
         # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
@@ -239,6 +240,7 @@ class LaunchedTest:
         if not self._page:
             return []
         command = [sys.executable, *PAGE, "--namespace", self.namespace, "--parent", str(os.getpid())]
+        command += ["--port", self._page_port]
         return [ExecuteProcess(cmd=command, name="page", output="both")]
 
     def _process(

@@ -18,9 +18,12 @@ import pytest
 pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 
 import aiohttp
+import aiohttp.web
 from page_of_test import RTHS, get
 
 import rths_nodes
+from rths_nodes.app.page import server
+from rths_nodes.app.page.answers import quiet_runner
 from rths_nodes.app.page.server import MOST_WATCHERS, SLOW_S
 
 GROWTH_MB = 150.0
@@ -82,6 +85,47 @@ def test_two_hundred_look_on_and_no_more(served: tuple[str, int]) -> None:
     assert resident_mb(process) - before < GROWTH_MB
     time.sleep(1.1)
     assert get(address)["run"]["state"] == "FINISHED"
+
+
+def own_address() -> str:
+    """An address of this computer that is no loopback; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this computer has no other address than the loopback")
+        return str(one.getsockname()[0])
+
+
+def test_watchers_of_other_computers_leave_places_for_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_WATCHERS", 5)
+    monkeypatch.setattr(server, "KEPT", 2)
+
+    class Nothing:
+        def situation(self) -> dict[str, object]:
+            return {}
+
+        def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
+            return {}, 0, []
+
+    async def crowd() -> list[int]:
+        runner = quiet_runner(server.PageServer(Nothing(), "0.0.0.0").application())
+        await runner.setup()
+        site = aiohttp.web.TCPSite(runner, "0.0.0.0", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        statuses = []
+        async with aiohttp.ClientSession() as session:
+            for host in [own_address()] * 4 + ["127.0.0.1"] * 3:
+                try:
+                    await session.ws_connect(f"ws://{host}:{port}/live")
+                    statuses.append(101)
+                except aiohttp.WSServerHandshakeError as refused:
+                    statuses.append(refused.status)
+        await runner.cleanup()
+        return statuses
+
+    assert asyncio.run(crowd()) == [101] * 3 + [503] + [101] * 2 + [503]
 
 
 @pytest.mark.long

@@ -229,14 +229,16 @@ def test_a_stranger_gets_no_act_by_the_page(tmp_path: Path) -> None:
 def test_the_page_that_the_test_has_started_is_its_own_way_and_an_act_shown_before_a_stop_is_refused(
     tmp_path: Path,
 ) -> None:
-    with procedure_beside(tmp_path, "g", "--set=duration=0.2", "--no-report", "--page") as testing:
+    words = ("--set=duration=0.2", "--no-report", "--page", "--page-port=0")
+    with procedure_beside(tmp_path, "g", *words) as testing:
         assert testing.stdout is not None
         lines = iter(testing.stdout)
         address = next(found[0] for line in lines if (found := re.search(r"http://\S+", line)))
         asked_until(address, lambda told: bool(told.get("acts")))
         assert post(address, "code", {})[0] == 200
         code = next(line for line in lines if "code for the page" in line).split()[-1]
-        token = post(address, "lead", {"code": code, "name": "Ada"})[1]["token"]
+        token = post(address, "lead", {"code": code, "name": "Ada\x1b[2J\r\n\u202e"})[1]["token"]
+        assert next(line for line in lines if "leads the test" in line).startswith(f"{ADA} leads")
         headers = MARK | {"X-Rths-Operator": token}
 
         def act(name: str, seen: object) -> dict[str, str]:
@@ -256,12 +258,14 @@ def test_the_page_that_the_test_has_started_is_its_own_way_and_an_act_shown_befo
         testing.communicate(timeout=60.0)
     acts = procedure.read(tmp_path / "runs" / "first").acts
     assert [(done.act, done.by, done.way, bool(done.refused)) for done in acts] == [
-        ("connect", "Ada", PAGE, True),
-        ("connect", "Ada", PAGE, False),
-        ("finish", "Ada", PAGE, False),
+        ("connect", ADA, PAGE, True),
+        ("connect", ADA, PAGE, False),
+        ("finish", ADA, PAGE, False),
     ]
 
 
+ADA = r"Ada\x1b[2J\r\n\u202e"
+"""A name as terminal and record show it, with escapes in place of terminal codes."""
 BANNER = 'document.getElementById("real").textContent'
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -67,6 +68,7 @@ def test_a_watcher_sees_what_is_recorded_and_may_stop(tmp_path: Path) -> None:
     with page() as address, test_beside(tmp_path / "run", "--set", "duration=40") as running:
         told = until(address, "RUNNING")
         assert told["port"] == "simulator"
+        told = asked_until(address, lambda told: "rig_kinds" in told)
         assert told["rig_kinds"] == {"run": "SIMULATED"}
         assert told["run"]["scenario"] == "chen_ricles_2010"
         asked_until(address, lambda told: told["stop_reaches"])  # the middleware finds its service in a moment
@@ -228,6 +230,8 @@ def test_what_cannot_be_served_is_refused_in_a_line() -> None:
         done = subprocess.run([*RTHS, "page", "--port", str(taken)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert mentions(done.stderr, "rths", "page", "127.0.0.1", taken)
+    assert f"user {pwd.getpwuid(os.getuid()).pw_name} listens there" in done.stderr
+    assert "(process " in done.stderr
     assert done.stderr.count("\n") == 1
     without = (
         "import sys; sys.modules['aiohttp'] = None; from rths_nodes.app.cli import main; sys.exit(main(['page']))"
@@ -237,8 +241,30 @@ def test_what_cannot_be_served_is_refused_in_a_line() -> None:
     assert mentions(done.stderr, "installed", "python3-aiohttp")
 
 
+def test_a_run_takes_no_other_port_than_the_one_it_was_given(tmp_path: Path) -> None:
+    """A taken port became any other one, so that a bookmark showed the test of another user."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = [*RTHS, "run", "chen_ricles_2010", "--page", "--page-port", port, "--pace", "realtime"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert mentions(done.stderr, "page", port, f"process {os.getpid()}")
+    assert not (tmp_path / "runs").exists(), "nothing has run"
+
+
 def test_a_run_shows_its_own_page(tmp_path: Path) -> None:
-    words = [*RTHS, "run", "chen_ricles_2010", "--page", "--pace", "realtime", "--set", "duration=60"]
+    words = [
+        *RTHS,
+        "run",
+        "chen_ricles_2010",
+        "--page",
+        "--page-port",
+        "0",
+        "--pace",
+        "realtime",
+        "--set",
+        "duration=60",
+    ]
     running = subprocess.Popen(
         [*words, "--record", str(tmp_path / "run")],
         stdin=subprocess.DEVNULL,

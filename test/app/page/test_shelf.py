@@ -57,6 +57,23 @@ def test_nothing_else_is_given_out(name: str, folder: Path) -> None:
     assert Shelf(folder).report(name) is None
 
 
+def test_no_link_is_followed(folder: Path) -> None:
+    """A link in the folder of recordings gave out any file that its user may read."""
+    secret = folder / "notes" / "secret.txt"
+    (folder / "new.html").symlink_to(secret)
+    (folder / "test" / "report.html").unlink()
+    (folder / "test" / "report.html").symlink_to(secret)
+    (folder / "linked").symlink_to(folder / "old")
+    (folder / "linked.html").write_text("beside a link")
+    shelf = Shelf(folder)
+    assert {each["name"]: each["report"] for each in shelf.situation()["recordings"]} == {
+        "new": False,
+        "test": False,
+        "old": True,
+    }
+    assert [shelf.report(name) for name in ("new", "test", "linked")] == [None] * 3
+
+
 def test_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
     assert Shelf(tmp_path / "none").situation()["recordings"] == []
 
