@@ -12,11 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-<<<<<<< HEAD
 from messages import each_mentions, mentions
-=======
 from named_motions import NAMED
->>>>>>> 7713448c (procedure: start motions with CLEAR, by a person on a real rig)
 from terminal import Terminal
 
 import rths_nodes

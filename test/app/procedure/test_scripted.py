@@ -18,11 +18,8 @@ from typing import Any
 
 import pytest
 import yaml
-<<<<<<< HEAD
 from messages import mentions
-=======
 from named_motions import NAMED
->>>>>>> 7713448c (procedure: start motions with CLEAR, by a person on a real rig)
 
 import rths_nodes
 from rths_nodes.app.cli import main

@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-<<<<<<< HEAD
 from messages import mentions
-=======
 from named_motions import NAMED
->>>>>>> 7713448c (procedure: start motions with CLEAR, by a person on a real rig)
 
 from rths_nodes.app.cli import main
 from rths_nodes.loop.scenario import files
@@ -51,13 +48,9 @@ def carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Carry:
 def test_a_file_neither_arms_nor_moves_a_real_rig(carry: Carry, capsys: pytest.CaptureFixture[str]) -> None:
     assert carry(answers=ANSWERS | NAMED) == 2
     told = capsys.readouterr().err
-<<<<<<< HEAD
-    assert mentions(told, "answers.yaml", "arm", "g", "bench_udp")
-    assert mentions(told, "unattended", "terminal")
-=======
-    for part in ("answers.yaml", *(f"{act}.moves = y" for act in NAMED), "arm = d, g", "port.emulator = false"):
-        assert part in told
->>>>>>> 7713448c (procedure: start motions with CLEAR, by a person on a real rig)
+    assert mentions(
+        told, "answers.yaml", *(f"{act}.moves = y" for act in NAMED), "arm = d, g", "port.emulator = false"
+    )
     assert not Path("runs").exists()
 
 
@@ -81,19 +74,6 @@ def test_nothing_is_asked_for_where_nothing_real_is_armed_by_the_file(
 
 
 @pytest.mark.parametrize(
-<<<<<<< HEAD
-    "given", ["rig_file.unattended=true", " rig_file.unattended=true", "\trig_file={name: mine, unattended: true}"]
-)
-def test_the_command_line_does_not_stand_in_for_the_rig_file(
-    given: str, carry: Carry, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert carry(f"--set={given}") == 2
-    assert mentions(capsys.readouterr().err, "alone", "unseen")
-
-
-@pytest.mark.parametrize(
-=======
->>>>>>> 7713448c (procedure: start motions with CLEAR, by a person on a real rig)
     ("option", "instead"),
     [("--services", ("--socket",)), ("--key=key", ("not signed",)), ("--operator=root", ("as the user",))],
 )
