@@ -41,6 +41,14 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
     return done
 
 
+def lost(drive: RigDrive) -> str:
+    """Return why nothing drives the rig any more; empty while the session with its far end lasts.
+
+    A far end that gives the ticks ends its session itself; any other rig follows again once its interlock closes.
+    """
+    return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
+
+
 class Acting:
     """Base of every act of a session: the ``machine`` of its states, its ``drive`` and what is armed.
 
@@ -58,6 +66,10 @@ class Acting:
         """Number of times that the rig had ceased to follow when it was positioned."""
         self._armed_until = 0
         """By the monotonic clock, ns."""
+
+    def note(self, text: str, by: str = "") -> None:
+        """Words for the report."""
+        raise NotImplementedError
 
     @property
     def state(self) -> State:
@@ -115,6 +127,8 @@ class Acting:
             return "nothing is to be signed for"
         if ACTS[act].moves and (reason := self.drive.unfit()):
             return reason
+        if act == "acknowledge" and (reason := lost(self.drive)):
+            return f"{reason}: nothing drives this rig any more: finish"
         return self.clearance.barred() if act in ("position", "arm", "run") else ""
 
     def _nothing_learns(self) -> str:
@@ -176,8 +190,11 @@ class Acting:
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave start and arming where the rig or the clock has something against them."""
-        self._machine.leave((State.POSITIONED, State.ARMED), self._displaced)
+        """Leave a state at rest if the rig is lost, or start and arming if the rig or the clock demands it.
+
+        Called with each Measurement. The last call, once no tick follows any more, waits for the lock.
+        """
+        self._machine.leave(self._displaced, wait=bool(self.drive.broken))
 
     def _ready(self) -> None:
         """The drive goes on in this act, unless that was stopped: raises ActRefused then."""
@@ -193,6 +210,14 @@ class Acting:
 
     def _displaced(self) -> tuple[State, str] | None:
         """The same for anything that the rig, or the clock, may have against what is armed, or at the start."""
+        if self.state is State.HELD and self._rung is not None:
+            return None  # the port of the rung that is held ends it
+        if reason := lost(self.drive):
+            self.note(f"the rig was lost in the state {self.state.name}: {reason}", "rths")
+            self._rung = None
+            return State.TRIPPED, reason
+        if self.state not in (State.POSITIONED, State.ARMED):
+            return None
         loss = self.drive.loss
         reason = loss.last if loss.count > self._losses else ""
         if self.state is State.POSITIONED:

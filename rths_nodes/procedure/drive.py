@@ -152,6 +152,7 @@ class RigDrive:
         self._motion = self._stop = None
         self._outcome = DriveOutcome(self.broken, True, self._samples)
         self._over.set()
+        self.heard(self.measured)
 
     # -- what acts ask for --------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ the machine refuses it a motion state, and the armed one, once there is another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,17 +25,21 @@ MOTION = frozenset(
 )
 """The states in which the rig may move."""
 
+AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, State.HELD)
+"""The states in which the rig is held: the rig or the clock may end them without an act."""
+
 BY_ACTS = MOTION - {State.STOPPING} | {State.ARMED}
 """The states that only an act enters, and none that was stopped."""
 
 ARROWS: dict[State, tuple[State, ...]] = {
     State.IDLE: (State.CONNECTED,),
-    State.CONNECTED: (State.REFERENCED, State.FINISHED),
-    State.REFERENCED: (State.CHECKING, State.POSITIONING, State.FINISHED),
+    # from every state at rest to tripped where the rig is lost
+    State.CONNECTED: (State.REFERENCED, State.FINISHED, State.TRIPPED),
+    State.REFERENCED: (State.CHECKING, State.POSITIONING, State.FINISHED, State.TRIPPED),
     State.CHECKING: (State.REFERENCED, State.STOPPING),
     State.POSITIONING: (State.POSITIONED, State.STOPPING),
     # to held where the rig has not followed meanwhile: it may stand elsewhere
-    State.POSITIONED: (State.ARMED, State.HELD, State.FINISHED),
+    State.POSITIONED: (State.ARMED, State.HELD, State.FINISHED, State.TRIPPED),
     # the operator, or the rig, takes back what was armed before anything has moved
     State.ARMED: (State.RUNNING, State.HELD, State.TRIPPED),
     State.RUNNING: (State.STOPPING, State.HELD),
@@ -178,15 +182,16 @@ class SessionMachine:
             if self._changed is not None:
                 self._changed(state, reason)
 
-    def leave(self, states: Container[State], why: Callable[[], tuple[State, str] | None]) -> None:
-        """Leave one of ``states`` for the state that ``why`` names with its reason, if it names one.
+    def leave(self, why: Callable[[], tuple[State, str] | None], wait: bool = False) -> None:
+        """Leave a state at rest for the state that ``why`` names with its reason, if it names one.
 
-        Called with each Measurement, also by a thread that must not wait: where the lock is taken it does nothing.
+        Called with each Measurement, also by a thread that must not wait: if the lock is taken it does nothing,
+        unless it is to ``wait``.
         """
-        if self.state not in states or not self.lock.acquire(blocking=False):
+        if self.state not in AT_REST or not self.lock.acquire(blocking=wait):
             return
         try:
-            if self.state in states and (then := why()) is not None:
+            if self.state in AT_REST and (then := why()) is not None:
                 self.to(*then)
         finally:
             self.lock.release()

@@ -100,7 +100,7 @@ class RigSession(Acting):
             realtime,
             clock,
             self._machine.brake,
-            lambda measured: self._machine.leave((State.POSITIONED, State.ARMED), self._displaced),
+            lambda measured: self._leave_start(),
         )
         judgement.refuse(scenario, self.drive.port.simulated)
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
@@ -131,6 +131,7 @@ class RigSession(Acting):
         for words in self.drive.remarks:
             self.note(words)
         self._machine.to(State.CONNECTED)
+        self._leave_start()
 
     @as_act
     def take_offsets(self, seconds: float) -> Offsets:
@@ -282,8 +283,6 @@ class RigSession(Acting):
     @as_act
     def acknowledge(self) -> None:
         """The operator has understood what has tripped the rig: it counts as held."""
-        if self.drive.broken:
-            raise ActRefused(f"{self.drive.broken}: nothing drives this rig any more: finish")
         self._machine.to(State.HELD, f"acknowledged: {self.reason}")
 
     # -- the end ------------------------------------------------------------------------------------------

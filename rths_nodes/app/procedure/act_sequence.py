@@ -36,7 +36,7 @@ class ActSequence:
         if state is State.IDLE:
             return "connect"
         if state is State.TRIPPED:
-            return "acknowledge"
+            return "finish" if runner.possible()["acknowledge"] else "acknowledge"
         if runner.session.offsets is None:
             return "take_offsets" if runner.taken is None else "confirm_offsets"
         return {State.ARMED: "run", State.POSITIONED: "arm"}.get(state) or self._towards_start()

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.text import Text
+
 from rths_nodes.app.procedure import act_sequence, screens
 from rths_nodes.app.procedure.act_sequence import ActSequence
 from rths_nodes.app.procedure.answers import REDUCED
@@ -17,7 +19,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS
 from rths_nodes.procedure.arming import two_persons
-from rths_nodes.procedure.machine import Seen
+from rths_nodes.procedure.machine import AT_REST, Seen
 from rths_nodes.procedure.records import ANSWERS, RUNGS, TERMINAL, RungRecord, largest
 from rths_nodes.recording.records import RecordingError
 
@@ -35,6 +37,7 @@ class Console:
         self._input = OperatorInput(runner, dialogue, progress, leads)
         self._meanwhile = self._input.meanwhile
         self._refused = self._failed = ""
+        self._last = State.IDLE
 
     def _say(self, shown: object) -> None:
         """Words with the axes as people call them."""
@@ -93,8 +96,9 @@ class Console:
         """Show what is possible, and take the operator's word; true where he takes the proposed act."""
         runner = self.runner
         reason = runner.session.reason
-        kind = runner.record.rig_kind
-        self._say(f"\n{kind}, state: {runner.state.name.lower()}{f' ({reason})' if reason else ''}")
+        words = f"\n{runner.record.rig_kind}, state: {runner.state.name.lower()}{f' ({reason})' if reason else ''}"
+        lost = runner.state is State.TRIPPED
+        self._say(Text(runner.record.named(words), style="bold red") if lost else words)
         if why_not := runner.possible().get(act, ""):
             self._say(f"{act} is not possible now: {why_not}")
         rung = runner.next_rung
@@ -273,9 +277,12 @@ class Console:
         return str(self._meanwhile(shown or act, lambda: self.runner.do(act, way=way, **arguments)))
 
     def _changed(self, state: State, reason: str) -> None:
-        """Tell at once what ends a motion before its time."""
+        """Print at once why a motion stops before its time, and in red why the rig is lost at rest."""
+        at_rest, self._last = self._last in AT_REST, state
         if state is State.STOPPING and reason:
             self._say(f"{state.name.lower()}: {reason}")
+        elif state is State.TRIPPED and at_rest:
+            self._say(Text(self.runner.record.named(f"TRIPPED: {reason}"), style="bold red"))
 
     def _unloads(self) -> bool:
         """Return whether the specimen is to be unloaded at the end; asked when it comes to that."""

@@ -80,12 +80,18 @@ class ProcedureRunner:
     ) -> None:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.watch = watch or Watch()
+
+        def changed(state: State, reason: str) -> None:
+            self.watch.changed(state, reason)
+            with suppress(RecordingError):  # at rest no act follows that would write it
+                self.write() if state is State.TRIPPED else None
+
         self.session = RigSession(
             self.ladder.scenario,
             record,
             code=self.ladder.code,
             realtime=ladder.realtime,
-            changed=lambda *told: self.watch.changed(*told),
+            changed=changed,
             judged=cautions,
         )
         self.clearing = Clearing(self.ladder, self.session, record)

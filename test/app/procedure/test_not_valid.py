@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from messages import each_mentions, mentions
+from rich.text import Text
 
 import rths_nodes
 from rths_nodes.app.cli import main
@@ -22,6 +23,7 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.late import LateData
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.records import ProcedureRecord, RungRecord, SpecimenRecord, verdict
 from rths_nodes.recording import procedure
 
@@ -149,3 +151,15 @@ def test_a_console_asks_whether_it_counts_and_a_file_of_answers_ends_there(runne
         assert runner.climbed == (["f"] if counts else [])
         assert console._input.stopped == ("" if leads else f"rung f: {BRIDGED}")
     assert mentions(said[0], "rung f", BRIDGED, "count")
+
+
+def test_a_rig_that_is_lost_at_rest_is_printed_in_red(runner: ProcedureRunner) -> None:
+    said: list[object] = []
+    console = Console(runner, Dialogue(from_data(Answers, {}), None, said.append), progress, True)
+    for state in (State.CONNECTED, State.REFERENCED):
+        console._changed(state, "")
+    assert said == []
+    console._changed(State.TRIPPED, "port.silence: no datagram")
+    (shown,) = said
+    assert isinstance(shown, Text)
+    assert (str(shown), shown.style) == ("TRIPPED: port.silence: no datagram", "bold red")
