@@ -37,7 +37,8 @@ ANSWERS: dict[str, Any] = {
     "offsets_seconds": 0.2,
     "confirm_offsets": True,
     "unloaded": True,
-    "unload": False,
+    **{act: {"moves": "y"} for act in ("check", "position", "run")},
+    "unload": {"moves": "n"},
 }
 
 
@@ -72,7 +73,7 @@ def test_both_names_are_in_record_and_report(tmp_path: Path) -> None:
     runner = runner_of(tmp_path)
     positioned(runner)
     assert mentions(arms(runner, "g", second=" R. Sponsible "), "A. Tester", "R. Sponsible")
-    runner.do("run")
+    runner.do("run", clear="CLEAR")
     runner.do("finish")
     record = procedure.read(runner.folder)
     rung = record.rungs[-1]

@@ -91,7 +91,7 @@ def series(tmp_path: Path) -> Callable[..., Path]:
         assert offsets is not None
         step = runner.ladder.step("g")
         runner.do("arm", rung="g", scenario_hash=step.hash, offsets_hash=offsets.hash)
-        runner.do("run")
+        runner.do("run", clear="CLEAR")
         runner.do("finish")
         return folder
 
