@@ -259,13 +259,13 @@ TRIPS: list[Row] = [
 ]
 
 
-def asked(question: Callable[[Dialogue], object]) -> str:
-    """Text that an operator reads of a ``question``, which gets an empty answer."""
+def asked(question: Callable[[Dialogue], object], answer: str = "") -> str:
+    """Text that an operator reads of a ``question``, which gets the ``answer``."""
     shown: list[str] = []
 
     def ask(words: str) -> str:
         shown.append(words)
-        return ""
+        return answer
 
     question(Dialogue(Answers(), ask, lambda words: shown.append(str(words))))
     return "".join(shown)
@@ -295,6 +295,13 @@ PROMPTS: list[Row] = [
         "commission",
         lambda: asked(lambda dialogue: AtTerminal(dialogue, 0.0).ready("all axes move together")),
         "\n1. All axes move together. Enter: ",
+    ),
+    (
+        "commission, with a motion",
+        lambda: asked(
+            lambda dialogue: AtTerminal(dialogue, 0.0).ready("all axes move together", moves=True), "CLEAR"
+        ),
+        "\n1. All axes move together. type CLEAR to start this motion; anything else moves nothing: ",
     ),
     (
         "clear",

@@ -58,8 +58,12 @@ def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> Non
             for question, answer in FIRST:
                 person.wait_for(question)
                 person.type(answer)
-            while "sign this result" not in (asked := person.wait_for("Enter: |sign this result")):
-                person.type("")
+            while "sign this result" not in (asked := person.wait_for("Enter: |moves nothing: |sign this result")):
+                if asked.endswith("moves nothing: "):
+                    person.type("")
+                    person.wait_for("must be CLEAR: nothing has moved")
+                    person.wait_for("moves nothing: ")
+                person.type("CLEAR" if asked.endswith("moves nothing: ") else "")
                 for words, line in SWITCHES.items():
                     if words in asked:
                         far.stdin.write(f"{line}\n")

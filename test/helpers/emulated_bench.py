@@ -71,6 +71,8 @@ class EmulatedBench:
         self.emulator = Emulator(far, None, False, (), planted)
         self.bench = Bench(scenario, False, self, patience=1.0)
         self.asked: list[str] = []
+        self.cleared: list[str] = []
+        """Questions that lead to a motion."""
         self.hasty = 0
         """How often the person acts before the axes move."""
         self._ended = threading.Event()
@@ -89,17 +91,19 @@ class EmulatedBench:
 
     # -- the person ---------------------------------------------------------------------------------------
 
-    def ready(self, words: str) -> None:
+    def ready(self, words: str, moves: bool = False) -> None:
         """Do what is asked for, now."""
         self.asked.append(words)
+        self.cleared += [words] * moves
         if "plug" in words:
             self.emulator.switches.turn("cable in")
         if "bring it back" in words:
             self.emulator.switches.turn("interlock closed")
 
-    def meanwhile(self, words: str, tick: Callable[[], object]) -> None:
+    def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
         """Do what is asked for: at once, or some samples later where the axes move meanwhile."""
         self.asked.append(words)
+        self.cleared += [words] * moves
         for _ in range(4):
             tick()
         for word, turned in (

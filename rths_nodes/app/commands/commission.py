@@ -22,6 +22,7 @@ from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.acts import CLEAR
 
 if TYPE_CHECKING:
     from rths_nodes.app.procedure.dialogue import Dialogue
@@ -132,24 +133,28 @@ class AtTerminal:
 
     def __init__(self, dialogue: Dialogue, rest: float) -> None:
         self._dialogue, self._rest = dialogue, rest
-        self._number = 0
+        self._number, self._settling = 0, False
         self._asking: threading.Thread | None = None
 
-    def ready(self, words: str) -> None:
-        """Say what comes, and wait for Enter."""
-        self._dialogue.line(self._question(words))
+    def ready(self, words: str, moves: bool = False) -> None:
+        """Print the next step, and wait for Enter; if it ``moves`` the rig, for CLEAR."""
+        self._ask(self._question(words, moves), moves)
 
-    def meanwhile(self, words: str, tick: Callable[[], object]) -> None:
-        """As :meth:`ready`; the rig is held meanwhile, so the question is asked in a thread of its own."""
+    def _ask(self, question: str, moves: bool) -> None:
+        while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
+            print(f"must be {CLEAR}: nothing has moved")
+
+    def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
+        """As :meth:`ready`, in a thread of its own, while ``tick`` holds the rig."""
         left: list[BaseException] = []
 
         def ask() -> None:
             try:
-                self._dialogue.line(question)
+                self._ask(question, moves)
             except BaseException as error:
                 left.append(error)
 
-        question = self._question(words)
+        question = self._question(words, moves)
         asking = self._asking = threading.Thread(target=ask, name="question", daemon=True)
         asking.start()
         while asking.is_alive():
@@ -167,10 +172,14 @@ class AtTerminal:
     def settle(self) -> None:
         """A question whose motion has ended before it was answered waits for its Enter."""
         if self._asking is not None and self._asking.is_alive():
+            self._settling = True
             print("Enter: ", end="", file=sys.stderr, flush=True)
             self._asking.join()
+            self._settling = False
 
-    def _question(self, words: str) -> str:
+    def _question(self, words: str, moves: bool) -> str:
+        from rths_nodes.app.procedure.dialogue import TYPE_CLEAR
+
         self.settle()
         self._number += 1
-        return f"\n{self._number}. {words[0].upper()}{words[1:]}. Enter: "
+        return f"\n{self._number}. {words[0].upper()}{words[1:]}. {TYPE_CLEAR if moves else 'Enter: '}"

@@ -23,6 +23,7 @@ from rths_nodes.procedure.acts import CLEAR
 NAMED_BY = 6
 """Characters of a hash that an operator types to arm."""
 YES, NO = ("y", "yes"), ("n", "no", "")
+TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 
 class Interrupted(Exception):
@@ -139,7 +140,7 @@ class Dialogue:
         self.say(f"MOTION: {act}: {motion}")
         if sys.stdin.isatty():
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
-        return self.exact_line(f"type {CLEAR} to start this motion; anything else moves nothing: ")
+        return self.exact_line(TYPE_CLEAR)
 
     def arms(self, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
         """Return whether the rung is to be armed: it is in the file, or the operator types the head of the hash.

@@ -39,12 +39,12 @@ T = TypeVar("T")
 class Operator(Protocol):
     """The person at the rig."""
 
-    def ready(self, words: str) -> None:
-        """Say what is to be done and what will move, and wait for the word to go on."""
+    def ready(self, words: str, moves: bool = False) -> None:
+        """State the next step, and wait for the operator; if it ``moves`` the rig, for CLEAR."""
         ...
 
-    def meanwhile(self, words: str, tick: Callable[[], object]) -> None:
-        """As :meth:`ready`, while ``tick`` is called: the rig is held."""
+    def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
+        """As :meth:`ready`, while ``tick`` holds the rig."""
         ...
 
     def again(self, words: str) -> bool:
@@ -112,19 +112,23 @@ class Bench:
                 rig.close()
 
     def go_home(self, rig: FreeRig) -> None:
-        """Back to where the rig stood in the first session, slowly."""
+        """Move slowly to the position of the first session, once the operator has cleared it."""
         if self.home is None:
             _check_middle(rig)
             self.home = rig.command
         if not np.array_equal(self.home, rig.command):
-            rig.ramp(self.home, positioning_velocities(self.scenario))
+            velocities = positioning_velocities(self.scenario)
+            rows = zip(self.names, self.home - rig.command, velocities, strict=True)
+            each = ", ".join(f"{name} by {1e3 * way:.3g} mm at {1e3 * v:.3g} mm/s" for name, way, v in rows)
+            self.operator.meanwhile(f"all axes move back to their first position: {each}", rig.tick, moves=True)
+            rig.ramp(self.home, velocities)
             rig.hold(REST_S)
 
     def moving_soon(self, rig: FreeRig, words: str) -> None:
         """Ask the operator to act while the axes move, which begins then. Raises TooEarly where it was before."""
         rig.awaits_stop = True
         try:
-            self.operator.meanwhile(words, rig.tick)
+            self.operator.meanwhile(words, rig.tick, moves=True)
         except PortError as error:
             raise TooEarly from error
         last = rig.rows[-1]

@@ -54,7 +54,7 @@ def closed(bench: Bench) -> Rows:
     with bench.opened() as rig:
         stated, ear = rig.stated(), rig.port.ear
         dash, start = Dash.of(bench.scenario, stated.bridged), rig.command
-        bench.operator.meanwhile(moves(bench, dash, "then the session is closed"), rig.tick)
+        bench.operator.meanwhile(moves(bench, dash, "then the session is closed"), rig.tick, moves=True)
         for sample in range(1, dash.rising + STEADY + 1):
             rig.tick(start + dash.place(sample))
         last = rig.rows[-1]
@@ -69,7 +69,7 @@ def closed(bench: Bench) -> Rows:
 def killed(bench: Bench) -> Rows:
     """A process that drives the rig is killed while all axes move: the far end misses commands, and brakes."""
     for _ in range(ATTEMPTS):
-        bench.operator.ready(moves(bench, None, "the process that drives it is killed while it moves"))
+        bench.operator.ready(moves(bench, None, "the process that drives it is killed while it moves"), moves=True)
         if found := _killed(bench):
             return found
     raise Refused(f"the process was killed {ATTEMPTS} times, but never in its steady motion")

@@ -60,11 +60,11 @@ class Watched(PortBefore):
 def stops(bench: Bench) -> Rows:
     """The operator stops what moves, and what is armed."""
     words = "every axis goes its small move out and back, and is stopped under way by the operator's stop"
-    bench.operator.ready(words)
+    bench.operator.ready(words, moves=True)
     rows = []
     with _session(bench) as session:
         rows.append(_stopped(bench, session, State.CHECKING, session.check))
-    bench.operator.ready(f"once more, and to the start of a test: {words}")
+    bench.operator.ready(f"once more, and to the start of a test: {words}", moves=True)
     with _session(bench) as session:
         for found in session.check().values():
             found.findings.clear()  # a load cell without a specimen looks dead; signs and cables are known by now

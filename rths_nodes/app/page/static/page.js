@@ -394,7 +394,7 @@ const NEEDS = {
 for (const name of ["check", "position", "run", "resume", "unload"]) {
   NEEDS[name] = (row) => {
     const [label, typed] = field("type CLEAR to start this motion", { size: 8, autocomplete: "off" });
-    row.append(label, button(name, () => { act(name, { clear: typed.value }); typed.value = ""; }));
+    row.append(`MOTION: ${told.acts.motions[name]} `, label, button(name, () => { act(name, { clear: typed.value }); typed.value = ""; }));
   };
 }
 
