@@ -393,7 +393,7 @@ async def two_persons(address: str, terminal: Callable[[], str], folder: Path) -
             await arm(browser)
             await browser.until("!asked")
         await browser.until('told.procedure.state === "ARMED"')
-        await browser.click("act_run")
+        await browser.move("run")
         await browser.until('!asked && told.acts.next_rung === ""', 60.0)
         await browser.click("act_finish")
         await browser.until("!asked", 60.0)
