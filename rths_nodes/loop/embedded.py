@@ -16,7 +16,7 @@ import numpy as np
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import Durations
-from rths_nodes.core.errors import ClientLeft, ComponentError, IntegratorError
+from rths_nodes.core.errors import ClientLeft, ComponentError, IntegratorError, PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -141,21 +141,24 @@ class Loop:
         self._hand_on(self.substructure.first(), sinks)
         measured = rig.first()
         self._show(measured, sinks)
-        while rig.machine.state not in ENDED:
-            started = perf_counter_ns()
-            command = self._answer(measured, sinks)
-            command, measured = self._to_rig(command, measured)
-            if command is not None and self._publishes:
-                self.monitor.command(command)
-                for sink in sinks:
-                    sink.command(command)
-            self._show(measured, sinks)
-            loop.add(perf_counter_ns() - started)
-            if measured.sample % per_step == 0:
-                if progress:
-                    progress(measured.sample)
-                if interrupted and interrupted():
-                    rig.hold("interrupted")
+        try:
+            while rig.machine.state not in ENDED:
+                started = perf_counter_ns()
+                command = self._answer(measured, sinks)
+                command, measured = self._to_rig(command, measured)
+                if command is not None and self._publishes:
+                    self.monitor.command(command)
+                    for sink in sinks:
+                        sink.command(command)
+                self._show(measured, sinks)
+                loop.add(perf_counter_ns() - started)
+                if measured.sample % per_step == 0:
+                    if progress:
+                        progress(measured.sample)
+                    if interrupted and interrupted():
+                        rig.hold("interrupted")
+        except PortError as error:
+            self._lose_rig(str(error))
         self._answer(measured, sinks)
         self.monitor.work()
         self._heed_monitor()
@@ -165,10 +168,21 @@ class Loop:
         machine = rig.machine
         late = rig.late(rig.bridged)
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, late.bridged, gap=late.gap)
-        times |= rig.pause_counts | level_numbers(rig.levels) | port_numbers(rig.port)
+        times |= rig.pause_counts | level_numbers(rig.levels)
+        with suppress(PortError):  # what is broken counts no more
+            times |= port_numbers(rig.port)
         told = self.substructure.numbers()
         failed = self._failed or bool(rig.failure)
         return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, failed, told)
+
+    def _lose_rig(self, reason: str) -> None:
+        """End the test where the port has failed: nothing can be commanded any more."""
+        self._abandoned = self._failed = True
+        with suppress(Exception):
+            self.rig.port.safe()
+        if self.rig.machine.state is State.RUNNING:
+            self.rig.machine.to(State.STOPPING, reason)
+        self.rig.machine.to(State.TRIPPED, reason)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         """Return the Command that answers a measurement; where substructure or compensator fails, stop the rig."""

@@ -14,7 +14,7 @@ from datetime import datetime
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import (
     HYDRAULICS_HIGH,
@@ -329,7 +329,7 @@ class RigSession(Acting):
     def close(self) -> None:
         """Give the port back, whatever has happened; the rig is left to its own safe state."""
         self.stop("the session is closed")
-        with suppress(ConfigError):
+        with suppress(ConfigError, PortError):  # of a rig that is out of reach
             self.drive.close()
         if not self.record.ended and self.state is not State.IDLE:
             self.record.ended = _now(self._clock)

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from messages import mentions
 
+from rths_nodes.app import hosts
+from rths_nodes.core.errors import PortError
 from rths_nodes.core.samples import FLAG_SATURATED, FLAG_TRIPPED, Measurement
+from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -281,3 +284,26 @@ def test_a_slower_time_axis_loses_the_force_of_a_damper(simulate: Callable[..., 
     _, real_time = simulate("chen_ricles_2010", *overrides)
     _, slow = simulate("chen_ricles_2010", *overrides, "time_ratio=10")
     assert np.abs(slow.dof_displacement).max() > 1.1 * np.abs(real_time.dof_displacement).max()
+
+
+@pytest.mark.parametrize("fails_in", ["write", "read", "wait_tick"])
+def test_a_port_that_fails_ends_the_test_in_words_and_keeps_what_was_measured(
+    fails_in: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cable that is cut: the result of a failed test, as on the hosts with nodes, and no exception."""
+    works, words = getattr(Simulator, fails_in), "port 'bench' at 10.0.0.2:8000: the connection was reset"
+    safe: list[int] = []
+
+    def cut(self: Simulator, *given: Any) -> Any:
+        if self.sample >= 100:
+            raise PortError(words)
+        return works(self, *given)
+
+    monkeypatch.setattr(Simulator, fails_in, cut)
+    monkeypatch.setattr(Simulator, "safe", lambda self: safe.append(self.sample))
+    result = hosts.run("predefined_sine", ["duration=0.5"], engine="python")
+    assert (result.outcome, result.exit_code, result.reason) == ("failed", 1, words)
+    assert safe
+    assert 98 <= result.samples <= 101
+    measured = result.read().displacement
+    assert np.isfinite(measured[:98]).all()

@@ -13,7 +13,7 @@ from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.operator_input import INTERRUPTED, OperatorInput, Progress
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
@@ -57,7 +57,7 @@ class Console:
             except ConfigError as error:
                 self._refused = str(error)
                 self._say(self._refused)
-            except RecordingError as error:
+            except (RecordingError, PortError) as error:
                 self._failed = str(error)
                 self._say(self._failed)
             except Exception as error:

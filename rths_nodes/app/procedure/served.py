@@ -20,7 +20,7 @@ from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.operator_socket import UNSEEN, Answer, OperatorSocket, Request
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, printable, unknown
+from rths_nodes.core.errors import ConfigError, PortError, printable, unknown
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
@@ -126,7 +126,7 @@ class Served:
         done, result, reason = False, "", ""
         try:
             result, done = self._do(request, peer) if request.act else "", True
-        except ConfigError as error:
+        except (ConfigError, PortError) as error:
             reason = str(error)
         except Exception as error:
             reason = f"failed: {type(error).__name__}: {error}"
