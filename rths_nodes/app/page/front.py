@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Front process of a page, of ordinary priority: accepts every connection, answers stops, passes on the others.
+"""Front process of a page: accepts every connection, answers stops, passes on the others.
 
 The page's own process has the lowest priority and may wait, which a stop must not do. Connections are accepted in
 batches, and a request that is complete when it is accepted costs some tens of microseconds: otherwise another
-user's connections would fill the queue of the kernel, which then drops those of the operator.
+user's connections would fill the queue of the kernel, which then drops the operator's.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Front:
             await loop.create_future()
         finally:
             loop.remove_reader(self._listening)
-            for each in (*self._waiting, *self._stopping):
-                each.cancel()
+            for task in (*self._waiting, *self._stopping):
+                task.cancel()
 
     def _accept(self) -> None:
         for _ in range(AT_ONCE):
@@ -73,7 +73,7 @@ class Front:
         loop.call_later(FULL_S, loop.add_reader, self._listening, self._accept)
 
     def _look(self, connection: socket.socket, remote: str) -> None:
-        """Answer what has arrived, pass it on, or wait for the rest."""
+        """Answer a complete stop, pass another request on, or wait for the rest."""
         connection.setblocking(False)
         try:
             received = connection.recv(LONGEST, socket.MSG_PEEK)

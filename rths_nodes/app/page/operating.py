@@ -53,7 +53,7 @@ def _same(text: str, true: str) -> bool:
 
 
 class Operating:
-    """Codes, the one operator, and the operator's acts, which ``ask`` does; ``say`` prints at the terminal.
+    """Codes, the operator, and the operator's acts, which ``ask`` does; ``say`` prints at the terminal.
 
     Without ``arms`` a rung that moves cannot be armed from here. All methods may be called from any thread.
     """

@@ -55,8 +55,8 @@ def _process(inode: str) -> str:
         with suppress(OSError):  # another user's process, or one that has ended
             for link in folder.iterdir():
                 if os.readlink(link) == f"socket:[{inode}]":
-                    words = (folder.parent / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                    return f"{printable(' '.join(words).strip()[:80])} (process {folder.parent.name}), "
+                    command = (folder.parent / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+                    return f"{printable(command.strip()[:80])} (process {folder.parent.name}), "
     return ""
 
 

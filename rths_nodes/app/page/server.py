@@ -45,7 +45,7 @@ LOST_S = 0.2
 SLOW_S = 5.0
 """A watcher who does not take a message for this time is hung up."""
 MOST_WATCHERS, KEPT = 200, 20
-"""Watchers at a time, and those of them that only this computer may take."""
+"""Watchers at a time, and the places among them that only this computer may take."""
 THREADS = 64
 """Acts that wait for their answers at a time."""
 LONGEST_NAME = 64
@@ -190,7 +190,7 @@ class PageServer:
     # -- the procedure ------------------------------------------------------------------------------------
 
     async def _asking(self, _: web.Application) -> AsyncIterator[None]:
-        """While the server runs: ask the procedure what is possible, and watch the leading page."""
+        """Poll the possible acts of the procedure, and watch the leading page, while the server runs."""
         assert self._operating is not None
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "page"))

@@ -64,7 +64,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the content of a report; raises OSError if it, or its folder, has become a link meanwhile."""
+    """Return the content of a report; raises OSError if it, or its folder, has become a link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)

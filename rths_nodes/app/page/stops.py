@@ -24,7 +24,7 @@ BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 LARGEST_HEAD, LARGEST_BODY = 8192, 4096
 """Bytes."""
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
-"""Service of each kind; the last one is that of 0.9."""
+"""Service of each kind; the last name is from 0.9."""
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
@@ -33,7 +33,7 @@ Stop = Callable[[str, str], Awaitable[str]]
 
 def is_other(received: bytes) -> bool:
     """Return whether ``received`` begins another request than those answered here."""
-    return not any(each.startswith(received[: len(each)]) for each in BEGINNINGS)
+    return not any(begin.startswith(received[: len(begin)]) for begin in BEGINNINGS)
 
 
 def is_complete(received: bytes) -> bool:
@@ -76,8 +76,9 @@ class StopServer:
             kind = json.loads(body)["kind"]
         except (ValueError, TypeError, KeyError, RecursionError):
             return _unconfirmed(400, "no JSON with a kind")
-        known = isinstance(kind, str) and kind in KINDS
-        return KINDS[kind] if known else _unconfirmed(400, "kind: one of stop, trip")
+        if not isinstance(kind, str) or kind not in KINDS:
+            return _unconfirmed(400, "kind: one of stop, trip")
+        return KINDS[kind]
 
     async def confirmed(self, service: str, remote: str) -> bytes:
         """Stop, and return the answer."""

@@ -519,7 +519,7 @@ def test_an_armed_rung_is_disarmed_when_its_page_is_closed_or_taken_over(tmp_pat
         async with Browser(address, tmp_path / "browser") as browser:
             await take_the_lead(browser, terminal)
             await check(browser)
-            await browser.click("act_position")
+            await browser.move("position")
             await armed(browser)
             assert post(address, "code", {})[0] == 200
             code = await asyncio.to_thread(code_at, terminal)
@@ -527,7 +527,7 @@ def test_an_armed_rung_is_disarmed_when_its_page_is_closed_or_taken_over(tmp_pat
             await browser.until('told.acts.state === "HELD"')
             await browser.value('token = ""')
             await type_the_code(browser, terminal)
-            await browser.click("act_position")
+            await browser.move("position")
             await armed(browser)
 
     with page_and_terminal("--arm-from-page") as (address, terminal, _), procedure_beside(tmp_path, "g"):

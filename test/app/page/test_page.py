@@ -296,6 +296,7 @@ def test_where_there_is_nothing_to_show_it_is_refused(
     answers = tmp_path / "answers.yaml"
     answers.write_text(
         "{operator: Ada, specimen: D-17, rungs: [g], level: 0.2, arm: [g], unload: {moves: y}, "
+        "check: {moves: y}, position: {moves: y}, run: {moves: y}, "
         "offsets_seconds: 1.0, confirm_offsets: true, unloaded: true, largest_difference: {g: .inf}}"
     )
     more = ("--answers", str(answers)) if words[0] == "test" else ()
