@@ -95,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(*(f"{name}: was removed: {REMOVED[name]}" for name in removed))
     if not options.rig:
         raise ConfigError("--rig: missing: a procedure needs a rig file, with its channels and limits")
+    if any(assignment.lstrip().startswith("rig_file") for assignment in options.set):
+        raise ConfigError("--set rig_file: change the rig file: a test has its two_persons and checklist")
     scenario = arguments.scenario(options)
     answers = answering.read(options.answers) if options.answers else Answers()
     attended = sys.stdin.isatty() and sys.stderr.isatty()

@@ -170,6 +170,19 @@ def test_answers_without_another_person_are_refused_at_the_start(
     assert not (tmp_path / "test").exists()
 
 
+@pytest.mark.parametrize("place", ["rig_file.two_persons", " rig_file.two_persons"])
+@pytest.mark.parametrize("further", [(), ("--socket",)])
+def test_no_set_takes_the_second_person_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, further: tuple[str, ...]
+) -> None:
+    (tmp_path / "bench.yaml").write_text(BENCH + "two_persons: true\n")
+    (tmp_path / "answers.yaml").write_text(yaml.safe_dump(ANSWERS))
+    words = ["--rig", str(tmp_path / "bench.yaml"), "--answers", str(tmp_path / "answers.yaml"), *further]
+    assert main(["test", NAME, *words, f"--set={place}=false", "--record", str(tmp_path / "test")]) == 2
+    assert "--set rig_file" in capsys.readouterr().err
+    assert not (tmp_path / "test").exists()
+
+
 @pytest.mark.parametrize("command", ["check", "run", "test"])
 def test_a_rig_file_with_roles_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
