@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.rig:
         raise ConfigError("--rig: missing: a procedure needs a rig file, with its channels and limits")
     if any(assignment.lstrip().startswith("rig_file") for assignment in options.set):
-        raise ConfigError("--set rig_file: change the rig file: a test has its two_persons and checklist")
+        raise ConfigError("--set rig_file: change the rig file instead: it holds for every test on the rig")
     scenario = arguments.scenario(options)
     answers = answering.read(options.answers) if options.answers else Answers()
     attended = sys.stdin.isatty() and sys.stderr.isatty()
