@@ -51,6 +51,12 @@ ACTS = {
         "what the sensors show at rest, with its scatter", _AT_REST[:2], ("seconds",), needed=True, lasting=True
     ),
     "confirm_offsets": Act("the test counts from these offsets", _AT_REST[:2], ("hash", "unloaded"), needed=True),
+    "checklist": Act(
+        "answer one item of the rig file's checklist with y or n; each must be y before a motion",
+        (State.IDLE, *_AT_REST),
+        ("item", "answer"),
+        needed=True,
+    ),
     "check": Act(
         "a small guarded move of every axis: signs, scales, stiffness",
         (State.REFERENCED,),

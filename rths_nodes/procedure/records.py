@@ -141,6 +141,16 @@ class Act:
 
 
 @dataclass
+class ChecklistAnswer:
+    """Answer ``y`` or ``n`` to an ``item`` of the rig file's checklist, and the operator who gave it."""
+
+    time: str
+    item: str
+    answer: str
+    by: str = ""
+
+
+@dataclass
 class Note:
     """Words of the operator."""
 
@@ -271,6 +281,7 @@ class ProcedureRecord:
     deviations: list[str] = field(default_factory=list)
     """Where the procedure was left: rungs that were left out, limits that were signed for."""
     notes: list[Note] = field(default_factory=list)
+    checklist: list[ChecklistAnswer] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
     offsets_before: OffsetsRecord | None = None
     offsets_after: OffsetsRecord | None = None

@@ -140,9 +140,11 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
         none_before = f"The test was {record.simulation}: nothing of steel has moved, and no load of it is kept."
     notes = [[moment(note.time), note.text, note.by or DASH] for note in record.notes]
     none = () if record.deviations else ("None.",)
+    checklist = [[moment(row.time), row.item, row.answer, row.by or DASH] for row in record.checklist]
     return [
         Part("Test", facts),
         Part("Deviations from the procedure", words=none, items=tuple(map(record.named, record.deviations))),
+        *([Part("Checklist", grid=grid(("Time", "Item", "Answer", "By"), checklist))] if checklist else []),
         Part(
             "Notes of the operator",
             words=() if notes else ("None.",),

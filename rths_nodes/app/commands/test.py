@@ -126,6 +126,7 @@ def _check_motions(scenario: Scenario, answers: Answers, options: argparse.Names
     if (port := Assembly(scenario).port).simulated:
         return
     named = [f"{act}.moves = {answering.YES}" for act in answering.MOVING if answers.moves(act)]
+    named += ["checklist"] * bool(answers.checklist)
     named += [f"arm = {', '.join(answers.arm)}"] * bool(answers.arm)
     if named:
         raise ConfigError(

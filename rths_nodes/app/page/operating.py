@@ -168,6 +168,7 @@ class Operating:
             "scenario_hash": answer.scenario_hash,
             "offsets_hash": answer.offsets_hash,
             "to_sign": list(answer.to_sign),
+            "checklist": list(answer.checklist),
             "motions": dict(zip(answer.acts, answer.motions, strict=True)),
             "test_id": answer.test_id,
             "state": state,

@@ -50,7 +50,7 @@ class ActSequence:
     def _towards_start(self) -> str:
         """From confirmed offsets to the start of a rung."""
         if not self.runner.record.checks:
-            return "check"
+            return "checklist" if self.runner.clearing.unconfirmed else "check"
         if self.wrong():
             return "finish"  # nobody can sign for it: the rig has to be mended first
         return "position" if self.runner.possible()["sign_for"] else "sign_for"

@@ -75,6 +75,7 @@ class Answers:
         "what the operator answers for where the small move cannot verify it, each by its whole name, such as "
         "'scale of force of story_1' or 'force at rest of story_1'; the name of an axis alone: each of its scales"
     )
+    checklist: Data = mapping("by item of the rig file's checklist: y or n; on a real rig a person answers")
     check: Motion | None = section(Motion, "{moves: y}: the small move of every axis", None)
     position: Motion | None = section(Motion, "{moves: y}: the way to the start of each rung", None)
     arm: tuple[str, ...] = texts("moving rungs to arm unseen", ALL)

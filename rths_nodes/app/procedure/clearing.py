@@ -9,15 +9,17 @@ from contextlib import suppress
 from functools import cached_property
 
 from rths_nodes.app.procedure.ladder import Ladder, Step
-from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.procedure.acts import ACTS, CLEAR, MOTIONS, ActRefused
 from rths_nodes.procedure.arming import start_of
 from rths_nodes.procedure.motions import positioning_velocities
 from rths_nodes.procedure.placing import places
-from rths_nodes.procedure.records import PAGE, TERMINAL, ProcedureRecord
+from rths_nodes.procedure.records import PAGE, TERMINAL, ChecklistAnswer, ProcedureRecord
 from rths_nodes.procedure.session import RigSession
 
+CHECKLIST = "checklist"
+YES, NO = "y", "n"
 BY_A_PERSON = (TERMINAL, PAGE)
 """Ways of the acts that may move a real rig."""
 
@@ -44,7 +46,7 @@ class Clearing:
         Raises ActRefused for a program that would move a real rig, and for a motion without the word CLEAR.
         """
         clear = str(arguments.pop("clear", ""))
-        if not (ACTS[act].moves or act in MOTIONS):
+        if not (ACTS[act].moves or act in (*MOTIONS, CHECKLIST)):
             return ""
         port = self._session.drive.port
         if not port.simulated and way not in BY_A_PERSON:
@@ -56,6 +58,29 @@ class Clearing:
         if motion and clear != CLEAR:
             raise ActRefused(f"{act}: clear = {show(clear)}: must be {CLEAR}: nothing has moved")
         return motion
+
+    @property
+    def unconfirmed(self) -> list[str]:
+        """Items of the checklist whose last answer is not y."""
+        head, answers = self._ladder.scenario.rig_file, {row.item: row.answer for row in self._record.checklist}
+        return [item for item in (head.checklist if head is not None else ()) if answers.get(item) != YES]
+
+    def barred(self, act: str) -> str:
+        """Return why the checklist bars ``act``; empty if it does not."""
+        items = self.unconfirmed
+        if act == CHECKLIST:
+            return "" if items else "every item of the checklist is confirmed"
+        if act not in MOTIONS or not items:
+            return ""
+        return f"checklist of the rig file: not confirmed: {'; '.join(items)}"
+
+    def confirm(self, item: str, answer: str, by: str, time: str) -> None:
+        """Record the answer to an ``item``. Raises ConfigError for an unknown item, and for another answer."""
+        if item not in (items := self.unconfirmed):
+            raise unknown("checklist.item", "item", item, items)
+        if answer not in (YES, NO):
+            raise ActRefused(f"checklist: answer = {show(answer)}: must be {YES} or {NO}")
+        self._record.checklist.append(ChecklistAnswer(time, item, answer, by))
 
     def motion(self, act: str, arguments: Mapping[str, object] | None = None) -> str:
         """Return what ``act`` moves, how far, how fast and up to which force; empty if nothing moves."""

@@ -10,6 +10,7 @@ from rich.text import Text
 from rths_nodes.app.procedure import act_sequence, screens
 from rths_nodes.app.procedure.act_sequence import ActSequence
 from rths_nodes.app.procedure.answers import REDUCED
+from rths_nodes.app.procedure.clearing import NO, YES
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.operator_input import INTERRUPTED, OperatorInput, Progress
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
@@ -199,6 +200,12 @@ class Console:
         unloaded = ask.agreed("unloaded", "does the specimen carry nothing now, so that its force is tared?")
         self._perform(act, hash=found.hash, unloaded=unloaded)
         return True
+
+    def _do_checklist(self, act: str, rest: str) -> bool:
+        for item in self.runner.clearing.unconfirmed:
+            answer = YES if self._dialogue.confirms(item) else NO
+            self._perform(act, item=item, answer=answer)
+        return self._leads or not self.runner.clearing.unconfirmed
 
     def _do_check(self, act: str, rest: str) -> bool:
         self._perform(act)

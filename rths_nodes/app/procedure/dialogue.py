@@ -142,6 +142,11 @@ class Dialogue:
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
         return self.exact_line(TYPE_CLEAR)
 
+    def confirms(self, item: str) -> bool:
+        """Return whether an item of the checklist is confirmed: by the file, or by the operator."""
+        answer = self.answers.checklist.get(item)
+        return self.yes(f"{item}: do you confirm it?") if answer is None else answer == "y"
+
     def arms(self, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
         """Return whether the rung is to be armed: it is in the file, or the operator types the head of the hash.
 

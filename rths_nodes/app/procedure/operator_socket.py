@@ -58,7 +58,7 @@ class Answer:
     ``state`` is the state of the procedure, ``stops`` the count of its stops. ``acts`` are all acts, ``why_not``
     the reasons why they are not possible now. ``next_rung`` is the next planned rung, with its
     ``scenario_hash``; ``offsets_hash`` the hash of the last offsets; ``to_sign`` names that ``sign_for`` takes;
-    ``motions`` the motions of the acts, empty if nothing moves.
+    ``motions`` the motions of the acts, empty if nothing moves; ``checklist`` the unconfirmed items.
     """
 
     done: bool = False
@@ -74,6 +74,7 @@ class Answer:
     test_id: str = ""
     to_sign: tuple[str, ...] = ()
     motions: tuple[str, ...] = ()
+    checklist: tuple[str, ...] = ()
 
     @property
     def possible(self) -> dict[str, str]:

@@ -41,7 +41,7 @@ from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
 
 Look = Callable[[int, int], None]
-NAMED = ("sign_for", "arm", "note")
+NAMED = ("sign_for", "arm", "checklist", "note")
 """Acts whose words stand in the record with the name of who has said them."""
 BEFOREHAND = tuple(name for name, act in ACTS.items() if act.moves and act.lasting)
 """Acts that are written down before they begin: they move the rig."""
@@ -132,6 +132,7 @@ class ProcedureRunner:
     def possible(self) -> dict[str, str]:
         """Every act: empty where it is possible now, else why it is not."""
         found = self.session.possible() | {"rehearse": ""}
+        found |= {act: self.clearing.barred(act) for act, reason in found.items() if not reason}
         left = [name for name in self.ladder.planned if not RUNGS[name].on_rig and name not in self.climbed]
         if not left:
             found["rehearse"] = "every planned rung on the simulator has been climbed"
@@ -223,6 +224,10 @@ class ProcedureRunner:
         entry.wall_s = done.wall_s
         self.record.rungs.append(entry)
         return self._judged(entry, step, done)
+
+    def _checklist(self, item: str, answer: str, by: str) -> str:
+        self.clearing.confirm(item, answer, by, now())
+        return f"{item}: {answer}"
 
     def _stop(self, reason: str = "") -> str:
         self.session.stop(reason or "the operator has asked to stop")

@@ -157,6 +157,7 @@ class Served:
             offsets_hash=taken.hash if taken is not None else "",
             test_id=runner.record.test_id,
             to_sign=() if possible["sign_for"] else tuple(each.name for each in wanting),
+            checklist=tuple(runner.clearing.unconfirmed),
             motions=tuple("" if why else runner.clearing.motion(act) for act, why in possible.items()),
         )
 

@@ -40,6 +40,7 @@ from rths_nodes.loop.watch.section import WatchSection
 TWO_PERSONS = (
     "rung g asks for the names of the operator and of a second person: an entry of a checklist, not access control"
 )
+CHECKLIST = "statements that the operator confirms by name before the first motion; an unconfirmed one bars motion"
 REMOVED = {
     "roles": "has been removed, with its passphrases and consents; use two_persons: true",
     "unattended": "has been removed: on a real rig a person clears each motion, at the terminal or at the page; "
@@ -80,6 +81,7 @@ class RigFile:
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
     two_persons: bool = flag(TWO_PERSONS, False)
+    checklist: tuple[str, ...] = texts(CHECKLIST)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     port: OfPortParams = component("port", "the way to the rig")
     axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
@@ -167,6 +169,7 @@ class RigHead:
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
     two_persons: bool = flag(TWO_PERSONS, False)
+    checklist: tuple[str, ...] = texts(CHECKLIST)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     auxiliary: dict[str, Channel] = sections(Channel, "channels that are scaled, by name", optional=True)
 

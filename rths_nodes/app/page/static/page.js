@@ -315,7 +315,7 @@ async function recordings() {
 // -- the procedure: its acts, as it says what is possible -----------------------------------------------
 
 let token = "", asked = "", chosen = "", shownActs = "", shownForm = "";
-const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run", "hold", "freeze", "resume", "acknowledge", "unload", "finish"];
+const ORDER = ["rehearse", "connect", "take_offsets", "confirm_offsets", "checklist", "check", "sign_for", "position", "arm", "run", "hold", "freeze", "resume", "acknowledge", "unload", "finish"];
 const HEAD = 6;   // characters of a hash that a person types to arm
 
 async function post(path, fields) {
@@ -390,6 +390,13 @@ const NEEDS = {
   },
 };
 
+NEEDS.checklist = (row) => {
+  const boxes = told.acts.checklist.map((item) => [item, ...field(item, { type: "checkbox" })]);
+  row.append(...boxes.map(([, label]) => label), button(`confirm as ${told.acts.operator}`, async () => {
+    for (const [item, , box] of boxes) await act("checklist", { item, answer: box.checked ? "y" : "n" });
+  }));
+};
+
 // an act that begins a motion: a person reads what moves, and types CLEAR
 for (const name of ["check", "position", "run", "resume", "unload"]) {
   NEEDS[name] = (row) => {
@@ -398,7 +405,7 @@ for (const name of ["check", "position", "run", "resume", "unload"]) {
   };
 }
 
-const WAY = ["connect", "take_offsets", "confirm_offsets", "check", "sign_for", "position", "arm", "run"];
+const WAY = ["connect", "take_offsets", "confirm_offsets", "checklist", "check", "sign_for", "position", "arm", "run"];
 
 // the act that leads on; any other that is possible can be asked for as well
 function proposed(acts) {
