@@ -244,7 +244,8 @@ class PageServer:
         token, act = request.headers.get(TOKEN, ""), str(given["act"])[:LONGEST_NAME]
         loop = asyncio.get_running_loop()
         try:
-            seen = given["seen"] if isinstance(given.get("seen"), dict) else None
+            sent = given.get("seen")
+            seen = sent if isinstance(sent, dict) else None
             told = await loop.run_in_executor(None, self._operating.act, token, act, given["arguments"], seen)
         except ConfigError as error:
             return refused(403, str(error))
