@@ -279,6 +279,19 @@ class Sequences(WatchedSession):
 
     leads_on_2 = leads_on_3 = leads_on_4 = leads_on_5 = leads_on_6 = leads_on_7 = leads_on_8 = leads_on
 
+    @rule(looks=st.booleans(), stops=st.sampled_from((0, 0, 1, 2)), happens=quiet)
+    def sends(self, looks: bool, stops: int, happens: Events) -> None:
+        """A program at the socket, which ``looks`` or has looked before; perhaps others stop before its act."""
+        if looks:
+            self.seen = self.session.seen
+        for _ in range(stops):
+            self.stop()
+        self.by_socket = True
+        self.leads_on(happens, "resume", "g")
+        self.by_socket = False
+
+    sends_2 = sends
+
     @rule(sample=st.integers(0, 400), happens=quiet, then=st.sampled_from(("resume", "resume", "stop")))
     def holds(self, sample: int, happens: Events, then: str) -> None:
         """On to a rung in slow time, which is held on its way."""
