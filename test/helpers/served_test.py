@@ -51,7 +51,9 @@ class Operator:
         """An act, for the situation of this moment."""
         seen = self._session.send(Request())
         arguments = arguments_of(act, seen)
-        return Request(act, tuple(arguments), tuple(arguments.values()), "Ada", seen.stops, seen.state)
+        return Request(
+            act, tuple(arguments), tuple(arguments.values()), "Ada", seen.stops, seen.state, seen.test_id
+        )
 
     def act(self, act: str) -> Answer:
         return self._session.send(self.request(act))

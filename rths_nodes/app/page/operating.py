@@ -148,9 +148,9 @@ class Operating:
         if long := [key for key, value in texts.items() if len(value) > LONGEST]:
             raise ConfigError(f"{act}.{long[0]}: longer than {LONGEST} characters")
         request = Request(act, tuple(texts), tuple(texts.values()), self.name)
-        stops, state = (seen or {}).get("stops"), (seen or {}).get("state")
+        stops, state, test_id = ((seen or {}).get(name) for name in ("stops", "state", "test_id"))
         if isinstance(stops, int) and isinstance(state, int):
-            request = replace(request, stops=stops, state=state)
+            request = replace(request, stops=stops, state=state, test_id=str(test_id))
         return self._ask(request)
 
     def situation(self) -> dict[str, object] | None:
@@ -172,7 +172,7 @@ class Operating:
             "motions": dict(zip(answer.acts, answer.motions, strict=True)),
             "test_id": answer.test_id,
             "state": state,
-            "seen": {"stops": answer.stops, "state": answer.state},
+            "seen": {"stops": answer.stops, "state": answer.state, "test_id": answer.test_id},
             "operator": self.name,
             "arms": self.arms,
         }

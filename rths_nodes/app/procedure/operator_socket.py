@@ -39,8 +39,8 @@ UNSEEN = -1
 class Request:
     """An act with the ``names`` of its arguments and their ``values`` as texts; an empty ``act`` only looks.
 
-    ``by`` names the operator. ``stops`` and ``state`` are copied from the last answer: if either has changed
-    since, the act is refused. ``stop``, ``hold`` and ``note`` need neither.
+    ``by`` names the operator. ``stops``, ``state`` and ``test_id`` are copied from the last answer: if one has
+    changed since, the act is refused. ``stop``, ``hold`` and ``note`` need none.
     """
 
     act: str = ""
@@ -49,6 +49,7 @@ class Request:
     by: str = ""
     stops: int = UNSEEN
     state: int = UNSEEN
+    test_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -238,8 +239,8 @@ class SocketOperator:
 
     def ask(self, act: str = "", by: str = "", **arguments: str) -> Answer:
         """Do an act, and wait for its end; the empty one only looks. Raises ConfigError as :meth:`send` does."""
-        names, values = tuple(arguments), tuple(arguments.values())
-        self.seen = self.send(Request(act, names, values, by, self.seen.stops, self.seen.state))
+        names, values, seen = tuple(arguments), tuple(arguments.values()), self.seen
+        self.seen = self.send(Request(act, names, values, by, seen.stops, seen.state, seen.test_id))
         return self.seen
 
     def send(self, request: Request) -> Answer:

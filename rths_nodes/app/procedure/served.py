@@ -183,6 +183,8 @@ class Served:
         arguments = _arguments(request)
         if name not in UNCONDITIONAL and UNSEEN in (request.stops, request.state):
             raise ConfigError(f"{name}: names no stops and state: look first, by the empty act")
+        if name not in UNCONDITIONAL and request.test_id != (test := self._runner.record.test_id):
+            raise ConfigError(f"{name}: its sender saw the test {request.test_id!r}; this is {test!r}: look again")
         needed = set(ACTS[name].arguments) - set(ACTS[name].optional) if ACTS[name].needed else set()
         if lacking := sorted(needed - set(arguments)):
             raise ConfigError(f"{name}: lacks {', '.join(lacking)}")

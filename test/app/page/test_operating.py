@@ -96,7 +96,7 @@ def test_an_act_is_for_the_stops_and_the_state_that_the_browser_has_shown() -> N
     token = page.lead(code_of(said), "Ada")
     situation = page.situation()
     assert situation is not None
-    assert situation["seen"] == {"stops": 7, "state": int(State.ARMED)}
+    assert situation["seen"] == {"stops": 7, "state": int(State.ARMED), "test_id": ""}
     page.act(token, "run", {}, {"stops": 5, "state": 3})
     assert asked.seen == (5, 3), "not what the procedure says by now"
     for seen in (None, {}, {"stops": "5", "state": 3}, {"stops": 5}):

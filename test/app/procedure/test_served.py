@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,13 @@ def test_an_act_for_another_state_is_refused(session: Session) -> None:
     operator.act("confirm_offsets")
     answer = session.send(prepared)
     assert mentions(answer.reason, "CONNECTED", "0", "REFERENCED")
+
+
+def test_an_act_for_another_test_is_refused(session: Session) -> None:
+    """Its sender has seen an earlier test in the same namespace."""
+    prepared = replace(Operator(session).request("connect"), test_id="yesterday")
+    assert "saw the test 'yesterday'; this is 'test 0'" in session.send(prepared).reason
+    assert session.runner.state is State.IDLE
 
 
 def test_an_act_of_a_sender_who_has_not_looked_is_refused(session: Session) -> None:
