@@ -71,12 +71,8 @@ class ActUnderWay:
 
     def __init__(self, machine: SessionMachine) -> None:
         self.machine = machine
-        self._since = len(machine.stops)
-
-    @property
-    def stopped(self) -> str:
-        """Why the operator has stopped it, in words; empty while nobody has."""
-        return next(iter(self.machine.stops[self._since :]), "")
+        self.stopped = ""
+        """Reason of the first stop since then; empty without one."""
 
     def go_on(self) -> None:
         """Raises ActRefused once the operator has stopped it."""
@@ -95,18 +91,18 @@ _UNDER_WAY: ContextVar[ActUnderWay | None] = ContextVar("the act under way", def
 class SessionMachine:
     """The state of a procedure and why it was entered; refuses an arrow that is not there.
 
-    ``changed`` is told of each state with its reason. ``history`` are the states so far, ``stops`` the reasons of
-    all stops so far. Threads that look before they leap hold the ``lock``.
+    ``changed`` is told of each state with its reason. ``history`` are the states so far, ``stops`` is the count of
+    stops. Threads that look before they leap hold the ``lock``.
     """
 
     def __init__(self, changed: Callable[[State, str], None] | None = None) -> None:
         self.state = State.IDLE
         self.reason = ""
         self.history = [State.IDLE]
-        self.stops: list[str] = []
+        self.stops = 0
         self.lock = threading.RLock()
         self._changed = changed
-        self._acts = 0
+        self._acts: list[ActUnderWay] = []
 
     @property
     def moving(self) -> bool:
@@ -116,7 +112,7 @@ class SessionMachine:
     @property
     def busy(self) -> bool:
         """True while an act is under way."""
-        return self._acts > 0
+        return bool(self._acts)
 
     @property
     def under_way(self) -> ActUnderWay | None:
@@ -128,7 +124,7 @@ class SessionMachine:
     def seen(self) -> Seen:
         """Count of stops and state of this moment."""
         with self.lock:
-            return Seen(len(self.stops), int(self.state))
+            return Seen(self.stops, int(self.state))
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
@@ -144,19 +140,21 @@ class SessionMachine:
             if seen is not None and seen != (now := self.seen):
                 raise ActRefused(f"{name}: refused: its sender saw {seen}; now: {now}: look again")
             act = ActUnderWay(self)
-            self._acts += 1
+            self._acts.append(act)
         token = _UNDER_WAY.set(act)
         try:
             yield act
         finally:
             _UNDER_WAY.reset(token)
             with self.lock:
-                self._acts -= 1
+                self._acts.remove(act)
 
     def stop(self, reason: str) -> None:
-        """Every act that is under way has to end."""
+        """Count a stop, which ends every act that is under way."""
         with self.lock:
-            self.stops.append(reason)
+            self.stops += 1
+            for act in self._acts:
+                act.stopped = act.stopped or reason
 
     def may(self, state: State) -> bool:
         """True where an arrow leads to ``state``."""
