@@ -149,7 +149,7 @@ def test_text_from_the_socket_can_be_written_into_a_report(session: Session) -> 
     """JSON has texts that UTF-8 cannot encode: the report failed after a whole test."""
     assert session.send(Request("note", ("text",), ("a crack \ud800",), "Ada\udfff")).done
     note = session.runner.record.notes[-1]
-    assert (note.text, note.by) == ("a crack ?", "Ada?")
+    assert (note.text, note.by) == (r"a crack \ud800", r"Ada\udfff")
 
 
 @pytest.mark.parametrize("last", ["connect", "arm"])
