@@ -394,7 +394,7 @@ def test_a_pause_is_told_with_what_it_means(two_figures: None) -> None:
 def test_stop_without_a_single_driven_step() -> None:
     html = render(paper("axes.story_1.limits.velocity=1e-9"))
     assert "axes.story_1.limits.velocity" in html
-    assert "up to the stop" in html
+    assert "to the stop" in html
 
 
 SOAK = [pytest.param(*numbers, marks=pytest.mark.soak) for numbers in ((0, 1), (2, 2))]

@@ -207,7 +207,7 @@ def stopped(outcome: str, reason: str) -> Run:
         ("held", "interrupted", ("interrupted", "sample 500")),
         ("held", "stop: asked for", ("Test", "held", "sample 500")),
         ("tripped", "limit of force", ("tripped", "sample 500")),
-        ("failed", "the actuator node is gone", ("Test", "failed", "sample 500")),
+        ("failed", "actuator node gone", ("Test", "failed", "sample 500")),
         ("", "", ("Recording", "sample 500")),
     ],
 )

@@ -75,13 +75,15 @@ def path_of(deceleration: float, dt: float, first: int = 1, together: bool = Tru
     ("changes", "words"),
     [
         ({}, []),
-        ({"first": 2}, ["2 samples to the first that brakes, stated 1"]),
-        ({"deceleration": 12.0}, ["1.2 of the declared deceleration, stated 1"]),
-        ({"deceleration": 4.0}, ["127 samples to rest, stated 103"]),
-        ({"together": False}, ["off the common line, stated 0.01"]),
+        ({"first": 2}, [("2 samples", "stated 1")]),
+        ({"deceleration": 12.0}, [("1.2 of", "deceleration", "stated 1")]),
+        ({"deceleration": 4.0}, [("127 samples", "stated 103")]),
+        ({"together": False}, [("line", "stated 0.01")]),
     ],
 )
-def test_a_stop_that_is_not_as_stated_is_found(figures: Any, changes: dict[str, Any], words: list[str]) -> None:
+def test_a_stop_that_is_not_as_stated_is_found(
+    figures: Any, changes: dict[str, Any], words: list[tuple[str, ...]]
+) -> None:
     """Planted: one that comes late, brakes harder, is longer, or lets each axis stop by itself."""
     scenario = files.load("two_actuator_coupler")
     given = {"deceleration": 10.0, **changes}
@@ -89,7 +91,7 @@ def test_a_stop_that_is_not_as_stated_is_found(figures: Any, changes: dict[str, 
     run = figures.found(scenario, path, AT - 1, given.get("first", 1))
     told = run.beyond(figures.stated(scenario, 1))
     assert len(told) == len(words)
-    assert all(any(word in each for each in told) for word in words), told
+    assert all(mentions(told, *parts) for parts in words), told
 
 
 def test_an_actuator_goes_on_by_what_it_was_behind_its_command(figures: Any) -> None:

@@ -304,7 +304,11 @@ def test_what_does_not_fit_is_refused_with_the_reason(
 
 def test_a_rig_that_stands_elsewhere_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = rths_nodes.app.emulation.emulator.Receiver
-    monkeypatch.setattr("rths_nodes.app.emulation.emulator.Receiver", lambda *given: made(*given[:-1], [0.005]))
+
+    def elsewhere(*given: Any) -> Any:
+        return made(*given[:12], [0.005], *given[13:])
+
+    monkeypatch.setattr("rths_nodes.app.emulation.emulator.Receiver", elsewhere)
     _, changed = rig()
     with pytest.raises(ConfigError, match=naming("axes.story_1", "0.005 m")):
         rths_nodes.run(NAME, changed)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from messages import naming
 
 from rths_nodes.control.compensators.chain import Chain
 from rths_nodes.core import registry, yaml_text
@@ -170,16 +171,19 @@ def test_the_names_keep_their_place_in_a_recording() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"first": NONE}, r"compensator\.second: missing"),
+        ({"first": NONE}, ("compensator.second", "missing")),
         (
             {"first": NONE, "second": {"type": "nobody"}},
-            r"compensator\.second\.type: unknown compensator 'nobody'",
+            ("compensator.second.type", "unknown", "nobody"),
         ),
-        ({"first": {"type": "inverse", "alpha": 0.0}, "second": NONE}, r"compensator\.first\.alpha = 0 samples"),
+        (
+            {"first": {"type": "inverse", "alpha": 0.0}, "second": NONE},
+            ("compensator.first.alpha", "0"),
+        ),
     ],
 )
 def test_what_is_wrong_inside_is_named_with_its_path(
-    make: Callable[..., Any], data: dict[str, Any], words: str
+    make: Callable[..., Any], data: dict[str, Any], words: tuple[str, ...]
 ) -> None:
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=naming(*words)):
         make("compensator", "chain", DT, 1, **data)

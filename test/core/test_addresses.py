@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from messages import mentions
 
 from rths_nodes.app.cli import main
 from rths_nodes.core.addresses import check_address, check_port
@@ -30,26 +31,26 @@ def test_an_address_or_a_name_passes(address: str) -> None:
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("127.0.0.256", "0 to 255"),
-        ("127.0.0", "0 to 255"),
-        ("127.0.0.01", "leading zeros"),
-        ("1.2.3.4.5", "0 to 255"),
-        ("::g", "IPv6"),
-        ("127.0.0.1:25010", "the port is a key of its own"),
-        ("", "''"),
-        ("rig lab", "'rig lab'"),
-        ("-rig", "hyphen"),
-        ("rig..lab", "''"),
-        ("a" * 64, "63"),
-        (".".join(["abcdefgh"] * 40), "253"),
+        ("127.0.0.256", ("0 to 255",)),
+        ("127.0.0", ("0 to 255",)),
+        ("127.0.0.01", ("leading", "zeros")),
+        ("1.2.3.4.5", ("0 to 255",)),
+        ("::g", ("IPv6",)),
+        ("127.0.0.1:25010", ("port", "key")),
+        ("", ("''",)),
+        ("rig lab", ("rig lab",)),
+        ("-rig", ("hyphen",)),
+        ("rig..lab", ("''",)),
+        ("a" * 64, ("63",)),
+        (".".join(["abcdefgh"] * 40), ("253",)),
     ],
 )
-def test_anything_else_is_refused_with_its_reason(address: str, reason: str) -> None:
+def test_anything_else_is_refused_with_its_reason(address: str, reason: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as refused:
         check_address(address, "port.address")
     assert str(refused.value).startswith("port.address = ")
-    assert "must be an IP address or a host name: " in str(refused.value)
-    assert reason in str(refused.value)
+    assert mentions(str(refused.value), "IP", "address")
+    assert mentions(str(refused.value), *reason)
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 10**9])

@@ -151,7 +151,7 @@ def test_units_are_products(text: str, factor: float, words: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "N/", "N**2", "N^m", "Nm", "m^99", "m^9*m^9"])
 def test_a_unit_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no unit|has a power beyond"):
+    with pytest.raises(ValueError, match=r"no unit|power beyond"):
         unit_of(text)
 
 

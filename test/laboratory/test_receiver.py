@@ -311,32 +311,32 @@ LOAD = ReceiverLoad(rate=1.0, stiffness=1.0)
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"limits": {"stroke": math.inf}}, "limits[0].stroke = inf: must be > 0 and at most 10 m"),
-        ({"bridged": 10, "watchdog": 10}, "watchdog = 10: must be more than bridged"),
-        ({"watchdog": 10_001}, "watchdog = 10001: must be more than bridged, at most 1 000 000 samples and 10 s"),
-        ({"dt": 1e-6}, "period_ns = 1000: must be 10 000 to 1 000 000 000 ns"),
-        ({"dt": 2.0}, "period_ns = 2e+09: must be 10 000 to 1 000 000 000 ns"),
-        ({"persistence": 0}, "persistence = 0: must be at least 1"),
-        ({"inputs": 9}, "inputs = 9: must be 0 to 8"),
-        ({"channels": 9}, "channels = 9: must be 0 to 8"),
-        ({"flags": datagrams.LOCKSTEP}, "flags = 2: must be without RTHS_LOCKSTEP"),
-        ({"position": [0.11]}, "position[0] = 0.11: must be within stroke"),
-        ({"units": [0.0]}, "unit[0] = 0: must be other than 0"),
-        ({"metres": [-1.0]}, "metre[0] = -1: must be > 0"),
-        ({"limits": {"acceleration": 1e-9}}, "limits[0].velocity = "),
-        ({"loads": [LOAD._replace(rate=-1.0)]}, "load[0].rate = -1: must be"),
-        ({"loads": [LOAD._replace(stiffness=0.0)]}, "load[0].stiffness = 0: must be"),
-        ({"loads": [LOAD._replace(unit=0.0)]}, "load[0].unit = 0: must be"),
-        ({"loads": [LOAD._replace(error=0.0)]}, "load[0].error = 0: must be"),
-        ({"loads": [LOAD._replace(travel=-1.0)]}, "load[0].travel = -1: must be"),
-        ({"loads": [LOAD._replace(curvature=math.inf)]}, "load[0].curvature = inf: must be"),
-        ({"loads": [LOAD._replace(coupled=1)]}, "load[0].coupled = 1: must be"),
-        ({"loads": [LOAD], "switching": 0, "limits": {"force": 1.0}}, "switching = 0: must be at least 1"),
-        ({"loads": [LOAD]}, "limits[0].force = inf: must be finite"),
+        ({"limits": {"stroke": math.inf}}, ("limits[0].stroke", "inf", "> 0", "10 m")),
+        ({"bridged": 10, "watchdog": 10}, ("watchdog", "10", "bridged")),
+        ({"watchdog": 10_001}, ("watchdog", "10001", "1 000 000", "10 s")),
+        ({"dt": 1e-6}, ("period_ns", "1000", "10 000 to 1 000 000 000 ns")),
+        ({"dt": 2.0}, ("period_ns", "2e+09", "10 000 to 1 000 000 000 ns")),
+        ({"persistence": 0}, ("persistence", "0", "1")),
+        ({"inputs": 9}, ("inputs", "9", "0 to 8")),
+        ({"channels": 9}, ("channels", "9", "0 to 8")),
+        ({"flags": datagrams.LOCKSTEP}, ("flags", "2", "RTHS_LOCKSTEP")),
+        ({"position": [0.11]}, ("position[0]", "0.11", "stroke")),
+        ({"units": [0.0]}, ("unit[0]", "0")),
+        ({"metres": [-1.0]}, ("metre[0]", "-1", "> 0")),
+        ({"limits": {"acceleration": 1e-9}}, ("limits[0].velocity",)),
+        ({"loads": [LOAD._replace(rate=-1.0)]}, ("load[0].rate", "-1")),
+        ({"loads": [LOAD._replace(stiffness=0.0)]}, ("load[0].stiffness", "0")),
+        ({"loads": [LOAD._replace(unit=0.0)]}, ("load[0].unit", "0")),
+        ({"loads": [LOAD._replace(error=0.0)]}, ("load[0].error", "0")),
+        ({"loads": [LOAD._replace(travel=-1.0)]}, ("load[0].travel", "-1")),
+        ({"loads": [LOAD._replace(curvature=math.inf)]}, ("load[0].curvature", "inf")),
+        ({"loads": [LOAD._replace(coupled=1)]}, ("load[0].coupled", "1")),
+        ({"loads": [LOAD], "switching": 0, "limits": {"force": 1.0}}, ("switching", "0", "1")),
+        ({"loads": [LOAD]}, ("limits[0].force", "inf", "finite")),
     ],
 )
-def test_the_field_that_is_wrong_is_named(given: dict[str, Any], words: str) -> None:
-    assert words in refusal(**given)
+def test_the_field_that_is_wrong_is_named(given: dict[str, Any], words: tuple[str, ...]) -> None:
+    assert mentions(refusal(**given), *words)
 
 
 def test_every_result_is_below_zero_and_has_a_name() -> None:

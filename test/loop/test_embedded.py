@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from messages import mentions
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import PortError
@@ -188,7 +187,7 @@ class Applied:
         ("axes.story_1.limits.stroke=0.01", "axes.story_1.limits.stroke: command = "),
         ("axes.story_1.limits.velocity=0.1", "axes.story_1.limits.velocity: command = "),
         ("axes.story_1.limits.force=1e5", "axes.story_1.limits.force: measured = "),
-        ("axes.story_1.limits.tracking_error=5e-4", "axes.story_1.limits.tracking_error: target - measured = "),
+        ("axes.story_1.limits.tracking_error=5e-4", "axes.story_1.limits.tracking_error: "),
     ],
 )
 def test_a_limit_trips_the_test(override: str, reason: str) -> None:
@@ -201,7 +200,7 @@ def test_a_limit_trips_the_test(override: str, reason: str) -> None:
     first = tripped[0]
     np.testing.assert_array_equal(tripped, np.arange(first, outcome.samples + 1))
     assert outcome.reason.startswith(f"sample {first}: {reason}")
-    assert mentions(outcome.reason, "must be within")
+    assert "must be within" in outcome.reason
     # what was sent stays within the limits; the stop begins with the velocity sent last, brakes and ends at rest
     limits, dt = loop.scenario.axes["story_1"].limits, loop.scenario.dt
     sent = np.array(applied.commands)

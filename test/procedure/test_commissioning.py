@@ -37,30 +37,30 @@ def failed(found):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda found: found, ""),
+        (lambda found: found, ()),
         (
             lambda found: None,
-            "it was not commissioned (RIG.commissioned.yaml beside the rig file): rths commission",
+            ("commission", "RIG.commissioned.yaml"),
         ),
-        (lambda found: change(found, build="b2"), "the receiver has another build: b2 then, b1 now"),
-        (lambda found: change(found, rig_hash="0123"), "port, channels or limits have changed since: 0123 then, "),
-        (lambda found: change(found, date="2029-05-31T12:00:00+02:00"), "older than 12 months"),
-        (lambda found: change(found, date="2030-06-03T12:00:00+02:00"), "is in the future"),
-        (lambda found: change(found, date="yesterday"), "its date = 'yesterday': is no time"),
-        (lambda found: change(found, date="2029-12-01"), "is no time with an offset from UTC"),
-        (lambda found: change(found, rows=found.rows[:-1]), f"not tried: {PRESSURE}"),
+        (lambda found: change(found, build="b2"), ("b2", "b1")),
+        (lambda found: change(found, rig_hash="0123"), ("channels", "0123")),
+        (lambda found: change(found, date="2029-05-31T12:00:00+02:00"), ("12", "months")),
+        (lambda found: change(found, date="2030-06-03T12:00:00+02:00"), ("future",)),
+        (lambda found: change(found, date="yesterday"), ("date", "yesterday")),
+        (lambda found: change(found, date="2029-12-01"), ("offset", "UTC")),
+        (lambda found: change(found, rows=found.rows[:-1]), ("tried", PRESSURE)),
         (
             lambda found: change(found, rows=[*found.rows[:-1], replace(found.rows[-1], verdict=NOT_TRIED)]),
-            f"not tried: {PRESSURE}",
+            ("tried", PRESSURE),
         ),
-        (failed, "pressure, north: 0.9 mm, stated 1 mm"),
-        (lambda found: change(found, second_person=" "), "not signed by two persons"),
-        (lambda found: change(found, second_person="a. tester"), "not signed by two persons"),
+        (failed, ("pressure", "north", "0.9 mm", "1 mm")),
+        (lambda found: change(found, second_person=" "), ("signed", "persons")),
+        (lambda found: change(found, second_person="a. tester"), ("signed", "persons")),
     ],
 )
 def test_what_is_missing_is_told(scenario, wrong, words):
     found = barred(wrong(commissioned(scenario, date=DATE)), scenario, "b1", NOW)
-    assert words in found
+    assert mentions(found, *words)
     assert bool(words) == bool(found)
     assert not found or mentions(found, "rungs", "commissioned")
 

@@ -122,7 +122,7 @@ def test_what_cannot_be_drawn_is_refused(scatter: dict[str, Any], words: tuple[s
 
 
 def test_a_scenario_refuses_what_is_no_distribution() -> None:
-    with pytest.raises(ConfigError, match=r"scatter: axes.story_1.actuator.alpha: unknown distribution 'norml'"):
+    with pytest.raises(ConfigError, match=naming("scatter", "axes.story_1.actuator.alpha", "unknown", "norml")):
         scattered({ACTUATOR: {"norml": [1, 2]}})
 
 
