@@ -43,7 +43,7 @@ def descendants() -> list[int]:
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+            parent = int(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
         except OSError:  # it has ended
             continue
         children.setdefault(parent, []).append(int(stat.parent.name))

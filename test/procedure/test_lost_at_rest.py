@@ -28,6 +28,7 @@ from rths_nodes.core.resources import resource
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import AT_REST
 from rths_nodes.recording import procedure
+from messages import mentions
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
@@ -107,9 +108,7 @@ def reported(told: Told, folder: Path, state: str, since: float, reason: str) ->
     assert reason in found["reason"]
     time.sleep(0.2)
     written = procedure.read(folder / "rest")
-    assert [note.text for note in written.notes if "lost" in note.text][-1] == (
-        f"the rig was lost in the state {state}: {found['reason']}"
-    )
+    assert mentions([note.text for note in written.notes if "lost" in note.text][-1], state, found["reason"])
     assert told.process.stdin is not None
     told.process.stdin.close()
     possible = told.until("possible", 10.0)["reason"]

@@ -42,7 +42,7 @@ def _owner(port: int) -> str:
     """Return process and user that listen at a TCP ``port``; without the process if it is not readable."""
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
-            for row in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            for row in Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
                 fields = row.split()
                 if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
                     return f"{_process(fields[9])}user {_user(int(fields[7]))}"
