@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wording of the code: docstrings begin with a thing or an action, and the files that they name are there."""
+"""Wording of code, pages and tests: docstrings begin with a noun or a verb; unusual idioms only become fewer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import wording
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(path for top in ("rths_nodes", "benchmarks", "examples") for path in (ROOT / top).rglob("*.py"))
@@ -52,3 +54,35 @@ def test_files_that_the_code_names_are_there() -> None:
     found = {path: missing(path.read_text(encoding="utf-8")) for path in MODULES}
     assert not {str(path.relative_to(ROOT)): names for path, names in found.items() if names}
     assert missing("as ``nowhere/at_all.py``") == ["nowhere/at_all.py"]
+
+
+@pytest.mark.parametrize("kind", wording.COUNTED)
+def test_no_file_has_more_hits_than_are_stored(kind: str) -> None:
+    """A stored count is lowered by ``python test/helpers/wording.py --lower`` once a file has fewer hits."""
+    stored = wording.stored()[kind]
+    more = {file: lines for file, lines in wording.hits(kind).items() if len(lines) > stored.get(file, 0)}
+    assert not more, (
+        f"{kind}: more than the {[stored.get(file, 0) for file in more]} of helpers/wording.json: {more}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("find", "text", "expected"),
+    [
+        (wording.idioms, 'def f():\n    """In short, tell it."""\n', [(2, "In"), (2, "tell")]),
+        (wording.idioms, 'x = "nobody knows that"  # what is late\n', [(1, "nobody"), (1, "what is")]),
+        (wording.idioms, '"""Return the noun, once."""\n', []),
+        (
+            wording.vague_names,
+            "def told(each, axis):\n    _found = axis\n",
+            [(1, "told"), (1, "each"), (2, "_found")],
+        ),
+        (wording.sentences, 'assert "no Command for 10 ms" in x, "which is never a hit"\n', []),
+        (wording.sentences, 'assert "it had no command" in x\n', [(1, "it had no command")]),
+        (wording.sentences, 'pytest.raises(E, match=r"it had no command")\n', [(1, "it had no command")]),
+    ],
+)
+def test_hits_are_those_of_the_text(find: Any, text: str, expected: list[wording.Hit], tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(text, encoding="utf-8")
+    assert sorted(find(file)) == sorted(expected)

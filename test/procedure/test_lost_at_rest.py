@@ -23,12 +23,12 @@ from typing import Any
 import pytest
 import rig_at_rest
 from emulated_bench import free_port
+from messages import mentions
 
 from rths_nodes.core.resources import resource
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import AT_REST
 from rths_nodes.recording import procedure
-from messages import mentions
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)

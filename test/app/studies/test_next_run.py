@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from messages import each_mentions, mentions, naming
 from rig_runner import positioned
 
 import rths_nodes
@@ -28,7 +29,6 @@ from rths_nodes.mechanics import history
 from rths_nodes.procedure.records import ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
-from messages import each_mentions, mentions, naming
 
 NAME = "sdof_by_iteration"
 SHORT = ["--set", "duration=6", "--set", "servo_rate=256"]
