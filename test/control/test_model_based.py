@@ -219,7 +219,7 @@ def test_feedback_without_coupling_in_the_loop() -> None:
 
 
 def test_exactly_one_source_of_the_model(make: Make) -> None:
-    with pytest.raises(ConfigError, match=naming("exactly", "needed")):
+    with pytest.raises(ConfigError, match=naming("model", "known")):
         make("compensator", "model_based", DT, 3)
     with pytest.raises(ConfigError, match=naming("both are given")):
         make("compensator", "model_based", DT, 3, model="x.yaml", known=EQUAL)

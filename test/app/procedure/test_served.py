@@ -98,7 +98,7 @@ def test_an_act_for_another_state_is_refused(session: Session) -> None:
 def test_an_act_for_another_test_is_refused(session: Session) -> None:
     """Its sender has seen an earlier test in the same namespace."""
     prepared = replace(Operator(session).request("connect"), test_id="yesterday")
-    assert "saw the test 'yesterday'; this is 'test 0'" in session.send(prepared).reason
+    assert mentions(session.send(prepared).reason, "yesterday", "test 0")
     assert session.runner.state is State.IDLE
 
 
