@@ -12,14 +12,17 @@ from pathlib import Path
 
 import pytest
 from emulated_bench import EmulatedBench
+from messages import naming
 from rig_runner import conducted, positioned
 from terminal import Terminal
 
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, CLEAR, MOTIONS, ActRefused
-from rths_nodes.procedure.records import ANSWERS, PAGE, TERMINAL
+from rths_nodes.procedure.records import ANSWERS, PAGE, TERMINAL, ProcedureRecord
+from rths_nodes.procedure.session import RigSession
 from rths_nodes.recording import procedure
 
 ENTERS = 50
@@ -213,3 +216,20 @@ def test_enter_moves_nothing_at_any_prompt_of_a_test(
     acts = procedure.read(place).acts
     assert sum(act.refused != "" for act in acts if act.act in operator.moved) == 15
     assert {act.way for act in acts if act.motion} == {TERMINAL}
+
+
+def test_a_rig_file_alone_makes_no_emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rig file says ``emulator: true``, the receiver does not: the port does not open, and nothing moves."""
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("no C compiler here")
+    with monkeypatch.context() as real:
+        for flag in ("EMULATOR", "LOCKSTEP"):
+            real.setattr(f"rths_nodes.laboratory.ports.datagrams.{flag}", 0)
+        far = EmulatedBench(tmp_path)
+    try:
+        session = RigSession(far.bench.scenario, ProcedureRecord("test", "bench", ""), realtime=True)
+        with pytest.raises(ConfigError, match=naming("port.emulator", "true", "a rig")):
+            session.connect()
+        assert session.state is State.IDLE
+    finally:
+        far.close()
