@@ -9,13 +9,20 @@ less than LATE_S has gone up since; it has to show STUCK of that, and the same d
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.travel import (
+    BLOCKS,
+    LATE_S,
+    LEAST_TRAVEL,
+    LOUDEST,
+    STEPS,
+    STUCK,
+    TWICE,
+    OneWay,
+)
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.records import AxisChecks
 
@@ -23,103 +30,9 @@ LEAST_ERROR = 1e-3
 """m: no smaller slow_error by default."""
 TIMES_FOUND = 3.0
 """So many times what the check has found of an axis is its slow_error by default."""
-LATE_S = 0.1
-"""No actuator is later than that, beside the transport and what the small move has shown."""
 TIMES_LATE = 3.0
 """So many times as late as it was under way in the small move."""
-BLOCKS = 8
-"""Parts of that time: the command is looked at in each as a whole."""
-STUCK = 0.1
-"""Share of its travel below which a channel does not move with the rig."""
-STEPS, LOUDEST = 20.0, 8.0
-"""The travel D: so many steps of the resolution, so many times the scatter at the offsets. A load cell that shows
-less is dead where it should show more than that over STUCK."""
-TWICE = 2.0
-"""D in lost motion and static error."""
-LEAST_TRAVEL = 5e-4
-"""Share of the stroke that D is at least."""
 WHY = "the actuator does not follow, or the displacement sensor is wrong"
-
-
-class Travel(NamedTuple):
-    """Travel of a command one way, and what its sensor has shown of that."""
-
-    gone: float
-    shown: float
-
-
-class _Mark(NamedTuple):
-    """The highest command of an earlier window, what was shown then, and between what it has stayed since."""
-
-    high: float
-    shown: float
-    lowest: float
-    highest: float
-
-
-class OneWay:
-    """One command and its measurement: whether a travel of ``way`` is shown; ``block`` samples are a block.
-
-    It is by STUCK of it, the same way; or, with ``least``, by anything more than that, whatever its direction.
-    """
-
-    def __init__(self, way: float, block: int, least: float | None = None) -> None:
-        self._way, self._block, self._least = way, block, least
-        self._blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
-        self._marks: list[_Mark | None] = [None, None]
-        """Upwards and downwards, with the sign of the direction: the end of an earlier window."""
-        self._silent = [False, False]
-        self._empty()
-
-    def _empty(self) -> None:
-        self._samples, self._sum, self._low, self._high = 0, 0.0, math.inf, -math.inf
-
-    @property
-    def settled(self) -> bool:
-        """It was looked at for LATE_S: what was still to be caught up of a motion before is done."""
-        return len(self._blocks) == BLOCKS
-
-    @property
-    def both_ways(self) -> bool:
-        """No travel was shown since one was not, upwards and downwards."""
-        return all(self._silent)
-
-    @property
-    def window(self) -> tuple[float, float]:
-        """Between what the command has stayed for LATE_S."""
-        lows, highs = zip(*self._blocks, strict=True)
-        return min(lows), max(highs)
-
-    def stuck(self, command: float, measured: float) -> Travel | None:
-        """Work a sample in; the travel that was not shown, if there is one."""
-        self._samples += 1
-        self._sum += measured
-        self._low, self._high = min(self._low, command), max(self._high, command)
-        if self._samples < self._block:
-            return None
-        self._blocks.append((self._low, self._high))
-        shown = self._sum / self._samples
-        self._empty()
-        if not self.settled:
-            return None
-        low, high = self.window
-        return self._along(0, low, high, shown) or self._along(1, -high, -low, -shown)
-
-    def _along(self, way: int, low: float, high: float, shown: float) -> Travel | None:
-        mark = self._marks[way]
-        if mark is None or high < mark.high:
-            self._marks[way] = _Mark(high, shown, shown, shown)
-            return None
-        self._marks[way] = mark = _Mark(mark.high, mark.shown, min(mark.lowest, shown), max(mark.highest, shown))
-        gone, moved = low - mark.high, shown - mark.shown
-        if gone < self._way or not gone:
-            return None
-        self._marks[way] = _Mark(high, shown, shown, shown)
-        if moved >= STUCK * gone if self._least is None else mark.highest - mark.lowest > self._least:
-            self._silent = [False, False]
-            return None
-        self._silent[way] = True
-        return Travel(gone, moved)
 
 
 class _Axis:

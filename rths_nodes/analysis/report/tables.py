@@ -25,6 +25,7 @@ from rths_nodes.core.samples import (
     Array,
 )
 from rths_nodes.loop.scenario.titles import axis_names
+from rths_nodes.loop.stages.frozen import frozen_notes
 from rths_nodes.loop.supervision.levels import WHOLE_RIG, level_notes
 from rths_nodes.loop.timing import clock_notes, pause_notes
 from rths_nodes.recording.run import Run
@@ -378,5 +379,7 @@ def flagged(run: Run) -> list[str]:
     said = f"Flagged samples: {', '.join(words)}." if words else clean
     counts = ((key, number(run.timing.get(name))) for key, name in _COUNTED)
     told = [f"{title}: {count:.0f}." for title, count in counts if count is not None]
-    further = [f"{words}." for words in (*level_notes(run.timing), *clock_notes(run.timing))]
+    further = [
+        f"{words}." for words in (*frozen_notes(run.metrics), *level_notes(run.timing), *clock_notes(run.timing))
+    ]
     return [said, *(f"The test {note}." for note in pause_notes(run.timing)), *told, *further]

@@ -25,6 +25,7 @@ from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, OVER_KERNELS, R
 from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario import titles
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.frozen import frozen_notes
 from rths_nodes.loop.stages.learning_notes import learning_notes
 from rths_nodes.loop.supervision.corridor import corridor_notes
 from rths_nodes.loop.supervision.delay import delay_notes
@@ -199,7 +200,15 @@ def _print(done: hosts.RunResult) -> None:
     said = done.scenario.compensator.remarks(flatten(done.compensator, "compensator"))
     outside = corridor_notes(done.metrics, done.scenario.dt)
     learnt = learning_notes(done.integrator, done.scenario)
-    told = (*pause_notes(done.timing), *level_notes(done.timing), *late, *outside, *said, *learnt)
+    told = (
+        *frozen_notes(done.metrics),
+        *pause_notes(done.timing),
+        *level_notes(done.timing),
+        *late,
+        *outside,
+        *said,
+        *learnt,
+    )
     for note in (*done.notes, *told):
         console.print(f"note: {note}", markup=False)
     if done.recording:

@@ -20,6 +20,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.frozen import FrozenSensors
 from rths_nodes.loop.supervision.corridor import load
 from rths_nodes.loop.supervision.live import LiveColumns
 from rths_nodes.loop.supervision.load_tracking import LoadTracking
@@ -42,6 +43,9 @@ class MonitorStage:
         bands = load(file, axes, scenario.servo_rate, scenario.samples) if file else None
         scale = scenario.energy_scale
         self.monitor = Monitor(scenario.monitor, axes, n_dof, scenario.dt, reference_energy, scale, bands, spread)
+        travels = scenario.monitor.stuck_displacement, scenario.monitor.stuck_force
+        moved = {name: scenario.axes[name] for name in axes}
+        self.sensors = FrozenSensors(moved, scenario.dt, scenario.port.transport_samples, *travels)
         self._steps = scenario.steps
         self._prepares = scenario.soft_start is not None
         self._commands: deque[Command] = deque()
@@ -102,6 +106,9 @@ class MonitorStage:
             self._loads.add(target, force, command.control_mode)
             n = len(self.monitor.names)
             target, moved, force = target[:n], moved[:n], force[:n]
+        self.sensors.add(sample, target, moved, force)
+        if self.sensors.breach and self.monitor.breach is None:
+            self.monitor.breach = sample, self.sensors.breach
         if command.flags & FLAG_SOFT_START:
             self.monitor.prepare(sample, target, moved, force)
         else:
@@ -187,4 +194,4 @@ class MonitorStage:
     def metrics(self) -> Data:
         """The indices of everything fed so far."""
         told = {} if self._loads is None else {"force_axes": self._loads.metrics()}
-        return self.monitor.metrics() | told
+        return self.monitor.metrics() | self.sensors.metrics() | told

@@ -66,6 +66,23 @@ class MonitorParams:
         "how long a quantity must be outside before the test has left the corridor", "s", 0.05, at_least=0.0
     )
 
+    stuck_displacement: float | None = number(
+        "travel of a target one way of which a displacement sensor has to show a tenth, else the test trips; if "
+        "left out, from resolution, noise, lost motion and stroke",
+        "m",
+        None,
+        more_than=0.0,
+        at_most=100.0,
+    )
+    stuck_force: float | None = number(
+        "change of force, expected from displacement and stiffness there and back, that a load cell has to show, "
+        "else it is reported; if left out, from resolution, noise and stiffness",
+        "N",
+        None,
+        more_than=0.0,
+        at_most=1e9,
+    )
+
     def validate(self, path: str) -> None:
         """Refuses a limit over an amplitude that may be zero, and a trip by a corridor that is not there."""
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:

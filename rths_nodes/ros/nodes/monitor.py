@@ -11,6 +11,7 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.stages.frozen import frozen_words
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.ros.names import MONITOR
@@ -40,6 +41,7 @@ class MonitorNode(RthsNode):
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._status_of = -1
         self._tripped = self._warned = self._stopped = False
+        self._frozen: set[str] = set()
         self._status_every = max(1, round(scenario.servo_rate / RATE))
         self._quiet_from = 0
         self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
@@ -106,7 +108,12 @@ class MonitorNode(RthsNode):
             self.trip("interrupted, and the actuator node has gone on")
 
     def _warn_outside(self) -> None:
-        """Once, where the test has left its corridor and goes on."""
+        """Warn once of each frozen force, and of a test that has left its corridor and continues."""
+        for axis, at in self.stage.sensors.forces.items():
+            if axis not in self._frozen:
+                self._frozen.add(axis)
+                self.phase.remark(warning := frozen_words(axis, at))
+                self.get_logger().warning(warning)
         corridor = self.stage.monitor.corridor
         if corridor is None or corridor.left is None or self._warned:
             return

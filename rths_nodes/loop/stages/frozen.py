@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sensors that do not follow in a run: a displacement that stands still trips, a force that freezes is reported.
+
+A displacement has to show a tenth of each travel D of its target one way. A force is frozen if it changes by no
+more than its noise and resolution explain, while the measured displacement has gone there and back by as much as
+should change it ten times more. D is derived from resolution, noise, lost motion and stroke
+(``supervision/travel.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from rths_nodes.core import registry
+from rths_nodes.core.data import Data
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.supervision.travel import (
+    BLOCKS,
+    LATE_S,
+    LEAST_TRAVEL,
+    LOUDEST,
+    STEPS,
+    STUCK,
+    TWICE,
+    OneWay,
+)
+from rths_nodes.mechanics.small_specimen import SmallSpecimen
+
+Row = tuple[list[float], list[float], list[float]]
+"""Targets (m), measured displacements (m) and forces (N) of a sample."""
+
+
+class _Axis:
+    """Rules of one axis, with the travel that its displacement and its force have to show."""
+
+    def __init__(self, name: str, axis: Axis, block: int, way: float | None, force: float | None) -> None:
+        self.name = name
+        sensors, rig = axis.sensors, axis.rig_axis
+        steps = [sensors.displacement_resolution, sensors.force_resolution]
+        if rig is not None:
+            steps = [max(steps[0], rig.displacement.step_si), max(steps[1], rig.force.step_si)]
+        noise = [sensors.displacement_noise_rms, sensors.force_noise_rms]
+        if rig is not None:
+            channels = rig.displacement, rig.force
+            noise = [max(rms, one.noise_rms * one.unit_si) for rms, one in zip(noise, channels, strict=True)]
+        seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, noise, strict=True))
+        lost = TWICE * axis.output.lost_motion
+        way = way if way is not None else max(seen, lost, LEAST_TRAVEL * axis.limits.stroke)
+        self.moved = OneWay(way, block)
+        self.stiffness = _stiffness(axis)
+        expected = force if force is not None else max(self.stiffness * way, felt / STUCK)
+        self.pushed = OneWay(expected, block, felt) if self.stiffness > 0.0 else None
+
+    def stuck(self, rows: list[Row], index: int) -> str:
+        """Return why its displacement does not follow the targets of a block; empty if it does."""
+        aims = [row[0][index] for row in rows]
+        shown = sum([row[1][index] for row in rows]) / len(rows)
+        travel = self.moved.block(min(aims), max(aims), shown)
+        if travel is None:
+            return ""
+        return (
+            f"axes.{self.name}: the displacement does not move with its target: it has changed by "
+            f"{1e3 * travel.shown:.3f} mm where the target went {1e3 * travel.gone:.3f} mm one way: the actuator "
+            "does not follow, or the displacement sensor is wrong"
+        )
+
+    def frozen(self, rows: list[Row], index: int) -> bool:
+        """Return whether its force has not changed while the axis has moved there and back."""
+        if self.pushed is None:
+            return False
+        moved = [row[1][index] for row in rows]
+        shown = sum([row[2][index] for row in rows]) / len(rows)
+        travel = self.pushed.block(self.stiffness * min(moved), self.stiffness * max(moved), shown)
+        return travel is not None and self.pushed.both_ways
+
+
+class FrozenSensors:
+    """Watch of the sensors of ``axes`` that follow displacements; the others are beyond its reach.
+
+    ``breach`` is why the test must end, ``forces`` the sample at which a force was reported, by axis. ``way`` (m)
+    and ``force`` (N) replace the derived travels.
+    """
+
+    def __init__(
+        self, axes: Mapping[str, Axis], dt: float, transport: int, way: float | None, force: float | None
+    ) -> None:
+        self._size = max(1, round((LATE_S + transport * dt) / BLOCKS / dt))
+        self._axes = [_Axis(name, axis, self._size, way, force) for name, axis in axes.items()]
+        self._rows: list[Row] = []
+        self.breach = ""
+        self.forces: dict[str, int] = {}
+
+    def add(self, sample: int, target: list[float], moved: list[float], force: list[float]) -> None:
+        """Work in a driven sample."""
+        self._rows.append((target, moved, force))
+        if len(self._rows) == self._size:
+            self._judge(sample)
+
+    def _judge(self, sample: int) -> None:
+        rows, self._rows = self._rows, []
+        for index, axis in enumerate(self._axes):
+            self.breach = self.breach or axis.stuck(rows, index)
+            if axis.name not in self.forces and axis.frozen(rows, index):
+                self.forces[axis.name] = sample
+
+    def metrics(self) -> Data:
+        """Return the frozen forces, by axis; nothing if there are none."""
+        rows = {name: {"reported_at_sample": float(sample)} for name, sample in self.forces.items()}
+        return {"frozen_forces": rows} if rows else {}
+
+
+def _stiffness(axis: Axis) -> float:
+    """Return the stiffness (N/m) of a specimen at small motion; 0 if it is not known: its force is not watched."""
+    if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
+        return axis.rig_axis.stiffness
+    if axis.specimen is None:
+        return 0.0
+    try:
+        slope = SmallSpecimen.of(registry.build("specimen", axis.specimen)).slope
+    except (ConfigError, ValueError):  # friction at rest, say, or a specimen of another package
+        return 0.0
+    return slope if math.isfinite(slope) else 0.0
+
+
+def frozen_words(axis: str, sample: int) -> str:
+    """Return the warning about a force that is frozen."""
+    return (
+        f"axes.{axis}: the force does not move with the displacement, by sample {sample}: is the load cell dead?"
+    )
+
+
+def frozen_notes(metrics: Data) -> list[str]:
+    """Return a warning for each frozen force in the ``metrics`` of a test."""
+    rows = metrics.get("frozen_forces", {})
+    return [frozen_words(axis, round(row["reported_at_sample"])) for axis, row in rows.items()]

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Travel of a command one way, and the part of it that a sensor shows: identical readings alone prove nothing.
+
+In each LATE_S the command stays between its lowest l and its highest h. If l is by D above an earlier h, an
+actuator with a delay below LATE_S has gone up since; its sensor has to show STUCK of that, and the same
+downwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import NamedTuple
+
+LATE_S = 0.1
+"""Longest delay of an actuator, s, without transport and the delay from the small move."""
+BLOCKS = 8
+"""Number of blocks in that time; the command is judged per block."""
+STUCK = 0.1
+"""Share of its travel below which a channel does not move with the rig."""
+STEPS, LOUDEST = 20.0, 8.0
+"""Travel D: number of steps of the resolution, and multiple of the noise. A load cell that shows less is dead if
+more than D / STUCK was expected."""
+TWICE = 2.0
+"""D in lost motion and static error."""
+LEAST_TRAVEL = 5e-4
+"""Share of the stroke that D is at least."""
+
+
+class Travel(NamedTuple):
+    """Travel of a command one way, and the part that its sensor has shown."""
+
+    gone: float
+    shown: float
+
+
+class _Mark(NamedTuple):
+    """Highest command of an earlier window, the reading then, and the range of readings since."""
+
+    high: float
+    shown: float
+    lowest: float
+    highest: float
+
+
+class OneWay:
+    """One command and its measurement: whether a travel of ``way`` is shown; ``block`` samples are a block.
+
+    It is by STUCK of it, the same way; or, with ``least``, by anything more than that, whatever its direction.
+    """
+
+    def __init__(self, way: float, block: int, least: float | None = None) -> None:
+        self._way, self._block, self._least = way, block, least
+        self._blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
+        self._marks: list[_Mark | None] = [None, None]
+        """Upwards and downwards, with the sign of the direction: the end of an earlier window."""
+        self._silent = [False, False]
+        self._empty()
+
+    def _empty(self) -> None:
+        self._samples, self._sum, self._low, self._high = 0, 0.0, math.inf, -math.inf
+
+    @property
+    def settled(self) -> bool:
+        """True after LATE_S: the delay of an earlier motion has passed."""
+        return len(self._blocks) == BLOCKS
+
+    @property
+    def both_ways(self) -> bool:
+        """No travel was shown since one was not, upwards and downwards."""
+        return all(self._silent)
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """Between what the command has stayed for LATE_S."""
+        lows, highs = zip(*self._blocks, strict=True)
+        return min(lows), max(highs)
+
+    def stuck(self, command: float, measured: float) -> Travel | None:
+        """Work a sample in; the travel that was not shown, if there is one."""
+        self._samples += 1
+        self._sum += measured
+        self._low, self._high = min(self._low, command), max(self._high, command)
+        if self._samples < self._block:
+            return None
+        low, high, shown = self._low, self._high, self._sum / self._samples
+        self._empty()
+        return self.block(low, high, shown)
+
+    def block(self, low: float, high: float, shown: float) -> Travel | None:
+        """Work in a block: its command was between ``low`` and ``high``, its mean measurement is ``shown``."""
+        self._blocks.append((low, high))
+        if not self.settled:
+            return None
+        low, high = self.window
+        return self._along(0, low, high, shown) or self._along(1, -high, -low, -shown)
+
+    def _along(self, way: int, low: float, high: float, shown: float) -> Travel | None:
+        mark = self._marks[way]
+        if mark is None or high < mark.high:
+            self._marks[way] = _Mark(high, shown, shown, shown)
+            return None
+        self._marks[way] = mark = _Mark(mark.high, mark.shown, min(mark.lowest, shown), max(mark.highest, shown))
+        gone, moved = low - mark.high, shown - mark.shown
+        if gone < self._way or not gone:
+            return None
+        self._marks[way] = _Mark(high, shown, shown, shown)
+        if moved >= STUCK * gone if self._least is None else mark.highest - mark.lowest > self._least:
+            self._silent = [False, False]
+            return None
+        self._silent[way] = True
+        return Travel(gone, moved)

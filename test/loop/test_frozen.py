@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sensors that do not follow in a run: frozen, flickering, dead; and no false word about healthy ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rths_nodes
+from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.stages.frozen import FrozenSensors, frozen_notes
+from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
+
+NAME = "chen_ricles_2010"
+CALM = ("ground_motion.scale=0.1", "duration=8")
+FROZEN_AT = 2048
+"""Sample of 2 s."""
+DETECTED = 1024
+"""Samples within which a displacement that stands still is found; in lockstep the trip acts 512 samples later."""
+SEEDS = 1000
+BRIEF = 40
+
+
+def ran(*faults: str, more: Sequence[str] = (), **options: Any) -> hosts.RunResult:
+    return hosts.run(NAME, (*CALM, *more), faults=list(faults), **options)
+
+
+def test_a_displacement_that_freezes_trips() -> None:
+    done = ran("sensor_stuck@2:story_1,displacement")
+    assert done.outcome == "tripped"
+    assert "axes.story_1" in done.reason
+    assert "not move" in done.reason
+    assert FROZEN_AT < done.samples <= FROZEN_AT + DETECTED + LOCKSTEP_WINDOW + 100
+
+
+def test_a_force_that_freezes_is_reported_and_the_test_continues(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", NAME, "--fault", "sensor_stuck@2:story_1,force", "--record", str(tmp_path / "run")]
+    words += [word for each in CALM for word in ("--set", each)]
+    assert main(words) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "axes.story_1" in shown
+    assert "force does" in shown
+    run = rths_nodes.read(tmp_path / "run")
+    at = run.metrics["frozen_forces"]["story_1"]["reported_at_sample"]
+    assert FROZEN_AT < at <= FROZEN_AT + 2 * DETECTED
+    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")]) == 0
+    assert "force does" in (tmp_path / "page.html").read_text()
+    capsys.readouterr()
+    assert main([*words[:4], "--json", *words[6:]]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"]["frozen_forces"] == run.metrics["frozen_forces"]
+
+
+def fed(displacement: Any, force: Any, more: Sequence[str] = (), cycles: int = 6) -> FrozenSensors:
+    """The watch of the axis with a sine of 10 mm as its target, and what its sensors show of it."""
+    scenario = files.load(NAME, more)
+    watch = FrozenSensors(scenario.axes, scenario.dt, 1, None, None)
+    for sample in range(cycles * 1024):
+        aim = 0.01 * np.sin(2.0 * np.pi * sample * scenario.dt)
+        watch.add(sample, [aim], [float(displacement(aim))], [float(force(aim))])
+    return watch
+
+
+NOISY = ("axes.story_1.sensors.displacement_noise_rms=2e-5", "axes.story_1.sensors.force_noise_rms=500")
+
+
+def test_a_channel_that_flickers_or_is_dead_does_not_follow_either() -> None:
+    drawn = np.random.default_rng(3)
+    for shown in (lambda aim: 0.0, lambda aim: 0.004 + 2e-5 * drawn.standard_normal()):
+        watch = fed(shown, lambda aim: 8e6 * aim, NOISY)
+        assert watch.breach.startswith("axes.story_1: ")
+        assert watch.forces == {}
+    for force in (lambda aim: 0.0, lambda aim: 1e4 + 500.0 * drawn.standard_normal()):
+        watch = fed(lambda aim: aim, force, NOISY)
+        assert watch.breach == ""
+        assert list(watch.forces) == ["story_1"]
+        assert frozen_notes(watch.metrics())
+    healthy = fed(lambda aim: aim, lambda aim: 8e6 * aim, NOISY)
+    assert (healthy.breach, healthy.metrics()) == ("", {})
+
+
+def test_a_plateau_one_way_is_no_frozen_force() -> None:
+    """Of an elastoplastic specimen and of friction alone: the force changes where the motion turns."""
+    state = [0.0, 0.0]
+
+    def plastic(aim: float) -> float:
+        state[1] = min(max(state[1] + 8e6 * (aim - state[0]), -2e4), 2e4)
+        state[0] = aim
+        return state[1]
+
+    assert fed(lambda aim: aim, plastic, NOISY).forces == {}
+
+
+def test_the_travels_may_be_declared() -> None:
+    far = ["monitor.stuck_displacement=0.2", "monitor.stuck_force=1e9"]
+    done = ran("sensor_stuck@2:story_1,force", more=far)
+    assert "frozen_forces" not in done.metrics
+    with pytest.raises(ConfigError, match=r"stuck_displacement = -1"):
+        files.load(NAME, ["monitor.stuck_displacement=-1"])
+
+
+@pytest.mark.parametrize("name", files.shipped())
+@pytest.mark.briefly(6)
+def test_no_false_word_in_a_shipped_scenario(name: str) -> None:
+    found = hosts.run(name, ["duration=10"], keep=False, engine="python")
+    assert "sensor" not in found.reason
+    assert "frozen_forces" not in found.metrics
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(BRIEF), *(pytest.param(s, marks=pytest.mark.soak) for s in range(BRIEF, SEEDS))]
+)
+def test_no_false_word_with_noise_resolution_friction_and_backlash(seed: int) -> None:
+    drawn = np.random.default_rng(seed)
+    sensors, output = "axes.story_1.sensors.", "axes.story_1.output."
+    sets = [
+        f"seed={seed + 1}",
+        "duration=5",
+        f"ground_motion.scale={drawn.uniform(0.02, 0.5)}",
+        f"{sensors}displacement_noise_rms={10.0 ** drawn.uniform(-7, -4.7)}",
+        f"{sensors}displacement_resolution={drawn.choice([0.0, 1e-6, 1e-5, 5e-5])}",
+        f"{sensors}force_noise_rms={10.0 ** drawn.uniform(0, 3)}",
+        f"{sensors}force_resolution={drawn.choice([0.0, 10.0, 300.0])}",
+        f"{output}lost_motion={drawn.choice([0.0, 1e-5, 1e-4])}",
+        f"{output}resolution={drawn.choice([0.0, 1e-6, 1e-5])}",
+    ]
+    if drawn.random() < 0.5:
+        sets.append("axes.story_1.actuator.type=servo_hydraulic")
+    force, width = drawn.uniform(1e4, 2e5), drawn.uniform(1e-5, 2e-3)
+    specimens = (
+        "",
+        f"{{type: slipping_elastomeric, stiffness: 7.6e6, slip_force: {force}}}",
+        f"{{type: elastoplastic_absorber, stiffness: 7.6e6, yield_force: {force}}}",
+        f"{{type: with_backlash, width: {width}, specimen: {{type: kelvin_voigt, stiffness: 7.6e6}}}}",
+    )
+    if chosen := specimens[drawn.integers(4)]:
+        sets.append(f"axes.story_1.specimen={chosen}")
+    found = hosts.run(NAME, sets, keep=False, engine="python")
+    assert "not move" not in found.reason
+    assert "frozen_forces" not in found.metrics
