@@ -19,6 +19,7 @@ from rths_nodes.procedure.records import (
     Act,
     AxisChecks,
     AxisOffsets,
+    ChecklistAnswer,
     Note,
     OffsetsRecord,
     ProcedureRecord,
@@ -72,6 +73,8 @@ def record() -> ProcedureRecord:
         versions={"rths_nodes": "1.2"},
         simulated="emulated",
         axis_names={"a": "north (a)"},
+        rig_kind="EMULATED",
+        checklist=[ChecklistAnswer("10:00:00", "area clear", "y", "Ada")],
         code={"rths_nodes": "0.1.0, commit 535f332"},
     )
 

@@ -26,8 +26,8 @@ STOPS = {"held": "held", "tripped": "stopped by a limit"}
 
 
 _TOLD = (
-    *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "run_id", "samples", "scenario"),
-    *("started", "version"),
+    *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "rig_kind", "run_id", "samples"),
+    *("scenario", "started", "version"),
 )
 """Keys of a run's information that have a name of their own on the page."""
 

@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Publish the recording on its topics, with /clock; or show it as a page."""
-    check_port(options.port, "--port")
     if options.page:
+        check_port(options.port, "--port")
         return _show(options)
     from rths_nodes.recording import bag
 
