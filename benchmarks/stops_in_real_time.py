@@ -52,7 +52,7 @@ FAULTS = {
     "interlock": "interlock@{0}",
 }
 REASONS = {
-    "stop": "emergency stop",
+    "stop": "trip requested",
     "limit": "limits.force",
     "silence": "monitor",  # heartbeat.monitor, or that its process has died, which its runner may see first
     "kill": "",
@@ -94,16 +94,16 @@ class Asker:
 
 
 @contextmanager
-def emergency_stop() -> Iterator[Asker]:
+def trip_request() -> Iterator[Asker]:
     """Somebody who asks rigs to trip."""
     from rclpy.node import Node
-    from std_msgs.msg import Empty
 
+    from rths_nodes.msg import Trip
     from rths_nodes.ros.hosting.composed import ros_context
 
     with ros_context() as context:
         node = Node("somebody", context=context)
-        yield Asker(node.create_publisher(Empty, "/rths/emergency_stop", 1), Empty())
+        yield Asker(node.create_publisher(Trip, "/rths/trip", 1), Trip())
         node.destroy_node()
 
 
@@ -142,7 +142,7 @@ def nodes(
     looked = math.ceil(LOOK_EVERY_NS * 1e-9 / dt)
     first = {"stop": looked + 2, "limit": 1, "kill": silence, "pressure": 1, "interlock": 1}
     first["silence"] = math.ceil((scenario.heartbeat.monitor + scenario.heartbeat.period) / dt)
-    with forked_nodes(), emergency_stop() as stop:
+    with forked_nodes(), trip_request() as stop:
         for cause in filter(first.__contains__, causes):
             row = Row(host, cause, scenario, stated(scenario, first[cause]))
             yield filled(row, partial(_nodes_once, host, scenario, cause, stop), runs, seed, journal)
@@ -235,7 +235,7 @@ def udp(scenario: Scenario, causes: list[str], runs: int, seed: int, journal: Jo
     silent = TRANSPORT + scenario.bridge.longest(scenario.dt) + 1
     first = dict.fromkeys(("limit", "silence", "cable", "kill", "pressure"), silent) | {"interlock": 1}
     first["stop"] = silent + math.ceil(LOOK_EVERY_NS * 1e-9 / scenario.dt)
-    with emergency_stop() as stop:
+    with trip_request() as stop:
         for cause in causes:
             row = Row("udp", cause, scenario, stated(scenario, first[cause]))
             yield filled(row, partial(_udp_once, scenario, cause, stop), runs, seed, journal)

@@ -27,7 +27,6 @@ RATES = {
     "test_state": "when it changes",
     "node_status": "when it changes",
     "trip": "once",
-    "emergency_stop": "once",
     "summary": "at the end",
     "progress": f"every {observers.PROGRESS_SAMPLES} samples, in real time every heartbeat",
     "live": f"at most {1e9 / live_curves.INTERVAL_NS:g} per s",
@@ -45,7 +44,8 @@ def graph() -> str:
     different machines say to each other, and what only some tests have, is left out.
     """
     boxes: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for row in (*TOPICS.values(), names.CLOCK, DIAGNOSTICS):
+    rows = [row for row in TOPICS.values() if row.name != names.FORMER_TRIP]
+    for row in (*rows, names.TRIP_REQUEST, names.CLOCK, DIAGNOSTICS):
         arrow = "==>" if row.stream else "-.->" if row.latched else "-->"
         if not (row.apart or row.section):
             ends = arrow, _among(row.publishers), _among(row.subscribers)

@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     FINISHED = 0, "the test has finished", "the test ran to its end"
     FAILED = 1, "the test has failed", "a node died, a file could not be written, or something unforeseen happened"
     REFUSED = 2, "the test was refused", "the input is wrong, or a node cannot take part; nothing has moved"
-    TRIPPED = 3, "the test was tripped", "a limit, the monitor or an emergency stop brought the rig to rest"
+    TRIPPED = 3, "the test was tripped", "a limit, the monitor or a trip request brought the rig to rest"
     NOT_VALID = 4, "the test is not valid", "the test ran to its end, but too much of it was missed or bridged"
     HELD = (
         130,

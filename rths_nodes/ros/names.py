@@ -35,8 +35,10 @@ LOOP = (INTEGRATOR, COMPENSATOR, ACTUATOR)
 OBSERVERS = options.OBSERVERS
 NAMESPACE = options.NAMESPACE
 
-STOPS = ("stop", "emergency_stop")
+STOPS = ("stop", "trip")
 """Services of the actuator node that end a test: held, or tripped."""
+FORMER_TRIP = "emergency_stop"
+"""Name of the topic and of the service ``trip`` up to 0.9.0: still received, and reported, in one more version."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,9 @@ def _joints(name: str) -> Topic:
 TEST_STATE = "test_state"
 """The topic on which the actuator node says which run it is."""
 
+TRIP = "trip"
+"""The topic of trips: of the nodes of a test, and of everybody else (``TRIP_REQUEST``)."""
+
 TOPICS: dict[str, Topic] = {
     topic.name: topic
     for topic in (
@@ -123,9 +128,8 @@ TOPICS: dict[str, Topic] = {
         # Latched: who comes late still learns where the test stands.
         Topic(TEST_STATE, _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),
         _early("node_status", "NodeStatus", ROLES, ACTUATOR, RECORDER, CONSOLE),
-        _early("trip", "Trip", (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), ACTUATOR, RECORDER),
-        # From whoever sees a reason to.
-        Topic("emergency_stop", "std_msgs/msg/Empty", (), (ACTUATOR,), recorded=False),
+        _early(TRIP, "Trip", (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), ACTUATOR, RECORDER),
+        Topic(FORMER_TRIP, "std_msgs/msg/Empty", (), (ACTUATOR,), recorded=False),
         Topic("summary", _own("Summary"), ROLES, (RECORDER, CONSOLE), True),
         Topic("progress", _own("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
         # How far the clocks of machines differ, before and after a test.
@@ -138,6 +142,9 @@ TOPICS: dict[str, Topic] = {
         Topic("live_curves", _own("LiveCurves"), (MONITOR,), (), latched=True, recorded=False),
     )
 }
+
+TRIP_REQUEST = Topic(TRIP, _own("Trip"), (), (ACTUATOR,), recorded=False)
+"""The topic of trips as other programs publish on it. A volatile publisher is received, too."""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
 """The one absolute name: where ROS tools look for it, whatever the namespace of the rig."""

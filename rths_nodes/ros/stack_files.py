@@ -20,6 +20,7 @@ from rths_nodes.ros.names import (
     CLOCK,
     CONSOLE,
     DIAGNOSTICS,
+    FORMER_TRIP,
     LOOP,
     NODES,
     OBSERVERS,
@@ -29,6 +30,7 @@ from rths_nodes.ros.names import (
     STOPS,
     TEST_STATE,
     TOPICS,
+    TRIP,
     Topic,
 )
 
@@ -147,7 +149,8 @@ def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
         return _rules(rig, role, {"publish": speaks[:-1], "subscribe": hears})
     speaks += ["/rosout", "/parameter_events", "~/transition_event", *([CLOCK.name] if role == ACTUATOR else ())]
     hears += [CLOCK.name, "/parameter_events"]
-    serves = [f"~/{name}" for name in (*PARAMETERS, TYPES, *LIFECYCLE, *(STOPS if role == ACTUATOR else ()))]
+    stops = (*STOPS, FORMER_TRIP) if role == ACTUATOR else ()
+    serves = [f"~/{name}" for name in (*PARAMETERS, TYPES, *LIFECYCLE, *stops)]
     ns = f"{rig}/{axis}" if axis else rig
     return _rules(ns, role, {"publish": speaks, "subscribe": hears}, {"reply": serves})
 
@@ -155,7 +158,7 @@ def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
 def _operator(rig: str) -> ElementTree.Element:
     """The node that publishes the state of a procedure, and stops it."""
     speaks = [*(_under(rig, name) for name in OPERATOR_TOPICS), DIAGNOSTICS.name, "/parameter_events"]
-    hears = [_under(rig, "emergency_stop"), CLOCK.name, "/parameter_events"]
+    hears = [_under(rig, TRIP), _under(rig, FORMER_TRIP), CLOCK.name, "/parameter_events"]
     services = {"reply": [f"~/{name}" for name in (*PARAMETERS, TYPES, *OPERATOR_SERVICES)]}
     return _rules(rig, OPERATOR, {"publish": speaks, "subscribe": hears}, services)
 

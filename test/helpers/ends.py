@@ -29,7 +29,7 @@ WAYS = {
     "actuator hangs": ExitCode.FAILED,
     "actuator told to stop": ExitCode.HELD,
     "stop service": ExitCode.HELD,
-    "emergency stop": ExitCode.TRIPPED,
+    "trip service": ExitCode.TRIPPED,
     "deactivated": ExitCode.HELD,
     **dict.fromkeys(SIGNALS, ExitCode.HELD),
 }
@@ -44,7 +44,7 @@ FILE_SIZES = {"refused": 8_000, "disk full": 200_000}
 """Largest file, bytes: too small for the beginning of a recording, and for all of it."""
 SERVICES = {
     "stop service": ("stop", "std_srvs/srv/Trigger"),
-    "emergency stop": ("emergency_stop", "std_srvs/srv/Trigger"),
+    "trip service": ("trip", "std_srvs/srv/Trigger"),
     "deactivated": ("change_state", "lifecycle_msgs/srv/ChangeState"),
 }
 OF_PROCESSES = {"actuator hangs": signal.SIGSTOP, "actuator told to stop": signal.SIGTERM}

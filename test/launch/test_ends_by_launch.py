@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DRIVER = "from rths_example_driver.driver import main; main()"
 OURS = {name: WAYS[name] for name in WAYS if not name.startswith("SIG")} | {"SIGINT": ExitCode.HELD}
 """Of our actuator node. Other signals launch does not hand on to its nodes."""
-OURS_ALONE = ("actuator told to stop", "stop service", "emergency stop", "deactivated")
+OURS_ALONE = ("actuator told to stop", "stop service", "trip service", "deactivated")
 FOREIGN = {name: code for name, code in OURS.items() if name not in OURS_ALONE} | {"SIGINT": ExitCode.TRIPPED}
 """Of a driver node of somebody else, which knows no other request to stop than a Trip."""
 COMPOSED = [name for name in OURS if name not in ("actuator hangs", "actuator told to stop")]

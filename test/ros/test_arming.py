@@ -177,7 +177,7 @@ def test_a_discovery_server_that_is_set_is_named_where_nobody_comes(
 # -- what else is waited for ------------------------------------------------------------------------------
 
 
-def test_a_rig_that_can_hurt_somebody_waits_until_an_emergency_stop_finds_it(bench: Bench) -> None:
+def test_a_rig_that_can_hurt_somebody_waits_until_a_trip_request_finds_it(bench: Bench) -> None:
     """A publisher that the middleware had not matched yet lost its stop in one of 30 tests, up to 2.8 s long."""
     bench.port.simulated = False
     began = bench.clock.now
@@ -197,8 +197,8 @@ def test_a_node_that_is_there_twice_waits_for_nobody(bench: Bench) -> None:
     ("interrupted", "request_", "state", "reason"),
     [
         (True, None, State.HELD, "interrupted"),
-        (True, StopRequest("emergency stop"), State.HELD, "emergency stop"),
-        (False, StopRequest("emergency stop"), State.TRIPPED, "emergency stop"),
+        (True, StopRequest("trip requested"), State.HELD, "trip requested"),
+        (False, StopRequest("trip requested"), State.TRIPPED, "trip requested"),
         (False, StopRequest("stop service", end=State.HELD), State.HELD, "stop service"),
     ],
 )

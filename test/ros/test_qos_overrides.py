@@ -54,7 +54,7 @@ def test_what_our_nodes_say_to_each_other_is_not_for_onlookers() -> None:
     assert {topic.name for topic in TOLD} == {*names.JOINTS, "live", "live_curves"}
     assert names.DIAGNOSTICS.for_onlookers
     assert names.CLOCK.for_onlookers
-    assert not names.TOPICS["emergency_stop"].for_onlookers, "an operator publishes it"
+    assert not names.TOPICS[names.FORMER_TRIP].for_onlookers, "an operator publishes it"
     assert all(qos_overrides.overridable(row) is None for row in names.TOPICS.values() if row not in TOLD)
 
 

@@ -116,7 +116,7 @@ def test_a_policy_allows_no_node_what_is_the_business_of_others() -> None:
         wanted.discard(names.AXIS)  # without nodes of axes
         assert speakers.get(f"/rths/{row.name}", set()) == wanted, row.name
     assert speakers["~/stop"] == {names.ACTUATOR, names.OPERATOR}
-    assert speakers["~/emergency_stop"] == {names.ACTUATOR}
+    assert speakers["~/trip"] == speakers["~/emergency_stop"] == {names.ACTUATOR}
     assert speakers["~/hold"] == {names.OPERATOR}
     assert not any("*" in name for name in speakers)
 

@@ -21,16 +21,21 @@ from rcl_interfaces.srv import GetParameters, SetParameters
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from rths_nodes.app import hosts
+from rths_nodes.core.wire.plain import encode
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.msg import Trip
+from rths_nodes.ros import names
 from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.nodes.base import LOOK_NS
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.observers import PROGRESS_SAMPLES, ProgressReports
 from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.transport import trip_requests
 from rths_nodes.ros.transport.wiring import Place
 
 SECOND = 1_000_000_000
@@ -64,10 +69,14 @@ def ask(node: Node, name: str, kind: Any, **request: Any) -> Any:
 
 
 def press(node: Node) -> None:
-    publisher = node.create_publisher(Empty, "/rths/emergency_stop", 1)
+    publish(node, Empty(), "/rths/emergency_stop")
+
+
+def publish(node: Node, message: Any, name: str, **qos: Any) -> None:
+    publisher = node.create_publisher(type(message), name, QoSProfile(depth=1, **qos))
     while not publisher.get_subscription_count():
         time.sleep(0.01)
-    publisher.publish(Empty())
+    publisher.publish(message)
 
 
 def run_while(action: Callable[[], Any], host: str, *overrides: str, **options: Any) -> hosts.RunResult:
@@ -83,14 +92,16 @@ def run_while(action: Callable[[], Any], host: str, *overrides: str, **options: 
     return found[0]
 
 
-def test_the_service_trips_at_once(operator: Node) -> None:
+@pytest.mark.parametrize("name", ["trip", pytest.param("emergency_stop", marks=pytest.mark.long)])
+def test_the_service_trips_at_once(operator: Node, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     answers: list[Any] = []
-    report = run_while(lambda: answers.append(call(operator, "/rths/actuator/emergency_stop")), "composed")
+    report = run_while(lambda: answers.append(call(operator, f"/rths/actuator/{name}")), "composed")
     # the middleware can lose the answer to a client that it has only just found, and says so
     assert answers[0] is None or answers[0].success
     if report.samples:  # it may come before the test has begun
         assert (report.outcome, report.exit_code) == ("tripped", 3)
-    assert mentions(report.reason, "emergency", "service")
+    assert mentions(report.reason, "trip service")
+    assert ("service emergency_stop is now trip" in capfd.readouterr().err) == (name != "trip")
 
 
 def test_the_service_is_heard_where_no_slack_is_left(operator: Node, patience: list[str]) -> None:
@@ -105,10 +116,46 @@ def test_the_service_is_heard_where_no_slack_is_left(operator: Node, patience: l
     assert (report.outcome, "stop service" in report.reason) == ("held", True)
 
 
-def test_whoever_publishes_an_emergency_stop_is_heard(operator: Node, patience: list[str]) -> None:
+REQUEST = Trip(source="a camera", reason="a person in the area \x1b[31m")
+
+
+def test_a_trip_request_of_any_program_is_received(operator: Node, patience: list[str], tmp_path: Path) -> None:
+    report = run_while(
+        lambda: publish(operator, REQUEST, "/rths/trip", durability=DurabilityPolicy.VOLATILE),
+        "composed",
+        *patience,
+        record=tmp_path / "run",
+    )
+    assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
+    assert mentions(report.reason, "trip requested by a camera: a person in the area ?[31m")
+    assert not any("foreign" in note for note in report.notes), "it was carried out"
+
+
+def test_the_former_topic_of_a_trip_request_is_received_and_reported(
+    operator: Node, patience: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
     report = run_while(lambda: press(operator), "processes", *patience)
     assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
-    assert mentions(report.reason, "emergency", "topic")
+    assert mentions(report.reason, "trip requested")
+    assert "topic emergency_stop is now trip" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("frame_id", "source", "reason"),
+    [
+        ("", "a camera", "trip requested by a camera: why"),
+        ("", "", "trip requested: why"),
+        ("", names.MONITOR, None),
+        ("", names.axis_node("story_1"), None),
+        ("rths_0123456789abcdef01", "a camera", None),
+    ],
+)
+def test_a_trip_of_a_run_or_in_the_name_of_a_node_is_no_request(
+    frame_id: str, source: str, reason: str | None
+) -> None:
+    values = {"frame_id": frame_id, "source": source, "reason": "why"}
+    assert trip_requests.request_in(encode("Trip", values)) == reason
+    assert trip_requests.request_in(encode("Trip", values)[:-8]) is None
 
 
 @pytest.mark.parametrize(
@@ -127,7 +174,7 @@ def test_a_test_is_stopped_at_once_before_every_node_has_found_the_others(
     separate = {"separate": [lost]} if host == "composed" else {}
     report = run_while(lambda: press(operator), host, record=tmp_path / "run", **separate)
     assert (report.outcome, report.exit_code, report.samples) == ("tripped", 3, 0), report.reason
-    assert mentions(report.reason, "emergency", "topic")
+    assert mentions(report.reason, "trip requested")
 
 
 @pytest.mark.long

@@ -41,7 +41,7 @@ class Arming:
     ``announcer`` publishes the states. ``farewell`` is how long the node has to wait for its peers before it
     leaves, s.
 
-    A rig that is not simulated waits FOUND_S before its first sample: an emergency stop of a publisher that has
+    A rig that is not simulated waits FOUND_S before its first sample: a trip request of a publisher that has
     not found the node is lost. And where no test has begun, the node waits as long for its peers to leave: they do
     not listen to a node whose name they do not know yet.
     """

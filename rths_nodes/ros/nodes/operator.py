@@ -8,7 +8,7 @@
                                                              runs, and for a watcher in runs, too
     topic    live              rths_nodes/msg/Live           curves of the motions of the procedure, as of a run
     topic    live_curves       rths_nodes/msg/LiveCurves     their names, latched
-    topic    emergency_stop    std_msgs/msg/Empty            subscribed: the act stop
+    topic    trip              rths_nodes/msg/Trip           subscribed: the act stop
 
 All other acts come over the operator socket (``app/procedure/operator_socket.py``). The node lives outside of
 every run: runs have nodes and topics of their own.
@@ -34,13 +34,24 @@ from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.msg import Live, LiveCurves, TestState
+from rths_nodes.msg import Live, LiveCurves, TestState, Trip
 from rths_nodes.msg import Measurement as MeasurementMessage
-from rths_nodes.ros.names import DIAGNOSTICS, MOTION, OPERATOR, OPERATOR_SERVICES, OPERATOR_TOPICS, TOPICS
+from rths_nodes.ros.names import (
+    DIAGNOSTICS,
+    FORMER_TRIP,
+    MOTION,
+    OPERATOR,
+    OPERATOR_SERVICES,
+    OPERATOR_TOPICS,
+    TOPICS,
+    TRIP,
+    TRIP_REQUEST,
+)
 from rths_nodes.ros.nodes.live_curves import curves_of, message_of
 from rths_nodes.ros.transport.endpoints import quality
 from rths_nodes.ros.transport.greeting import address
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
+from rths_nodes.ros.transport.trip_requests import reason_of
 
 ASKED = "asked for by anybody"
 RIG_STATE_HZ = 10.0
@@ -120,13 +131,9 @@ class OperatorNode(ThreadedNode):
             self._node.create_service(
                 Trigger, f"~/{name}", partial(_serve, name, act), callback_group=ReentrantCallbackGroup()
             )
-        self._node.create_subscription(
-            Empty,
-            "emergency_stop",
-            lambda _: conducted.stop(f"{ASKED}: emergency stop"),
-            quality(TOPICS["emergency_stop"]),
-            callback_group=ReentrantCallbackGroup(),
-        )
+        for row, kind, stop in ((TRIP_REQUEST, Trip, self._trip), (TOPICS[FORMER_TRIP], Empty, self._former_trip)):
+            group = ReentrantCallbackGroup()
+            self._node.create_subscription(kind, row.name, stop, quality(row), callback_group=group)
         self._node.create_timer(1.0 / RIG_STATE_HZ, self._tick, callback_group=MutuallyExclusiveCallbackGroup())
 
     @property
@@ -138,6 +145,18 @@ class OperatorNode(ThreadedNode):
     def address(self) -> bytes:
         """The name of the operator socket."""
         return address(self._node.get_fully_qualified_name(), self._context.get_domain_id())
+
+    def _trip(self, told: Trip) -> None:
+        """Stop, unless it is a Trip of the nodes of a run, which stop that themselves."""
+        reason = reason_of(told.header.frame_id, told.source, told.reason)
+        if reason is not None:
+            self._conducted.stop(f"{ASKED}: {reason}")
+
+    def _former_trip(self, _: Empty) -> None:
+        self._conducted.stop(f"{ASKED}: trip requested")
+        self._node.get_logger().warning(
+            f"the topic {FORMER_TRIP} is now {TRIP}; the next version does not receive the old name"
+        )
 
     def start(self) -> None:
         """Serve and publish from now on. Raises ConfigError if the namespace has another operator node."""

@@ -4,8 +4,8 @@
 An operator, a robot or a script stops a test from outside:
 
     service  <actuator>/stop              std_srvs/srv/Trigger    the rig stops and holds; the test ends as held
-    service  <actuator>/emergency_stop    std_srvs/srv/Trigger    the rig trips
-    topic    emergency_stop               std_msgs/msg/Empty      the rig trips, whoever says so
+    service  <actuator>/trip              std_srvs/srv/Trigger    the rig trips
+    topic    trip                         rths_nodes/msg/Trip     the rig trips, for every publisher
 
 A thread takes requests to these services; the loop carries them out before the next tick. The loop looks at the
 topic every few milliseconds.
@@ -13,6 +13,7 @@ topic every few milliseconds.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -22,12 +23,14 @@ from std_srvs.srv import Trigger
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command
+from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.stages.due_commands import DueCommands
-from rths_nodes.ros.names import COMPENSATOR, MONITOR
+from rths_nodes.ros.names import COMPENSATOR, FORMER_TRIP, MONITOR, TRIP, TRIP_REQUEST
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
 from rths_nodes.ros.nodes.rig_context import RigContext
-from rths_nodes.ros.transport.endpoints import ByHand, Inbox
+from rths_nodes.ros.transport.endpoints import ByHand, Inbox, open_inbox
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
+from rths_nodes.ros.transport.trip_requests import request_in
 
 LOOK_EVERY_NS = 4_000_000
 """Between two looks at requests to stop and at the observers: a few in the time of a bridge."""
@@ -103,7 +106,7 @@ class TickGate:
         ``interrupted``: the operator wants the rig to stop and hold.
         """
         rig = self._rig
-        if told := self._topics.heard("trip"):
+        if told := self._topics.heard(TRIP):
             self._heed(told)
         if self._stops.waiting:
             self._stops.carry_out()
@@ -124,7 +127,7 @@ class TickGate:
 
     def hear_trips(self) -> None:
         """Trip the rig when another node asks for it."""
-        self._heed(self._topics.heard("trip"))
+        self._heed(self._topics.heard(TRIP))
 
     def _heed(self, trips: Sequence[Data]) -> None:
         """Trip the rig: other nodes have asked for it."""
@@ -157,13 +160,25 @@ class TickGate:
 
 
 class StopRequests:
-    """The stop services of ``node``, answered by a thread, and its ``inbox`` of trip requests.
+    """The stop services of ``node``, answered by a thread, and its trip requests; ``former`` is the inbox of
+    ``FORMER_TRIP``, whose use is reported by ``warn``, ``latched`` has requests that came as those of peers do.
 
     ``hold`` and ``trip`` get a reason. The loop makes the ``calls``; a request is answered once that is done.
     """
 
-    def __init__(self, node: Node, group: ByHand, inbox: Inbox, hold: Act, trip: Act, calls: LoopCalls) -> None:
-        self._node, self._inbox, self._trip, self._calls = node, inbox, trip, calls
+    def __init__(
+        self,
+        node: Node,
+        group: ByHand,
+        former: Inbox,
+        latched: deque[str],
+        acts: tuple[Act, Act],
+        calls: LoopCalls,
+        warn: Callable[[str], None],
+    ) -> None:
+        hold, self._trip = acts
+        self._node, self._former, self._latched, self._calls, self._warn = node, former, latched, calls, warn
+        self._requests = open_inbox(node, TRIP_REQUEST, group, RunMark())
 
         def answer(act: Act, reason: str, message: str) -> Answer:
             def carry_out(_: object, response: Trigger.Response) -> object:
@@ -173,29 +188,40 @@ class StopRequests:
 
             return carry_out
 
+        trips = "trip service", "the rig trips"
         self._services = {
             node.create_service(Trigger, f"~/{name}", _by_hand, callback_group=group): answer(*of_act)
             for name, of_act in (
                 ("stop", (hold, "stop service", "the rig stops and holds")),
-                ("emergency_stop", (trip, "emergency stop: service", "the rig trips")),
+                (TRIP, (self._trip, *trips)),
+                (FORMER_TRIP, (partial(self._trip_by_former_name, "service"), *trips)),
             )
         }
-        warn = node.get_logger().warning
-        self._thread = ServiceThread(node.context, self._services, calls, warn, first=True)
+        log = node.get_logger().warning
+        self._thread = ServiceThread(node.context, self._services, calls, log, first=True)
         self._thread.start()
 
     def hear(self) -> None:
         """Carry out the requests since the last time; none once it is closed."""
         if self._calls.closed:
             return
-        if self._inbox.take() is not None:
-            self._trip("emergency stop: topic")
+        if (data := self._requests.take()) is not None:
+            self._trip(request_in(data) or "trip requested")
+        elif self._latched:
+            self._trip(self._latched.popleft())
+        if self._former.take() is not None:
+            self._trip_by_former_name("topic", "trip requested")
         while self._calls.carry_out():
             pass
 
+    def _trip_by_former_name(self, what: str, reason: str) -> None:
+        self._trip(reason)
+        self._warn(f"the {what} {FORMER_TRIP} is now {TRIP}; the next version does not receive the old name")
+
     def close(self) -> None:
-        """End the thread and the services."""
+        """End the thread, the services and the subscription."""
         self._thread.close()
+        self._node.destroy_subscription(self._requests.subscription)
         for service in self._services:
             self._node.destroy_service(service)
 

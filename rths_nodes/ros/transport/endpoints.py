@@ -24,7 +24,14 @@ from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.ros import names
 from rths_nodes.ros.transport.line import SocketReader
-from rths_nodes.ros.transport.peers import NOBODY, AnnouncementGuard, OpenGuard, PublisherGuard
+from rths_nodes.ros.transport.peers import (
+    NOBODY,
+    AnnouncementGuard,
+    OpenGuard,
+    PublisherGuard,
+    RequestGuard,
+    TripGuard,
+)
 
 
 class ByHand(CallbackGroup):
@@ -170,6 +177,7 @@ class Inbox:
         if gid is None or gid in self._known:
             self._came_ns = info["received_timestamp"]
             return data, gid or NOBODY
+        self.guard.sent_ns = info.get("source_timestamp", 0)
         self.guard.meet(gid, data)
         return self._waiting.popleft() if self._waiting else (b"", gid)
 
@@ -196,11 +204,16 @@ def open_inbox(
     qos = quality(topic, best_effort, HistoryPolicy.KEEP_ALL)
     kind = message_class(topic.type)
     found = node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True)
-    guard = PublisherGuard if topic.publishers else OpenGuard
-    if topic.name == names.TEST_STATE:
-        guard = AnnouncementGuard
-    judge = guard(node, found, speakers, run, topic.handshake)
+    judge = _guard_of(topic)(node, found, speakers, run, topic.handshake)
     return Inbox(found, judge, node.get_fully_qualified_name(), topic.stream)
+
+
+def _guard_of(topic: names.Topic) -> type[PublisherGuard]:
+    if topic.name == names.TRIP:
+        return TripGuard if topic.publishers else RequestGuard
+    if topic.name == names.TEST_STATE:
+        return AnnouncementGuard
+    return PublisherGuard if topic.publishers else OpenGuard
 
 
 def quality(

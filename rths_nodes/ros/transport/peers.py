@@ -7,6 +7,7 @@ the test is under way a peer may still come, or come back with another publisher
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -16,12 +17,16 @@ from rclpy.topic_endpoint_info import TopicEndpointInfo
 
 from rths_nodes.core.wire.run_mark import FIELD_AT, NO_RUN, RunMark
 from rths_nodes.loop.pacing import Clock
+from rths_nodes.ros.transport.trip_requests import request_in
 
 MOST_FOREIGN = 64
 """Foreign publishers of one topic that are told apart; those beyond are counted together."""
 
 MOST_UNJUDGED = 64
 """Messages of one topic that are kept until the run is known."""
+
+EARLY_NS = 2_000_000_000
+"""A publisher may match a subscription, and publish, before its guard is made."""
 
 UNKNOWN = "unknown"
 """Name of a publisher of which the graph knows no node, or that comes after too many others."""
@@ -114,6 +119,8 @@ class PublisherGuard:
         """Who else publishes here, at the last look."""
         self._by_gid = True
         self._asked = 0
+        self.sent_ns = 0
+        """When the last message of an unknown publisher was sent, ns."""
         self.nameless = self.count = 0
         """Publishers at the last look whose nodes the graph did not name yet, and all of them."""
 
@@ -265,3 +272,34 @@ class OpenGuard(PublisherGuard):
 
     def admits(self, data: bytes) -> bool:
         return True
+
+
+class TripGuard(PublisherGuard):
+    """On the topic of trips, for trips of peers. A request of another program is not foreign: it is kept.
+
+    A latched request that was sent more than EARLY_NS before this guard was made is dropped: it was for an earlier
+    test.
+    """
+
+    def __init__(self, *given: object, **named: object) -> None:
+        super().__init__(*given, **named)  # type: ignore[arg-type]
+        self.requests: deque[str] = deque(maxlen=1)
+        """Reason of the last request."""
+        self._since = time.time_ns() - EARLY_NS
+
+    def meet(self, gid: bytes, data: bytes) -> None:
+        reason = request_in(data)
+        if reason is None:
+            super().meet(gid, data)
+        elif self.sent_ns >= self._since:
+            self.requests.append(reason)
+
+
+class RequestGuard(OpenGuard):
+    """On the topic of trips, for requests of other programs."""
+
+    def admits(self, data: bytes) -> bool:
+        return request_in(data) is not None
+
+    def reject(self, gid: bytes, data: bytes) -> None:
+        """It is a Trip of a run, which the other inbox takes or counts."""

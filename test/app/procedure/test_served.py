@@ -269,23 +269,25 @@ def test_a_stop_during_the_prompt_ends_what_is_answered_to_it(
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize("way", ["topic", "service"])
+@pytest.mark.parametrize("way", ["trip", "emergency_stop", "service"])
 def test_anybody_stops_a_run_in_lockstep_over_ros(tmp_path: Path, way: str) -> None:
     """No node of the run receives it, for there is none; before, where nothing moves, it leaves no trace."""
     from rclpy.node import Node
     from std_msgs.msg import Empty
 
+    from rths_nodes.msg import Trip
     from rths_nodes.ros.hosting.composed import ros_context
     from rths_nodes.ros.hosting.stopper import Stopper
 
     with ros_context() as context, with_node(tmp_path, 0, 30.0) as session:
         anybody, stopper = Node("anybody", namespace="rths_0", context=context), Stopper("rths_0", "stopper")
-        topic = anybody.create_publisher(Empty, "emergency_stop", 10)
+        request = Empty() if way == "emergency_stop" else Trip()
+        topic = anybody.create_publisher(type(request), "trip" if way == "service" else way, 10)
         stopper.start()
 
         def stop() -> None:
-            if way == "topic":
-                topic.publish(Empty())
+            if way != "service":
+                topic.publish(request)
             else:
                 assert asyncio.run(stopper.stop("stop")) == "stopped"
 
