@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import figure
+import floor
 from memory import PATIENCE
 
 import rths_nodes
-from rths_nodes.app import hosts
+from rths_nodes.app import doctor, hosts
 from rths_nodes.app.commands.terminal import finite
-from rths_nodes.app.doctor import floor, machine
 from rths_nodes.core import yaml_text
 from rths_nodes.core.durations import trimmed
 from rths_nodes.loop.options import SOCKETS, TRANSPORTS, run_options
@@ -158,7 +158,7 @@ def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
 
 def floors(rate: float, seconds: float) -> dict[str, Any]:
     """Measure what the machine does by itself, now."""
-    figures, _ = floor.paced(rate, seconds)
+    figures, _ = floor.wake_up(rate, seconds)
     figures["lateness_histogram"] = trimmed(figures["lateness_histogram"])
     return {"paced": figures, "ping_pong": floor.ping_pong()}
 
@@ -263,7 +263,7 @@ def options() -> argparse.Namespace:
 def main() -> None:
     given = options()
     given.out.mkdir(parents=True, exist_ok=True)
-    about = {fact.name: fact.data() for fact in machine.facts(floor.PRIORITY)}
+    about = {fact.name: fact.data() for fact in doctor.facts()}
     choices = itertools.product(given.rates, given.axes, given.hosts, given.observers)
     configurations = [
         Configuration(given.scenario, host, rate, axes, seen, given.transport)

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from time import thread_time_ns
 from typing import Any
 
+import floor
 import numpy as np
-
-from rths_nodes.app.doctor import floor
 
 
 def least(make: Callable[[], Callable[[], Any]], samples: int, runs: int) -> tuple[list[Any], float, float]:

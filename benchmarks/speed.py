@@ -23,12 +23,12 @@ from copy import deepcopy
 from pathlib import Path
 from time import perf_counter_ns
 
+import floor
 import numpy as np
 from processor_time import least
 
 from rths_nodes.app import hosts
 from rths_nodes.app.compiling.loops import loop_over_kernels
-from rths_nodes.app.doctor import floor
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.compiled.running import KernelLoop
 from rths_nodes.loop.embedded import Loop, Sink

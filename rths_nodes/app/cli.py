@@ -34,7 +34,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "check": "check a scenario without running it",
         "stability": "judge whether the loop of a test is stable, without running it",
         "corridor": "predict the bands in which a test is expected to stay, from plants that differ",
-        "doctor": "tell what this machine grants to real time, and for which rates it is good",
+        "doctor": "measure for which servo rates this computer is good",
     },
     "look at recordings": {
         "report": "make a report (HTML) of a recording",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths doctor``: what this machine grants to real time."""
+"""``rths doctor``: real-time suitability of this computer."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from rths_nodes.app.commands import arguments, terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, default=5.0, help="of a bare paced loop; default: %(default)g")
     parser.add_argument(
-        "--rate", type=float, default=1024.0, metavar="HZ", help="of that loop; default: %(default)g"
+        "--seconds", type=float, default=5.0, help="duration of the measurement; default: %(default)g"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=1024.0, metavar="HZ", help="rate of the measured loop; default: %(default)g"
     )
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, and tell for which rates the machine is good."""
-    from rths_nodes.app.doctor import floor, machine, timing_forecast
+    """Measure and print for which servo rates this computer is suitable."""
+    from rths_nodes.app import doctor
 
-    timing_forecast.check(options.rate, options.seconds)
-    facts = machine.facts(floor.PRIORITY)
-    paced, lateness = floor.paced(options.rate, options.seconds)
-    diagnosis = timing_forecast.diagnose(facts, paced, lateness, floor.try_ping_pong(), floor.python_step())
+    data, lines = doctor.diagnose(options.rate, options.seconds)
     if options.json:
-        terminal.print_json(diagnosis.data())
+        terminal.print_json(data)
     else:
-        for line in timing_forecast.text(diagnosis).splitlines():
+        for line in "\n".join(lines).splitlines():
             terminal.say(line)
     return 0
