@@ -101,7 +101,7 @@ def test_the_service_trips_at_once(operator: Node, name: str, capfd: pytest.Capt
     if report.samples:  # it may come before the test has begun
         assert (report.outcome, report.exit_code) == ("tripped", 3)
     assert mentions(report.reason, "trip service")
-    assert ("service emergency_stop is now trip" in capfd.readouterr().err) == (name != "trip")
+    assert mentions(capfd.readouterr().err, "service", "emergency_stop", "trip") == (name != "trip")
 
 
 def test_the_service_is_heard_where_no_slack_is_left(operator: Node, patience: list[str]) -> None:
@@ -127,7 +127,7 @@ def test_a_trip_request_of_any_program_is_received(operator: Node, patience: lis
         record=tmp_path / "run",
     )
     assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
-    assert mentions(report.reason, "trip requested by a camera: a person in the area ?[31m")
+    assert mentions(report.reason, "a camera", "?[31m")
     assert not any("foreign" in note for note in report.notes), "it was carried out"
 
 
@@ -137,24 +137,25 @@ def test_the_former_topic_of_a_trip_request_is_received_and_reported(
     report = run_while(lambda: press(operator), "processes", *patience)
     assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
     assert mentions(report.reason, "trip requested")
-    assert "topic emergency_stop is now trip" in capfd.readouterr().err
+    assert mentions(capfd.readouterr().err, "topic", "emergency_stop", "trip")
 
 
 @pytest.mark.parametrize(
     ("frame_id", "source", "reason"),
     [
-        ("", "a camera", "trip requested by a camera: why"),
-        ("", "", "trip requested: why"),
+        ("", "camera", ("camera", "why")),
+        ("", "", ("requested", "why")),
         ("", names.MONITOR, None),
         ("", names.axis_node("story_1"), None),
         ("rths_0123456789abcdef01", "a camera", None),
     ],
 )
 def test_a_trip_of_a_run_or_in_the_name_of_a_node_is_no_request(
-    frame_id: str, source: str, reason: str | None
+    frame_id: str, source: str, reason: tuple[str, ...] | None
 ) -> None:
     values = {"frame_id": frame_id, "source": source, "reason": "why"}
-    assert trip_requests.request_in(encode("Trip", values)) == reason
+    request = trip_requests.request_in(encode("Trip", values))
+    assert request is None if reason is None else mentions(request, *reason)
     assert trip_requests.request_in(encode("Trip", values)[:-8]) is None
 
 

@@ -146,9 +146,9 @@ class OperatorNode(ThreadedNode):
         """The name of the operator socket."""
         return address(self._node.get_fully_qualified_name(), self._context.get_domain_id())
 
-    def _trip(self, told: Trip) -> None:
+    def _trip(self, message: Trip) -> None:
         """Stop, unless it is a Trip of the nodes of a run, which stop that themselves."""
-        reason = reason_of(told.header.frame_id, told.source, told.reason)
+        reason = reason_of(message.header.frame_id, message.source, message.reason)
         if reason is not None:
             self._conducted.stop(f"{ASKED}: {reason}")
 

@@ -214,9 +214,9 @@ class StopRequests:
         while self._calls.carry_out():
             pass
 
-    def _trip_by_former_name(self, what: str, reason: str) -> None:
+    def _trip_by_former_name(self, kind: str, reason: str) -> None:
         self._trip(reason)
-        self._warn(f"the {what} {FORMER_TRIP} is now {TRIP}; the next version does not receive the old name")
+        self._warn(f"the {kind} {FORMER_TRIP} is now {TRIP}; the next version does not receive the old name")
 
     def close(self) -> None:
         """End the thread, the services and the subscription."""

@@ -26,7 +26,7 @@ MOST_UNJUDGED = 64
 """Messages of one topic that are kept until the run is known."""
 
 EARLY_NS = 2_000_000_000
-"""A publisher may match a subscription, and publish, before its guard is made."""
+"""Age of a latched request at the start of its guard, at most."""
 
 UNKNOWN = "unknown"
 """Name of a publisher of which the graph knows no node, or that comes after too many others."""
@@ -275,14 +275,13 @@ class OpenGuard(PublisherGuard):
 
 
 class TripGuard(PublisherGuard):
-    """On the topic of trips, for trips of peers. A request of another program is not foreign: it is kept.
+    """Guard of trips of peers. A request of another program is not foreign: it is kept.
 
-    A latched request that was sent more than EARLY_NS before this guard was made is dropped: it was for an earlier
-    test.
+    A latched request older than EARLY_NS belongs to an earlier test, and is dropped.
     """
 
-    def __init__(self, *given: object, **named: object) -> None:
-        super().__init__(*given, **named)  # type: ignore[arg-type]
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]
         self.requests: deque[str] = deque(maxlen=1)
         """Reason of the last request."""
         self._since = time.time_ns() - EARLY_NS
@@ -296,10 +295,10 @@ class TripGuard(PublisherGuard):
 
 
 class RequestGuard(OpenGuard):
-    """On the topic of trips, for requests of other programs."""
+    """Guard of trip requests of other programs."""
 
     def admits(self, data: bytes) -> bool:
         return request_in(data) is not None
 
     def reject(self, gid: bytes, data: bytes) -> None:
-        """It is a Trip of a run, which the other inbox takes or counts."""
+        """Ignore a Trip of a run: the other inbox takes or counts it."""

@@ -24,7 +24,7 @@ def reason_of(frame_id: str, source: str, reason: str) -> str | None:
 
 
 def request_in(data: bytes) -> str | None:
-    """As :func:`reason_of`, of the bytes of a message; None for bytes that are no Trip."""
+    """Return the reason of a request in a message, by :func:`reason_of`; None for bytes that are no Trip."""
     if not data.startswith(NO_RUN, FIELD_AT):
         return None
     try:
@@ -35,4 +35,4 @@ def request_in(data: bytes) -> str | None:
 
 
 def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else "?" for each in text[:LONGEST])
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST])
