@@ -38,7 +38,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "look at recordings": {
         "report": "make a report (HTML) of a recording",
-        "replay": "publish a recording again on its topics, with /clock",
+        "replay": "show a recording in the browser (--page)",
         "recover": "complete the recording of a recorder that was killed, or the record of a test",
         "what-if": "run a recorded test again with other settings, on the rig as the recording tells it",
         "export": "write recordings as text, for MATLAB, as HDF5, or as an archive keeps them",

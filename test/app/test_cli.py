@@ -531,11 +531,24 @@ def test_embedded_has_no_clock(refusal: Callable[..., str]) -> None:
     assert mentions(refusal("run", PAPER, "--pace", "realtime"), "embedded", "clock")
 
 
-@pytest.mark.parametrize("command", ["report", "replay"])
-def test_a_recording_that_is_not_there(refusal: Callable[..., str], command: str) -> None:
-    if command == "replay":
-        pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-    assert "nowhere" in refusal(command, "nowhere")
+def test_a_recording_that_is_not_there(refusal: Callable[..., str]) -> None:
+    assert "nowhere" in refusal("report", "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["runs/sine"], "ros2 bag play runs/sine --clock`"),
+        (["runs/sine", "--rate", "4"], "ros2 bag play runs/sine --clock --rate 4`"),
+        (["runs/sine", "--rate", "4", "--page"], "ros2 bag play runs/sine --clock --rate 4`"),
+    ],
+)
+def test_replay_publishes_nothing_and_names_its_replacement(
+    refusal: Callable[..., str], words: list[str], command: str
+) -> None:
+    message = refusal("replay", *words)
+    assert command in message
+    assert "--page" in message
 
 
 def test_an_unknown_component_lists_the_known(refusal: Callable[..., str]) -> None:

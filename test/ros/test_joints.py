@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The axes as joints, for tools: during a test and when it is played again, against the recording."""
+"""The axes as joints, for tools: during a test, against the recording."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,11 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
 from rths_nodes.app import hosts
-from rths_nodes.app.cli import main
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.names import JOINTS
-from rths_nodes.ros.nodes.joints import RATE, Joints
+from rths_nodes.ros.nodes.joints import Joints
 
 pytestmark = pytest.mark.nodes
 
@@ -78,26 +76,6 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run, list[li
 def test_they_are_samples_of_the_test(tested: tuple[Path, Run, Any]) -> None:
     _, run, heard = tested
     check(heard, run, 10)
-
-
-@pytest.mark.long
-def test_a_recording_that_is_played_again_has_them(
-    tested: tuple[Path, Run, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, run, _ = tested
-    codes: list[int] = []
-    with composed.ros_context() as context:
-        node = Node("tool", context=context, start_parameter_services=False)
-        ears = Ears(node)
-        player = threading.Thread(target=lambda: codes.append(main(["replay", str(folder), "--rate", "4"])))
-        player.start()
-        while player.is_alive():
-            ears.listen()
-            player.join(0.01)
-        ears.listen()
-        node.destroy_node()
-    assert codes == [0], capsys.readouterr().err
-    check(ears.heard, run, round(0.9 * RATE * SECONDS))
 
 
 def test_an_axis_that_is_controlled_by_force_has_its_aims_as_efforts() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths replay``: publish a recording again."""
+"""``rths replay --page``: show a recording in the browser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import argparse
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.commands.page import LOOK_S, LOOPBACK
@@ -15,56 +14,27 @@ from rths_nodes.app.page.beside import PORT
 from rths_nodes.app.page.ports import listening_at, url_of
 from rths_nodes.core.addresses import check_port
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.resources import PACKAGE
-from rths_nodes.core.wire import layout
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros import environment
 
-if TYPE_CHECKING:
-    from rths_nodes.recording.bag import Bag
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
-    parser.add_argument("--rate", type=float, default=1.0, help="speed; default: %(default)s")
-    parser.add_argument(
-        "--page", action="store_true", help="show it in the browser, with a slider; nothing is published"
-    )
+    parser.add_argument("--page", action="store_true", help="show it in the browser, with a slider; required")
     parser.add_argument("--port", type=int, default=PORT, help="TCP port of the page; default: %(default)s")
+    parser.add_argument("--rate", help=argparse.SUPPRESS)  # refused with its replacement
 
 
 def run(options: argparse.Namespace) -> int:
-    """Publish the recording on its topics, with /clock; or show it as a page."""
-    if options.page:
-        check_port(options.port, "--port")
-        return _show(options)
-    from rths_nodes.recording import bag
-
-    recording = bag.read(options.recording)
-    _check_versions(options.recording, recording)
-    environment.check()
-    from rths_nodes.recording.reading import recorded_scenario
-    from rths_nodes.ros.hosting.replay import JointsAgain, replay
-
-    terminal.tell(recording.notes)
-    scenario = recorded_scenario(recording.information["scenario"], f"{options.recording}: scenario")
-    axes = {name: axis.limits.of_force for name, axis in scenario.axes.items()}
-    with orderly_stop() as interrupted:
-        count = replay(
-            {name: topic.type for name, topic in recording.topics.items()},
-            {name: topic.qos for name, topic in recording.topics.items()},
-            recording.messages(),
-            rate=options.rate,
-            interrupted=interrupted,
-            joints=lambda node: JointsAgain(node, recording.definitions, axes, scenario.dt),
+    """Serve the page of a recording until Ctrl-C. Raises ConfigError without ``--page``."""
+    if options.rate is not None or not options.page:
+        option, rate = ("without --page", "") if options.rate is None else ("--rate", f" --rate {options.rate}")
+        raise ConfigError(
+            f"replay {option}: nothing is published; use `ros2 bag play {options.recording} --clock{rate}`, "
+            "or --page for the browser"
         )
-    print(f"{count} messages published")
-    return ExitCode.HELD if interrupted() else ExitCode.FINISHED
-
-
-def _show(options: argparse.Namespace) -> int:
-    """The page of the recording, until Ctrl-C."""
+    check_port(options.port, "--port")
     environment.check_page()
     from rths_nodes.app.page.recorded import RecordedTest
     from rths_nodes.app.page.server import PageServer
@@ -93,16 +63,3 @@ async def _serve(application: object, listening: object, where: str, interrupted
             await asyncio.sleep(LOOK_S)
     finally:
         await runner.cleanup()
-
-
-def _check_versions(path: str, recording: Bag) -> None:
-    """Refuse, with ConfigError, messages that have other fields than those of this version."""
-    for name, topic in recording.topics.items():
-        package, _, message = topic.type.partition("/msg/")
-        if package != PACKAGE or layout.fields_of(recording.definitions[name]) == layout.described(message):
-            continue
-        version = recording.information.get("version", "another version")
-        raise ConfigError(
-            f"{path}: {topic.type} on {name} has other fields than here; it can be replayed with the rths_nodes "
-            f"that has recorded it ({version})"
-        )
