@@ -157,25 +157,12 @@ def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str
     assert completed("rths params servo_h") == ["servo_hydraulic", "servo_hydraulic_linear"]
 
 
-@pytest.mark.long
-def test_a_shell_is_told_keys_and_values_of_the_scenario(completed: Callable[[str], list[str]]) -> None:
-    assert completed(f"rths run {PAPER} --set axes") == [
-        *(f"axes.story_1.{name}." for name in ("actuator", "specimen", "sensors", "output", "limits")),
-        *(f"axes.story_1.{name}=" for name in ("mode", "load", "force_control", "rig_axis")),
-    ]
-    assert completed(f"rths run {PAPER} --set axes.story_1.limits.str") == ["axes.story_1.limits.stroke="]
-    values = completed(f"rths run {PAPER} --set compensator.type=")
-    assert values == [f"compensator.type={name}" for name in registry.names("compensator")]
-    assert completed(f"rths run {PAPER} --set heartbeat.recorder_lost=w") == ["heartbeat.recorder_lost=warn"]
-    other = f"rths run {PAPER} --set compensator.type=inverse --set compensator."
-    assert completed(other) == ["compensator.type=", "compensator.alpha=", "compensator.lead="]
-    assert completed("rths run nowhere --set stru") == [""]
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_the_code_for_a_shell_is_printed(output: Callable[..., str], shell: str) -> None:
     pytest.importorskip("argcomplete")
-    assert "rths" in output("completion", shell)
+    from argcomplete.shell_integration import shellcode
+
+    assert output("completion", shell).strip() == shellcode(["rths"], shell=shell).strip()
 
 
 def test_completion_costs_no_start_nothing() -> None:

@@ -23,7 +23,6 @@ SCENARIO = ("scenario", "--rig", "--set", "--case")
 COMPLETERS = {
     "scenario": completion.scenarios,
     "--rig": completion.rigs,
-    "--set": completion.assignments,
     "--case": completion.cases,
     "--fault": completion.faults,
 }

@@ -27,11 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     scenario = parser.add_argument("scenario", help="name of a shipped scenario or path of a YAML file")
     completion.offer(scenario, completion.scenarios)
     words = "one variant: what it changes, several values with spaces or commas between them; repeat for more"
-    arguments.add_several(parser, "--set", "'KEY=VALUE ...'", words, completion.assignments)
+    arguments.add_several(parser, "--set", "'KEY=VALUE ...'", words)
     words = "cases of the scenario; by default all"
     arguments.add_several(parser, "--cases", "NAME,...", words, completion.cases)
     words = "change a value in all variants; may be repeated"
-    arguments.add_several(parser, "--with", "SECTION.KEY=VALUE", words, completion.assignments, dest="common")
+    arguments.add_several(parser, "--with", "SECTION.KEY=VALUE", words, dest="common")
     parser.add_argument(
         "--response",
         action="store_true",

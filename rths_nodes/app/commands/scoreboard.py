@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     completion.offer(scenario, completion.scenarios)
     words = "change a value of the scenario for all compensators; may be repeated"
-    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", words, completion.assignments)
+    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", words)
     cases = parser.add_argument(
         "--cases", default="", metavar="NAME,...", help="cases that count; by default all that name no compensator"
     )

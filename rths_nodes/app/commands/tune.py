@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what is tuned, and its range, by default a third to three times its value; may be repeated; by default "
         "the positive numbers of the compensator"
     )
-    arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", words, completion.keys)
+    arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", words)
     parser.add_argument("--index", default="J2", help="what shall be small; default: %(default)s")
     cases = parser.add_argument(
         "--cases", default="", metavar="NAME,...", help="cases of the scenario that count, in place of one"
