@@ -274,7 +274,7 @@ def test_every_part_can_be_read_at_a_sitting() -> None:
     assert found == []
 
 
-DEFAULTS = {"app": 6, "control": 1, "core": 11, "loop": 5}
+DEFAULTS = {"app": 4, "control": 1, "core": 11, "loop": 5}
 """Room -> calls of ``getattr`` with a default in it: of streams, errors, modules and names that are typed."""
 
 
