@@ -90,7 +90,7 @@ class RunResult:
 
     @property
     def ending(self) -> str:
-        """The outcome as people read it: ``finished, not valid: 55 % bridged``."""
+        """The outcome, or why the test is not valid: ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, self.samples)
 
     @property
@@ -242,7 +242,8 @@ def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
     recording = Path(options.record) if options.record else None
     how: dict[str, Any] = {"host": options.host, "pace": options.pace, "faults": options.faults}
     result = RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)
-    result.exit_code = outcomes.valid(found["exit_code"], result.late, result.samples)
+    code = outcomes.valid(found["exit_code"], result.late, result.samples)
+    result.exit_code, result.outcome = code, code.outcome
     return result
 
 

@@ -36,8 +36,8 @@ class ExitCode(IntEnum):
 
     @property
     def outcome(self) -> str:
-        """``finished``, ``failed``, ``refused``, ``tripped`` or ``held``."""
-        return self.name.lower() if self.value != 4 else "finished"  # not valid: ``ending`` has why
+        """``finished``, ``failed``, ``refused``, ``tripped``, ``not valid`` or ``held``."""
+        return self.name.lower().replace("_", " ")
 
 
 IN_ORDER = (ExitCode.FINISHED, ExitCode.NOT_VALID, ExitCode.TRIPPED, ExitCode.HELD)

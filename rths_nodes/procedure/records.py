@@ -227,7 +227,7 @@ class RungRecord:
 
     @property
     def ending(self) -> str:
-        """The outcome as people read it: ``finished, not valid: 55 % bridged``."""
+        """The outcome, or why the test is not valid: ``not valid: 55 % bridged``."""
         return self._late.ending(self.outcome, self.samples)
 
 

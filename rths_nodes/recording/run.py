@@ -120,7 +120,7 @@ class Run:
 
     @property
     def ending(self) -> str:
-        """The outcome as people read it: ``finished, not valid: 55 % bridged``."""
+        """The outcome, or why the test is not valid: ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, len(self.time) - 1)
 
     def arrays(self) -> dict[str, Array]:

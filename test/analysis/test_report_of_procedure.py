@@ -271,7 +271,7 @@ def test_a_test_that_was_mostly_bridged_reads_not_valid_on_its_first_page() -> N
     head = head_of(page).replace("\u202f", " ")
     for part in (
         "NOT VALID",
-        "Test finished, not valid: 55 % bridged (at most 2 %)",
+        "Test not valid: 55 % bridged (at most 2 %)",
         "566 of 1 030 samples bridged",
     ):
         assert part in head

@@ -167,7 +167,7 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
     if run.not_valid:
         counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples bridged"
         missed = f"{grouped(round(run.late.missed))} ticks missed"
-        said.append(f"Test finished, {run.not_valid}: {counted}, {missed}")
+        said.append(f"Test {run.not_valid}: {counted}, {missed}")
     if test is not None:
         words = procedure.first_words(test.record)
         told = reason or run.not_valid

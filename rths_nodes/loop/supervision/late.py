@@ -43,6 +43,6 @@ class LateData:
         return f"not valid: {'; '.join(reasons)}" if reasons else ""
 
     def ending(self, outcome: str, samples: float) -> str:
-        """Return the ``outcome`` as people read it: ``finished, not valid: 55 % bridged (at most 2 %)``."""
-        doubt = self.not_valid(samples) if outcome == "finished" else ""
-        return f"{outcome}, {doubt}" if doubt else outcome
+        """Return the ``outcome``, or why the test is not valid: ``not valid: 55 % bridged (at most 2 %)``."""
+        reason = self.not_valid(samples) if outcome in ("finished", "not valid") else ""
+        return reason or outcome

@@ -41,7 +41,7 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """``finished``, ``held``, ``tripped``, ``refused`` or ``failed``."""
+        """``finished``, ``not valid``, ``held``, ``tripped``, ``refused`` or ``failed``."""
         return self.exit_code.outcome
 
     @property

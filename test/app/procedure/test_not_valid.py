@@ -28,7 +28,7 @@ from rths_nodes.procedure.records import ProcedureRecord, RungRecord, SpecimenRe
 from rths_nodes.recording import procedure
 
 NAME, RIG = "chen_ricles_2010", "bench_simulated"
-BRIDGED = "finished, not valid: 55 % bridged (at most 2 %)"
+BRIDGED = "not valid: 55 % bridged (at most 2 %)"
 WHEN = "2030-01-02T12:00:00+00:00"
 
 
@@ -51,7 +51,7 @@ def ended(runner: ProcedureRunner, stopped: str = "") -> ExitCode:
 def test_it_is_not_climbed_unless_the_operator_says_that_it_counts(runner: ProcedureRunner) -> None:
     rung = climbed("f")
     runner.record.rungs.append(rung)
-    assert (rung.ending, verdict(rung)) == (BRIDGED, BRIDGED.removeprefix("finished, "))
+    assert (rung.ending, verdict(rung)) == (BRIDGED, BRIDGED)
     assert (runner.climbed, runner.next_rung) == ([], "f")
     runner.record.count(rung)
     assert (runner.climbed, runner.next_rung) == (["f"], "g")
@@ -135,9 +135,9 @@ def test_a_run_of_which_too_much_was_bridged_says_so_and_ends_with_4(
     assert main(words) == 4
     shown = capsys.readouterr().out
     words_of_it = "not valid: 45 % bridged (at most 2 %)"
-    assert f"{NAME}: finished, {words_of_it} after 3080 samples" in " ".join(shown.split())
+    assert f"{NAME}: {words_of_it} after 3080 samples" in " ".join(shown.split())
     run = rths_nodes.read(tmp_path / "r")
-    assert (run.outcome, run.ending, run.not_valid) == ("finished", f"finished, {words_of_it}", words_of_it)
+    assert (run.outcome, run.ending, run.not_valid) == ("finished", words_of_it, words_of_it)
 
 
 def test_a_console_asks_whether_it_counts_and_a_file_of_answers_ends_there(runner: ProcedureRunner) -> None:
