@@ -115,7 +115,6 @@ def _complain(message: str, code: int) -> int:
 
 
 def _check_name(words: Sequence[str]) -> None:
-    """Raises ConfigError for a sub-command that is not known."""
     from rths_nodes.core.errors import unknown
 
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
@@ -123,7 +122,6 @@ def _check_name(words: Sequence[str]) -> None:
 
 
 def _groups() -> str:
-    """All sub-commands, for the help: wrapped by hand, because argparse knows no groups of them."""
     columns, indent = shutil.get_terminal_size().columns - 2, max(map(len, COMMANDS)) + 4
     lines = []
     for title, group in GROUPS.items():

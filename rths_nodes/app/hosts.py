@@ -200,7 +200,6 @@ def run_and_read(scenario: str | Path | Scenario, overrides: Iterable[str] = (),
 
 
 def _check_handed(port: Port | None, options: RunOptions) -> None:
-    """Raises ConfigError for a run that a handed port cannot serve."""
     if port is None:
         return
     if options.host == PROCESSES:
@@ -213,7 +212,6 @@ def _check_handed(port: Port | None, options: RunOptions) -> None:
 
 
 def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> Loop:
-    """The loop of the host embedded, with its faults. Raises ConfigError for what it or the host cannot have."""
     faults = [faulty.parse(words) for words in options.faults]
     faulty.check(faults, scenario, options.host, options.pace, options.recorded)
     if faults and options.host == EMBEDDED:

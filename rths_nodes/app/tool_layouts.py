@@ -127,7 +127,6 @@ def _split(direction: str, first: object, second: object, percent: float) -> dic
 
 
 def _beside(columns: Sequence[object]) -> object:
-    """All columns in equal widths."""
     first, *others = columns
     return _split("row", first, _beside(others), 100.0 / len(columns)) if others else first
 

@@ -223,7 +223,6 @@ class SemiActiveOfKernel(SemiActive):
         self._state = self.KERNEL.rest(self._constants)
 
     def bound(self) -> tuple[Kernel, object, object]:
-        """Kernel, constants and state."""
         return self.KERNEL, self._constants, self._state
 
     def step(self, measured: Measurement, ground_acceleration: float) -> Array:

@@ -74,7 +74,6 @@ class Expression:
 
 
 def _parsed(text: str) -> ast.Expression:
-    """Return the tree of ``text``. Raises ValueError for what is too large, or no expression of Python."""
     if len(text) > LONGEST:
         raise ValueError(f"has {len(text)} characters: must be <= {LONGEST}")
     try:

@@ -100,7 +100,6 @@ def _defaults(protocol: Any) -> dict[str, object]:
 
 
 def _own(protocol: type) -> list[type]:
-    """The class itself, and those of its bases that stand beside it."""
     return [base for base in protocol.__mro__ if base.__module__ == protocol.__module__]
 
 
@@ -125,7 +124,6 @@ def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
 
 @cache
 def _guarded(cls: type, family: str, label: str) -> type:
-    """A class as ``cls``, whose methods raise in its name."""
     members = {name: inspect.getattr_static(cls, name, None) for name in _members(PROTOCOLS[family])}
     names = [name for name, member in members.items() if callable(member) and name != "Params"]
     methods = {name: _guard(getattr(cls, name), f"{label}: {name}") for name in names}
@@ -165,8 +163,6 @@ def _is_fit(value: object, family: str) -> bool:
 
 
 def _showing(step: Callable[..., object], family: str, label: str) -> Callable[..., object]:
-    """``step`` of a component that shows where it came to: that is looked at."""
-
     @wraps(step)
     def stepped(self: object, *arguments: object) -> object:
         sizes = [np.shape(getattr(self, name)) for name in SHOWN[family]]
@@ -181,8 +177,6 @@ def _showing(step: Callable[..., object], family: str, label: str) -> Callable[.
 
 
 def _command(step: Callable[..., object], label: str) -> Callable[..., Any]:
-    """``step`` of a compensator, whose command is checked for what it is and for its size."""
-
     @wraps(step)
     def checked(self: object, target: Motion, measured: object) -> object:
         command, shape = step(self, target, measured), target.displacement.shape

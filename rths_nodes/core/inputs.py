@@ -155,7 +155,6 @@ def _listed(value: object) -> tuple[str, ...]:
 
 
 def _entries(spec: Spec, value: object, place: str) -> list[tuple[str, object]]:
-    """The sections in the value of a parameter, with their places."""
     if spec.kind in ("section", "component"):
         return [(place, value)]
     if spec.kind in ("sections", "components") and isinstance(value, dict):

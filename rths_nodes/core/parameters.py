@@ -91,7 +91,6 @@ class Spec:
 
 
 def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any) -> object:
-    """A field whose declaration is a :class:`Spec`; one that is built from data is None until then."""
     stands = None if isinstance(default, Mapping) else default
     return attrs.field(default=stands, metadata={_KEY: Spec(kind, doc, default, unit, **further)})
 

@@ -185,7 +185,6 @@ class _Axis:
         self._state = self._rest
 
     def force(self, shown: float, velocity: float, auxiliary: list[float]) -> float:
-        """Return the force of the specimen, N."""
         acceleration = auxiliary[self.channel] if self.channel >= 0 else 0.0
         self._state, found = self._step(self._constants, self._state, shown, velocity, acceleration)
         return float(found)

@@ -272,7 +272,6 @@ class Receiver:
             raise self._refusal(result, config, position)
 
     def _refusal(self, result: int, config: _Config, position: Sequence[float]) -> ConfigError:
-        """Name the field that ``rths_init`` has refused, with its value and its bound."""
         field, bound = (text(result).decode() for text in (self._library.rths_field, self._library.rths_bound))
         axis = self._library.rths_axis(result)
         first, _, last = field.partition("[]")

@@ -245,7 +245,6 @@ class Loop:
         return command, measured
 
     def _await_operator(self) -> None:
-        """While the test is held: wait for the operator, and hear who wants it to end."""
         handover: Handover | None = self.rig.port.handover
         if handover is not None and self.rig.pause.rests and not self.rig.stop_due:
             handover.requests.wait()

@@ -29,7 +29,6 @@ class ExitCode(IntEnum):
     """As shells count an end by SIGINT."""
 
     def __new__(cls, code: int, ending: str, meaning: str) -> ExitCode:
-        """One row of the table."""
         row = int.__new__(cls, code)
         row._value_, row.ending, row.meaning = code, ending, meaning
         return row

@@ -109,11 +109,9 @@ class FollowedTicks(Pacer):
         self._expected = 0
 
     def start(self) -> None:
-        """The next tick is one period from now."""
         self._tick(self._now())
 
     def __call__(self) -> int:
-        """A tick has come; none is missed, for the rig counts them."""
         now = self._now()
         self.lateness.add(max(now - self._expected, 0))
         self._tick(now)
@@ -127,7 +125,6 @@ class FollowedTicks(Pacer):
 
     @property
     def slack(self) -> int:
-        """Time until the next tick is expected, ns; negative when it is over."""
         return self._expected - self._now()
 
 

@@ -79,7 +79,6 @@ def _hash_now(path: Path) -> str:
 
 @cache
 def _hash(path: Path, *now: int) -> str:
-    """Hash of the file as it is ``now``, see :func:`version_of`."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -105,7 +104,6 @@ def version() -> str:
 
 
 def _git(*words: str) -> str:
-    """Answer of git about the package; empty where there is no git, or this is no checkout."""
     command = ["git", "-C", str(PACKAGE_FOLDER), *words]
     try:
         done = subprocess.run(
@@ -151,7 +149,6 @@ def information(
 
 @lru_cache(maxsize=256)  # the plants of a study differ in few of them
 def _section(text: str) -> str:
-    """A section of a scenario as YAML, from JSON."""
     return yaml_text.dump(json.loads(text))
 
 
@@ -199,7 +196,6 @@ class Code:
 
 
 def _foreign_modules(scenario: Scenario) -> set[str]:
-    """Modules of other packages in which a component of the scenario stands."""
     found = set()
     for _, part, declared in walk_declared(scenario):
         if declared and declared[-1].family:

@@ -47,7 +47,6 @@ class CommandWarmUp:
         self.stage.target(self._target)
 
     def __call__(self, codec: Codec) -> None:
-        """One more step of the twin."""
         target, measured = self._target, self._measured
         target.step += 1
         received, _ = codec.unpack_target(codec.pack_target(target, 0))

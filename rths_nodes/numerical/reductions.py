@@ -205,7 +205,6 @@ class Recovery(Observation):
 
 
 def _seen(shapes: Array, values: Array) -> Array:
-    """Observed values of those of the model ``(n_model,)``, or of a history ``(steps, n_model)``."""
     return matvec(shapes, values) if values.ndim == 1 else np.asarray(values @ shapes.T)
 
 

@@ -142,7 +142,6 @@ def never_in_shadow(rung: str, scenario: Scenario, climbed: Sequence[RungRecord]
 
 
 def _differing(base: Scenario, scenario: Scenario) -> list[str]:
-    """Return the places at which the rigs of two scenarios differ."""
     first, second = _of_rig(base), _of_rig(scenario)
     return [place for place in first | second if _hash(first.get(place)) != _hash(second.get(place))]
 

@@ -62,7 +62,6 @@ def judge(
 
 
 def _not_moved(rig: RigKnowledge, moves: Sequence[AxisMove], stopped: str, found: dict[str, AxisChecks]) -> None:
-    """Tell of the axes that were not moved, or not to the end."""
     moved = [move.index for move in moves]
     for index, name in enumerate(rig.names):
         if stopped and (not moved or index == moved[-1]):
@@ -172,7 +171,6 @@ def _dead(rig: RigKnowledge, move: AxisMove, force: np.ndarray, seen: bool, gone
 
 
 def _followed(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:
-    """Record how closely an axis followed that came to the end of its move, and back."""
     i, first, after = move.index, move.stands[0], move.after
     assert after is not None
     moved, half = (float(move.change("displacement", since)[i]) for since in (0, BOTH_AFTER_HALF - 1))

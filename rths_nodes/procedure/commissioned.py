@@ -101,7 +101,6 @@ LATER = ("force_command", "press")
 
 
 def _as_before(data: object) -> object:
-    """The ``data`` of an axis without the keys of LATER that are left out."""
     if not isinstance(data, dict):
         return data
     return {key: _as_before(each) for key, each in data.items() if not (key in LATER and each is None)}

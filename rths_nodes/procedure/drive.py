@@ -147,7 +147,6 @@ class RigDrive:
                 self.port.close()
 
     def _fail(self, error: Exception) -> None:
-        """The port has failed: nobody can drive the rig any more."""
         told = isinstance(error, (ConfigError, PortError))
         self.broken = str(error) if told else f"{type(error).__name__}: {error}"
         self.alarm = self.broken
@@ -306,7 +305,6 @@ class RigDrive:
         return None
 
     def _brake(self, outcome: DriveOutcome) -> None:
-        """The safe stop, from the velocity of the last two commands."""
         self._before_modes, self._modes = self._modes or self._before_modes, b""
         self._hold()
         self._outcome = outcome

@@ -59,7 +59,6 @@ class MotionCurves:
             motion.next = measured.sample + 1
 
     def _motion_of(self, sample: int) -> _Motion:
-        """The motion to which a sample belongs, or a new one."""
         last = self._motions[-1] if self._motions else None
         if last is None or sample != last.next or sample - max(last.seen, last.first) > LONGEST_S * self._rate:
             self._number += 1

@@ -52,20 +52,17 @@ class RungPort(PortBefore):
 
     @property
     def counter_at_start(self) -> int | None:
-        """Number on the rig's own counter at sample 0 of the run; None before."""
         return self._zero if self._begun else None
 
     # -- what is the procedure's business -----------------------------------------------------------------
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """The port is open; ``pacer`` is for the ticks of the run."""
         self._pacer = pacer
 
     def arm_watchdog(self) -> None:
         """The procedure has done so."""
 
     def disarm_watchdog(self) -> None:
-        """The run is over."""
         self.release()
 
     def safe(self) -> None:
@@ -73,7 +70,6 @@ class RungPort(PortBefore):
         self.release()
 
     def close(self) -> None:
-        """The run is over."""
         self.release()
 
     def release(self) -> None:
@@ -117,7 +113,6 @@ class RungPort(PortBefore):
         return self._port.wait_tick() - self._zero
 
     def write(self, command: Command) -> None:
-        """Send the Command of the tick, from the zero of the test."""
         self._mine()
         tares, zero = self.handover.tares, self.handover.tares.command
         if (waiting := self._waiting()) is not None:
@@ -170,7 +165,6 @@ class RungPort(PortBefore):
         )
 
     def truth(self) -> Measurement | None:
-        """The true state of the tick, as the test counts; None where it is not known."""
         if self.given_back:
             return self._true
         true = self._port.truth()
@@ -254,5 +248,4 @@ class UnsentPort(RungPort):
         return super().interlock or self._found
 
     def truth(self) -> Measurement | None:
-        """Return the true, noise-free state of the simulator."""
         return self._answers.truth()

@@ -117,7 +117,6 @@ class RungUnderWay:
 
 
 def _port_of(armed: Armed, drive: RigDrive, offsets: Offsets) -> RungPort:
-    """The port as the armed rung sees it."""
     tares, scenario = offsets.tares(armed.reach), armed.scenario
     if armed.rung == "c":
         return UnsentPort(drive, tares, Assembly(simulated(scenario)).port)

@@ -308,7 +308,6 @@ class RigSession(Acting):
         return done
 
     def note(self, text: str, by: str = "") -> None:
-        """Words for the report."""
         self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
 
     @as_act

@@ -92,7 +92,6 @@ class SmallForces:
         pressed.stands.append((yield from walk.stand()))
 
     def _lead(self, index: int, newtons: float) -> None:
-        """From now on the axis at ``index`` is controlled by force; the others stand."""
         command = self._walk.command.copy()
         command[index] = newtons
         self._walk.command = command

@@ -186,7 +186,6 @@ class _Specimens(Rig):
         self.displacement, self.force = np.zeros(len(models)), np.zeros(len(models))
 
     def step(self, command: Array, auxiliary: Array) -> None:
-        """All of them to ``command`` ``(n_axes,)`` m."""
         velocity = ((command - self.displacement) / self._dt).tolist()
         rows = zip(self._paths, command.tolist(), velocity, strict=True)
         self.force = np.array([path.move(place, rate) for path, place, rate in rows])
@@ -231,7 +230,6 @@ def _beside(name: str, who: str, value: float, own: AxisChecks) -> None:
 
 
 def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
-    """The stiffness (N/m) of each axis that a small move of the scenario's own specimens finds."""
     model = _model(scenario)
     if model is None:
         return {}
@@ -252,7 +250,6 @@ def _least(rig: RigKnowledge) -> Array:
 
 
 def _model(scenario: Scenario) -> object:
-    """Specimens, or coupled rig, of the scenario, at rest; None where it has none that can be computed here."""
     try:
         if scenario.rig is not None:
             cls = registry.class_of("rig", scenario.rig)
@@ -266,7 +263,6 @@ def _model(scenario: Scenario) -> object:
 
 
 def _driven(model: Any, scenario: Scenario, rig: RigKnowledge) -> list[AxisMove]:
-    """The small moves of all axes on the ``model``."""
     rest = Measurement(0, np.zeros(len(rig.names)), np.array(model.force, float), np.zeros(len(rig.names)))
     moves = SmallMoves(scenario, rig, np.zeros(len(rig.names)), rest)
     inputs = np.zeros(len(model.auxiliary_inputs))
@@ -277,7 +273,6 @@ def _driven(model: Any, scenario: Scenario, rig: RigKnowledge) -> list[AxisMove]
 
 
 def _answered(steps: Any, model: Any, inputs: Array) -> Iterator[tuple[Array, Measurement]]:
-    """Each command of ``steps`` with what the ``model`` answers."""
     measured = None
     while True:
         try:

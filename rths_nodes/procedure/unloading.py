@@ -344,7 +344,6 @@ class Way:
             length += self._step[index]
 
     def _room(self, index: int, direction: float) -> float:
-        """Return how far an axis may still go, m."""
         gone = direction * float(self._walk.command[index] - self._start[index])
         return max(0.0, float(self._travel[index]) - gone)
 

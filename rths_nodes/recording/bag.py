@@ -114,7 +114,6 @@ def _information_record(information: Mapping[str, str]) -> bytes:
 
 
 def _create(directory: Path, head: bytes) -> tuple[Path, FileIO]:
-    """Make the directory and, in it, a journal with its ``head``; ConfigError when that cannot be."""
     check_free(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -284,7 +283,6 @@ def read(path: Path | str) -> Bag:
 
 
 def _unfinished(file: Path, path: Path | str) -> Bag:
-    """A journal, as far as it is whole."""
     found = Inventory()
     with file.open("rb") as stream:
         size = stream.seek(0, 2)

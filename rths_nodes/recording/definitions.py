@@ -65,7 +65,6 @@ def _text(package: str, name: str) -> str:
 
 
 def _installed(package: str, file: str) -> Path | None:
-    """``share/<package>/msg/<file>`` of the first place that has it."""
     if package == PACKAGE:
         with contextlib.suppress(FileNotFoundError):
             return resource("msg", file)

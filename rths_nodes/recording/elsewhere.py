@@ -269,7 +269,6 @@ class _Histories:
         self.rate = _rate(times) if times is not None else float(wanted.servo_rate or 0.0)
 
     def _axis(self, columns: AxisColumns, place: str) -> list[Array | None]:
-        """Target, command, displacement, force."""
         found = [self._numbers(getattr(columns, key), f"{place}.{key}") for key in AXIS]
         target, command, *measured = found
         return [command if target is None else target, target if command is None else command, *measured]
@@ -303,7 +302,6 @@ def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
 
 
 def _rate(times: Array) -> float:
-    """Samples per second of even ``times`` (s)."""
     if len(times) < FEWEST:
         raise ConfigError(f"time: {len(times)} samples; must be >= {FEWEST}")
     step = float(times[-1] - times[0]) / (len(times) - 1)

@@ -205,7 +205,6 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
 
 
 def _from_index(path: Path, copy: _Copy) -> dict[str, str]:
-    """Hand the types and topics of the index to ``copy``: they may be damaged elsewhere. The information in it."""
     if not is_indexed(path):
         return {}
     found = Inventory()
@@ -218,7 +217,6 @@ def _from_index(path: Path, copy: _Copy) -> dict[str, str]:
 
 
 def _words(contents: Contents) -> list[str]:
-    """Say what was lost."""
     lost = f"{contents.lost_bytes} bytes"
     if not contents.damage and contents.lost_bytes <= _TORN:
         return [f"{lost} of an unfinished record lost"]

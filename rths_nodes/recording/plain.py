@@ -90,7 +90,6 @@ def plain(value: object) -> Any:
 
 @cache
 def _kinds(cls: type) -> Mapping[str, object]:
-    """Types of the fields of a record."""
     return typing.get_type_hints(cls)
 
 
@@ -138,7 +137,6 @@ def _checked(kind: object, value: object, path: str) -> object:
 
 
 def _each(kind: object, entries: list[tuple[str, object]]) -> list[Any]:
-    """The entries, each with its path, as ``kind`` says; raises one ConfigError for all of them."""
     problems, found = Problems(), []
     for path, entry in entries:
         with problems.gathered():

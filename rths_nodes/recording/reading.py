@@ -238,7 +238,6 @@ def _last(topic: str) -> str:
 
 
 def _named(names: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """``names``; numbers where they were not recorded."""
     return names if len(names) == count else tuple(str(number + 1) for number in range(count))
 
 
@@ -269,7 +268,6 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
 
 
 def _kept(cls: type, data: Mapping[str, object], path: str) -> Data:
-    """``data`` of the section ``cls``, its components as parameters."""
     families = {name: spec.family for name, spec in declared(cls).items()}
     return {
         name: _component(families[name], entry, path + name)

@@ -55,7 +55,6 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
 
 
 def _check_own(path: Path, stream: IO[bytes]) -> None:
-    """Refuse what this module would not copy in full: files of other recorders."""
     stated = None
     with contextlib.suppress(RecordingError, ValueError):
         opcode, content = next(iter(Contents(stream, path.stat().st_size)), (0, b""))
@@ -73,7 +72,6 @@ def in_use(path: Path) -> bool:
 
 
 def _locked(stream: IO[bytes]) -> bool:
-    """Lock the file, as a recorder does; true where somebody else has."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

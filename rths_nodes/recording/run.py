@@ -238,7 +238,6 @@ class Collector:
 
     @cached_property
     def _tables(self) -> dict[str, dict[str, _Table]]:
-        """Tables for what comes message by message."""
         return {
             stream: {name: _Table(width) for name, width in fields.items()}
             for stream, fields in self._wide.items()

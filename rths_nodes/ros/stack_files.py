@@ -138,7 +138,6 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
 
 
 def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
-    """The profile of a lifecycle node of a test, or of the console of ``rths run``."""
     role, axis = names.role_of(peer), names.axis_of(peer)
     speaks = [_under(rig, row.name) for row in (*names.published_by(role), DIAGNOSTICS)]
     hears = [_under(rig, row.name) for row in names.heard_by(role)]
@@ -156,7 +155,6 @@ def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
 
 
 def _operator(rig: str) -> ElementTree.Element:
-    """The node that publishes the state of a procedure, and stops it."""
     speaks = [*(_under(rig, name) for name in OPERATOR_TOPICS), DIAGNOSTICS.name, "/parameter_events"]
     hears = [_under(rig, TRIP), _under(rig, FORMER_TRIP), CLOCK.name, "/parameter_events"]
     services = {"reply": [f"~/{name}" for name in (*PARAMETERS, TYPES, *OPERATOR_SERVICES)]}
@@ -177,7 +175,6 @@ def _rules(
     topics: Mapping[str, Sequence[str]],
     services: Mapping[str, Sequence[str]] | None = None,
 ) -> ElementTree.Element:
-    """A profile that allows, by what is done with them (``publish``, ``reply``, ``call``), what is named."""
     profile = ElementTree.Element("profile", ns=ns, node=node)
     for kind, allowed in (("topic", topics), ("service", services or {})):
         for doing, expressions in allowed.items():

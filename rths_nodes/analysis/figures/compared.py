@@ -93,7 +93,6 @@ def _true(test: Aligned) -> Array:
 
 
 def _curves(view: View, number: int, of: Quantity, values: Array, width: float = 0.8) -> list[Curve]:
-    """A curve of a run for every axis, ``values (n, n_axes)``."""
     return [
         Curve(view.samples[number], of, column, Look(view.entries[number][1], LINES[axis % len(LINES)], width))
         for axis, column in enumerate(values.T)
@@ -113,7 +112,6 @@ def _subspace(view: View, number: int, moved: Array) -> Panel:
 
 
 def _parameters(view: View) -> list[Panel]:
-    """A panel for each parameter, whichever stage of a chain it belongs to, with all runs that have it."""
     found: dict[str, list[Curve]] = {}
     for number, test in enumerate(view.tests):
         for name, histories in test.of.parameters.items():

@@ -54,7 +54,6 @@ def bands(view: View) -> Plan | None:
 
 
 def _measured(view: View, corridor: Corridor, samples: Indices) -> tuple[Array, CorridorWatch]:
-    """``QUANTITIES`` at ``samples``, and how they lie in their bands."""
     run, first = view.run, view.of.first_sample
     watch = CorridorWatch(corridor, math.ceil(run.scenario.monitor.corridor_persistence / run.scenario.dt))
     base = max(0, first - 1)

@@ -62,7 +62,6 @@ def hysteresis(view: View) -> Plan:
 def _loops(
     view: View, base: Base, values: tuple[Array, Array], entries: Sequence[Entry], kind: str
 ) -> list[Curve]:
-    """Force (N) over displacement (m), ``(n, len(entries))`` each."""
     over, of = Quantity(f"{kind} displacement", "mm"), Quantity(f"{kind} force", "kN")
     return [
         Curve(
@@ -130,7 +129,6 @@ def energy(view: View) -> Plan:
 
 
 def _parts(view: View, parts: Mapping[str, Array], entries: Sequence[Entry]) -> Panel:
-    """Panel of the parts into which the input energy of a single test went."""
     unit, factor = _joules(largest(np.array([*parts.values()])))
     shown = [
         Curve(
@@ -163,7 +161,6 @@ def _energy_caption(elastic: float, relative: bool) -> str:
 
 
 def _sensible(view: View) -> tuple[float, float]:
-    """Limits of the running HSEM: those of the samples with enough energy to divide by."""
     running = view.running
     percent = running.energy_error_percent
     if running.elastic_energy == 0.0 and len(running.input_energy):

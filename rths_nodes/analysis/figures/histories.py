@@ -128,7 +128,6 @@ def _running(
     of: Quantity,
     width: float,
 ) -> Plan:
-    """Figure of one quantity of every axis, ``values (n_axes, n)`` of each test."""
     panels = view.panels(bases, of, values, view.axes, width, levels=[ZERO_LINE])
     return view.plan(name, words, panels, [1.7 if len(panels) == 1 else 1.35] * len(panels), view.legend)
 
@@ -198,7 +197,6 @@ def compensator(view: View) -> Plan | None:
 
 
 def _state(view: View, state: str, found: Sequence[Mapping[str, Array]]) -> list[Panel]:
-    """Panels of a quantity of the compensators, by axis for each test; of a single one with its limits."""
     styles = {entry[0]: entry for entry in view.axes}
     axes = [styles.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(axis for rows in found for axis in rows)]
     units = {name: unit for test in view.tests for name, unit in test.of.state_units.items()}
@@ -213,7 +211,6 @@ def _state(view: View, state: str, found: Sequence[Mapping[str, Array]]) -> list
 
 
 def _limited(view: View, states: Iterable[str]) -> str:
-    """Say in a caption which limits the parameters have."""
     limits = view.of.state_limits
     drawn = any(math.isfinite(end) for state in states for end in limits.get(state, ()))
     return " Dashed: limits of the parameters." if drawn else " The parameters have no limits." if limits else ""

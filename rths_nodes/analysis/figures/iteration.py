@@ -65,7 +65,6 @@ def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) ->
 
 
 def _last(panel: Axes, last: Run) -> None:
-    """Target and measured displacement of every axis in the strongest seconds."""
     begin, end = thinning.strongest(last.time, last.target, ZOOM)
     part = (last.time >= begin) & (last.time <= end)
     for axis, name in enumerate(last.axes):

@@ -101,7 +101,6 @@ def render(plan: Plan, layout: Layout = PAGE) -> Figure:
 
 
 def _rows(plan: Plan, layout: Layout) -> tuple[list[Sequence[Panel]], list[float]]:
-    """Rows and their heights, inches."""
     rows: list[Sequence[Panel]] = []
     heights: list[float] = []
     for row, height in zip(plan.rows, plan.heights, strict=True):
@@ -179,7 +178,6 @@ def _scales(drawn: Axes, panel: Panel) -> None:
 
 
 def _ticks(drawn: Any, panel: Panel) -> None:
-    """Numbers with room between them."""
     if panel.ticks:
         drawn.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
         drawn.minorticks_off()

@@ -64,7 +64,6 @@ def _rows(table: StudyTable, label: str) -> list[int]:
 
 
 def _of(table: StudyTable, label: str, index: str) -> Array:
-    """Magnitudes of an index in the finished runs of a compensator that have it."""
     size = np.abs(table.values(index)[_rows(table, label)])
     return size[np.isfinite(size)]
 
@@ -103,7 +102,6 @@ class Magnitudes:
 
 
 def _ticks(least: float, most: float) -> list[float]:
-    """At least ``TICKS`` numbers between two, as round as they can be."""
     decades = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
     for steps in STEPS:
         found = [step * 10.0**decade for decade in decades for step in steps]

@@ -82,7 +82,6 @@ def _apparent(panels: Sequence[Axes], judgement: Judgement) -> None:
 
 
 def _mark_modes(panel: Axes, judgement: Judgement) -> None:
-    """A line at each natural frequency, with the number of the mode."""
     for number, mode in enumerate(judgement.modes, 1):
         if mode.frequency <= panel.get_xlim()[1]:
             panel.axvline(mode.frequency, color=INK, lw=0.8, ls=DASHES)
@@ -92,7 +91,6 @@ def _mark_modes(panel: Axes, judgement: Judgement) -> None:
 
 
 def _over_delay(panel: Axes, judgement: Judgement) -> None:
-    """Damping of the motions over the delay of the rig, the compensator as it is."""
     now, limit = judgement.delay, judgement.further_delay
     critical = judgement.critical_delay
     end = ROOM * max(now, critical or 0.0) or 1.0 / judgement.loop.scale
@@ -103,7 +101,6 @@ def _over_delay(panel: Axes, judgement: Judgement) -> None:
 
 
 def _over_frequency(panel: Axes, judgement: Judgement) -> None:
-    """Damping of the motions when all natural frequencies are scaled alike."""
     limit = judgement.frequency_factor
     end = judgement.loop.reach(ROOM * max(1.0, limit.value if limit else 1.0))
     _curves(panel, judgement, "ratio", np.linspace(end / STEPS, end, STEPS), 1.0, limit, (0.0, 1.0))
@@ -148,7 +145,6 @@ def _curves(
 
 
 def _damping(judgement: Judgement, motion: complex, parameter: str, values: Array, now: float) -> Array:
-    """Damping ratio of the motion that is ``motion`` at the value ``now``, at all ``values``."""
     first = int(np.searchsorted(values, now))
     roots = np.empty(len(values), complex)
     roots[first:] = follow(judgement.loop, motion, parameter, values[first:])
@@ -166,7 +162,6 @@ def _alike(one: Array, other: Array) -> bool:
 
 
 def _range(curves: Iterable[Array]) -> tuple[float, float]:
-    """Per cent, with zero well inside."""
     joined = np.concatenate([*curves, [0.0]])
     inside = joined[np.abs(joined) <= MOST]  # nan is not
     size = PERCENT * max(float(np.abs(inside).max()), 1e-3)

@@ -55,7 +55,6 @@ def _effects(table: StudyTable, index: str) -> Figure:
 
 
 def _over(panel: Axes, x: Array, size: Array) -> None:
-    """Dots, and the median in pieces of equally many runs."""
     known = np.isfinite(x) & np.isfinite(size)
     x, size = x[known], size[known]
     every = max(1, len(x) // DOTS)
@@ -108,7 +107,6 @@ def _distributions(table: StudyTable) -> Figure:
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    """Panels in rows of ``ACROSS``."""
     rows = -(-count // ACROSS)
     across = min(count, ACROSS)
     height = 0.15 + rows * (HEIGHT + LABELS) + BOTTOM

@@ -37,7 +37,6 @@ def _panel(run: Run, key: str, title: str, edges: Array, counts: Array) -> Panel
 
 
 def _marks(run: Run, key: str, longest: float) -> list[tuple[float, Look]]:
-    """The rare duration, and the servo period where it is not beyond the ``longest`` one."""
     slow = number(run.timing.get(key, {}).get("p999_s"))
     rare = [] if slow is None else [(US * slow, Look(PALETTE[1], LINES[1]))]
     return rare + ([(US * run.scenario.dt, Look(INK))] if longest > run.scenario.dt else [])

@@ -93,7 +93,6 @@ def followed(view: View, axis: int) -> tuple[Curve, Curve, list[Curve]]:
 
 
 def _around(target: Array, measured: Array) -> tuple[float, float]:
-    """Limits of an axis on which both are seen whole."""
     low = min(float(np.nanmin(values)) for values in (target, measured))
     high = max(float(np.nanmax(values)) for values in (target, measured))
     margin = 0.08 * (high - low) or 1e-3

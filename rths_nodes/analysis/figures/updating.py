@@ -44,7 +44,6 @@ def draw(found: Followed, title: str) -> Figure:
 
 
 def _parameter(panel: Axes, found: Followed, column: int) -> None:
-    """Estimate with two standard deviations, and what the copies would have."""
     scale = found.initial[column]
     mean, wide = found.estimate[:, column] / scale, 2.0 * found.deviation[:, column] / scale
     panel.fill_between(found.time, mean - wide, mean + wide, color=BAND, lw=0.0, label="two standard deviations")
@@ -60,7 +59,6 @@ def _parameter(panel: Axes, found: Followed, column: int) -> None:
 
 
 def _force(panel: Axes, found: Followed) -> None:
-    """Measured and expected force; samples that were not learnt from are marked below."""
     panel.plot(found.time, KN * found.force, color=FAINT, lw=1.8, label="measured")
     panel.plot(found.time, KN * found.expected, color=INK, lw=0.8, label="expected")
     largest = 1.3 * float(np.nanmax(np.abs(found.expected)))

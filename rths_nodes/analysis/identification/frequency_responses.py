@@ -216,7 +216,6 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def _most_informative(errors: Sequence[float], count: int) -> int:
-    """Number of coefficients with the least information criterion."""
     return int(np.argmin([_information(error, number, count) for number, error in enumerate(errors)]))
 
 

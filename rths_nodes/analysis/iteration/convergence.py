@@ -65,7 +65,6 @@ class Rule:
     tolerance: float = TOLERANCE
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a rule by which nothing could be learned."""
         if not 1 <= self.runs <= 50:
             raise ConfigError(f"--runs {self.runs}: must be >= 1 and <= 50")
         if not 0.0 < self.tolerance <= 100.0:

@@ -71,7 +71,6 @@ class Settings:
     changes: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a mode or relaxation that is not known, and for numbers out of bounds."""
         if self.mode not in MODES:
             raise unknown("--mode", "mode", self.mode, MODES)
         if self.relaxation not in RELAXATIONS:
@@ -266,7 +265,6 @@ def _prescribed(scenario: Scenario) -> Array:
 
 
 def _rms(values: Array) -> Array:
-    """By axis."""
     return np.asarray(np.sqrt(np.square(values).mean(axis=0)))
 
 

@@ -110,7 +110,6 @@ def fitted(
 
 
 def _edges(frequencies: Array) -> list[int]:
-    """First lines of the bands, and the end of the last one."""
     edges = [1]
     while True:
         last = max(int(np.searchsorted(frequencies, WIDTH * frequencies[edges[-1]])), edges[-1] + LEAST_LINES)
@@ -172,7 +171,6 @@ def _polynomial(
 
 
 def _real(a: Complex, b: Complex) -> Array:
-    """Real part of a^H b: coefficients are real."""
     return np.asarray((np.conj(a).T @ b).real)
 
 

@@ -142,7 +142,6 @@ def _beside(run: Run, test: OfProcedure | None) -> str:
 
 
 def _first_facts(run: Run) -> dict[str, str]:
-    """Return the facts of the first page for a run without a procedure."""
     known, scenario = run.information, run.scenario
     rig = scenario.rig_file.name if scenario.rig_file else type(scenario.port).type_name
     return {
@@ -176,7 +175,6 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
 
 
 def _procedure(test: OfProcedure | None) -> dict[str, list[Part]]:
-    """The sections that only a procedure has, by title; none for a run that was started directly."""
     if test is None:
         return {}
     record = test.record
@@ -246,7 +244,6 @@ def css_text(text: str) -> str:
 
 
 def _running(run: Run, test: OfProcedure | None) -> dict[str, str]:
-    """Return what stands at the edge of every printed page."""
     known = run.information
     return {
         "name": f"{run.scenario.name}: {(test.record.ending if test else '') or run.ending}",

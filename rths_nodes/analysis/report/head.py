@@ -166,7 +166,6 @@ def remarks(of: Evaluation) -> list[str]:
 
 
 def _delay(of: Evaluation, axis: str, index: Mapping[str, object]) -> list[str]:
-    """The delay of an axis over the whole test, and between which ends it is in windows of it."""
     delay = number(index.get("delay_s"))
     if delay is None:
         return []

@@ -72,7 +72,6 @@ class OverlayReport:
         return template("overlay.html.j2").render(contents, notes=self._notes())
 
     def _notes(self) -> list[str]:
-        """Return notes for the user: missing parts, tests that are not drawn."""
         found = [f"{test.name}: {note}" for test in self.tests for note in test.run.notes]
         for each in self.aligned:
             found += [] if each.drawable else [f"{each.name} is not drawn: no sample of it counts"]
@@ -109,7 +108,6 @@ def _head(test: Compared) -> list[str]:
 
 
 def _scenarios(tests: Sequence[Compared]) -> list[Part]:
-    """The parameters in which the scenarios differ."""
     settings = [_flat(test.run.scenario.data()) for test in tests]
     keys = list(dict.fromkeys(key for each in settings for key in each))
     rows = [[key, *(each.get(key, DASH) for each in settings)] for key in keys]
@@ -121,7 +119,6 @@ def _scenarios(tests: Sequence[Compared]) -> list[Part]:
 
 
 def _flat(data: object, path: str = "") -> dict[str, str]:
-    """Parameters by their paths, as they are shown."""
     if isinstance(data, Mapping) and (data or not path):
         found: dict[str, str] = {}
         for key, value in data.items():
@@ -154,7 +151,6 @@ def _part(first: Aligned, other: Aligned, found: Mapping[str, Difference]) -> Pa
 
 
 def _cautions(first: Aligned, other: Aligned) -> list[str]:
-    """Say what is not the same in two tests, and shows in their difference."""
     one, two = first.of.scenario, other.of.scenario
     found = []
     if one.time_ratio != two.time_ratio:
@@ -172,7 +168,6 @@ def _cautions(first: Aligned, other: Aligned) -> list[str]:
 def _summary(
     first: Aligned, others: Sequence[Aligned], found: Mapping[str, Mapping[str, Difference]]
 ) -> list[str]:
-    """The largest difference of each test in a sentence."""
     sentences = []
     for name in (other.name for other in others):
         moved = {of: each for of, each in found[name].items() if of.startswith("displacement of ")}

@@ -62,7 +62,6 @@ def _one_column(rows: Iterable[Parameter]) -> Table:
 
 
 def _side_by_side(axes: Mapping[str, list[Parameter]]) -> Table:
-    """A column for each axis; a dash where an axis has no such parameter."""
     names = list(dict.fromkeys(row.name for rows in axes.values() for row in rows))
     parts = [name.partition(".")[0] for name in names]
     names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # what only another axis has, beside its like
@@ -86,7 +85,6 @@ def _type(name: str, component: object, family: str) -> Parameter:
 
 
 def _inside(built: object, path: str = "") -> Iterator[Parameter]:
-    """The parameters in a section, those of the parts of it by dotted names."""
     for key, spec in declared(type(built)).items():
         value, name = getattr(built, key), join(path, key)
         named = isinstance(value, Mapping) and spec.kind in ("sections", "components")

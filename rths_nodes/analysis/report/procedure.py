@@ -248,7 +248,6 @@ def _turned(key: str) -> str:
 
 
 def _signed_by(record: ProcedureRecord, axis: str) -> str:
-    """Return who has signed, and when, of the acts."""
     for act in reversed(record.acts):
         if "sign" in act.act and axis in str(act.arguments) and not act.refused:
             return f" ({', '.join(filter(None, (act.by, moment(act.time))))})"

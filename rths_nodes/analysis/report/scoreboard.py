@@ -161,7 +161,6 @@ def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:
 
 
 def _label(table: StudyTable, score: Score) -> str:
-    """Name of the law in the column ``law`` of the table."""
     both = f"{score.law} {score.block}"
     return both if both in table.columns["law"] else score.law
 
@@ -178,7 +177,6 @@ def _row(score: Score, indices: Sequence[str]) -> dict[str, object]:
 
 
 def _cell(score: Score, index: str) -> tuple[str, str]:
-    """The high value, and the median where that is another one."""
     median, high = score.median.get(index), score.high.get(index)
     alike = not score.runs or rounded(median) == rounded(high)
     return rounded(high), "" if alike else rounded(median)

@@ -51,7 +51,6 @@ def parts(of: Evaluation, measured: Mapping[str, float]) -> list[Part]:
 
 
 def _cautions(of: Evaluation) -> Part:
-    """Say what is hardly right in scenario and rig file; calibrations are judged by the date of the test."""
     when = of.run.information.get("started", "")[:10]
     try:
         today = date.fromisoformat(when)
@@ -123,7 +122,6 @@ def _sensors(scenario: Scenario) -> Part:
 
 
 def _altered(scenario: Scenario) -> Iterator[str]:
-    """Say in sentences what is done to the measured forces."""
     simulated = scenario.port.builds_axes
     for name, axis in scenario.axes.items():
         if axis.rig_axis and (told := corrections_in_words(axis.rig_axis, simulated)):

@@ -53,7 +53,6 @@ def _numbers(of: dict[str, float]) -> list[str]:
 
 
 def _effects(table: StudyTable) -> list[tuple[str, list[tuple[str, list[str]]]]]:
-    """Return for each factor with few levels the median of each index by level, and the worst."""
     found = []
     for factor in table.factors:
         if table.continuous(factor):
@@ -69,7 +68,6 @@ def _effects(table: StudyTable) -> list[tuple[str, list[tuple[str, list[str]]]]]
 
 
 def _worst(table: StudyTable, index: str) -> list[tuple[str, str, str]]:
-    """Name, value or outcome, and reason of the worst runs."""
     values, columns = table.values(index), table.columns
     return [
         (
@@ -82,7 +80,6 @@ def _worst(table: StudyTable, index: str) -> list[tuple[str, str, str]]:
 
 
 def _reasons(table: StudyTable) -> list[tuple[str, str, int, str]]:
-    """Outcome, reason, number of runs and the first of them, of those that did not finish."""
     found: dict[tuple[str, str], list[str]] = {}
     rows = zip(table.columns["outcome"], table.columns["reason"], table.columns["name"], strict=True)
     for outcome, reason, name in rows:

@@ -170,7 +170,6 @@ def indices(of: Evaluation) -> Table | None:
 
 
 def _columns(of: Evaluation) -> dict[str, Mapping[str, object]]:
-    """The indices by head of the column: those of the test, and those of the true displacement if that differs."""
     run, measured = of.run, _measured(of)
     called = axis_names(of.scenario)
     if not of.true_is_known:
@@ -180,7 +179,6 @@ def _columns(of: Evaluation) -> dict[str, Mapping[str, object]]:
 
 
 def _measured(of: Evaluation) -> dict[str, Data]:
-    """The indices of the measured displacement by axis: those of the test, and those of its whole record."""
     recorded: Data = of.run.metrics.get("axes") or {}
     offline = of.indices()
     return {
@@ -341,7 +339,6 @@ _LOADS = (
 
 
 def _of_whole(of: Evaluation, told: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
-    """Levels of the whole rig, where something was told of them."""
     levels = of.scenario.levels.given(simulated=False, rate=of.scenario.servo_rate)
     for name, found in told.items():
         level = levels[name]
@@ -366,7 +363,6 @@ def _limit(
 
 
 def _used(ends: tuple[object, object, object, object]) -> str:
-    """The largest share of a limit that was used, %."""
     low, lowest, highest, high = (number(each) for each in ends)
     shares = [value / end for value, end in ((lowest, low), (highest, high)) if value is not None and end]
     return rounded(max(shares, default=None), 100.0)

@@ -139,7 +139,6 @@ def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
 
 
 def _open(loop: Loop) -> Callable[[Array], Complex]:
-    """Eigenvalues of the open loop over the angular frequency."""
     return lambda omega: np.asarray(np.linalg.eigvals(loop.open_loop(loop.border + 1j * omega)), complex)
 
 
@@ -201,7 +200,6 @@ def _zeros(
 
 
 def _nearest(values: Complex, wanted: Complex) -> Complex:
-    """Return from each row of ``values`` the one nearest to that of ``wanted``."""
     index = np.argmin(np.abs(values - wanted[:, None]), axis=1)
     return np.asarray(values[np.arange(len(values)), index])
 

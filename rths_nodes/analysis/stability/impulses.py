@@ -165,7 +165,6 @@ class Way:
         self._rest_force = np.array(self._rig.follow([0.0] * self.n_axes, self.auxiliary)[1])
 
     def _inputs(self, assembly: Assembly) -> Array:
-        """Auxiliary inputs of the rig at rest: what their controller gives there."""
         if not self._rig.auxiliary_inputs:
             return EMPTY
         if assembly.controller is None:

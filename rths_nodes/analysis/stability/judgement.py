@@ -181,7 +181,6 @@ class Judgement:
         return f" up to {self.farthest:g} times the present one"
 
     def _worst(self) -> str:
-        """The motion that grows fastest, in words."""
         if not self.motions:
             return f"{self.growing} motions grow"
         motion = self.motions[0]

@@ -104,7 +104,6 @@ class LoadedRig:
         )
 
     def _slope(self, index: int) -> float:
-        """Return the stiffness at no load, N/m."""
         before = float(self.rig.force[self._n + index])
         slope = (self._glide(index, SMALL) - before) / SMALL
         self._glide(index, 0.0)

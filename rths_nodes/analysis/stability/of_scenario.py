@@ -86,7 +86,6 @@ def sampled_loop(
 
 
 def _impulses(assembly: Assembly, way: Way, known: dict[str, Impulses]) -> Impulses:
-    """The responses of ``way``, asked for once of all that have it in common."""
     if not assembly.observation.whole:
         return way.impulses(assembly.observation)
     parts = {key: value for key, value in assembly.scenario.data().items() if key not in BEHIND}
@@ -218,7 +217,6 @@ def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> 
 
 
 def _damper(scenario: Scenario, auxiliary: Array) -> SmallSpecimen:
-    """The damper of a coupled rig, with the voltage that it has at rest."""
     damper = registry.build("specimen", scenario.rig.damper)
     if len(auxiliary) and damper.voltage is not None:
         damper.voltage = float(auxiliary[0])
@@ -260,11 +258,6 @@ def _response(part: Any, family: str, path: str, params: object) -> Response:
 
 
 def _actuators(scenario: Scenario) -> tuple[Response, ...]:
-    """The actuators' responses, to the displacement whose force the integrator has at the time.
-
-    A specimen at small motion does not change them, or is in them. A force that is measured late is that of a
-    displacement before.
-    """
     found = []
     lead = None if scenario.force_lead is None else force_lead_of(scenario, Assembly(scenario).integrator)
     for name in scenario.moved_axes:

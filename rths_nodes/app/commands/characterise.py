@@ -122,7 +122,6 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
 
 
 def _refuse_idle(given: Mapping[str, object], why: str) -> None:
-    """Raises ConfigError for options, by name, that were ``given`` and have no use, with the reason."""
     if idle := [name for name, value in given.items() if value]:
         raise ConfigError(f"{', '.join(idle)}: {why}")
 

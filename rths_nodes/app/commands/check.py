@@ -101,7 +101,6 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals)
 
 
 def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
-    """Say what the motion tells copies of the specimen, on a simulator; refuses bounds that are not stable."""
     if loaded.updating is None:
         return
     from rths_nodes.analysis.stability.corners import refuse_unstable
@@ -124,7 +123,6 @@ class NeverOpened(PortBefore):
     armed = True
 
     def open(self, pacer: object = None) -> None:
-        """Raises RuntimeError."""
         raise RuntimeError("the port of a check is never opened")
 
 
@@ -138,7 +136,6 @@ def _commissioned(loaded: Scenario, rig: str) -> Iterator[str]:
 
 
 def _rig(loaded: Scenario) -> Iterator[str]:
-    """On which rig the test runs, and what the numbers of its port are."""
     if loaded.rig_file is None:
         return
     yield f"rig: {loaded.rig_file.name}, behind the port {type(loaded.port).type_name}"
@@ -168,7 +165,6 @@ def _largest_force(assembly: Assembly, structure: Structure) -> float:
 
 
 def _reduction(assembly: Assembly) -> Iterator[str]:
-    """Say how far the reduced structure differs from the full model."""
     from rths_nodes.numerical.reductions import FREQUENCIES, Reduced, differences
 
     model: Any = assembly.structure
@@ -186,7 +182,6 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
 
 
 def _contents(loaded: Scenario) -> Iterator[str]:
-    """Describe what stands in files that components name."""
     for place, part, _ in loaded.parts():
         for words in part.contents():
             yield f"{place}: {words}"
@@ -211,7 +206,6 @@ def _step_times(assembly: Assembly) -> Iterator[str]:
 
 
 def _loads(loaded: Scenario) -> Iterator[str]:
-    """Describe load and control of the axes that are controlled by force."""
     for name in loaded.force_axes:
         axis: Any = loaded.axes[name]
         load, control = axis.own_load, axis.force_control

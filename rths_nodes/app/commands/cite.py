@@ -56,7 +56,6 @@ def publications() -> dict[str, str]:
 
 
 def _of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Places of components, each with a source of its method."""
     for place, part, declared in walk_declared(scenario):
         if declared and declared[-1].family:
             cls = registry.class_of(declared[-1].family, part)

@@ -115,7 +115,6 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
 
 
 def _names(dialogue: Dialogue) -> tuple[str, str]:
-    """The names of the operator and of a second person, who differ."""
     found: list[str] = []
     for question in ("operator: your name: ", "second person: the name of who stands beside you: "):
         while not (name := dialogue.line(question)) or name.casefold() in map(str.casefold, found):
@@ -137,7 +136,6 @@ class AtTerminal:
         self._asking: threading.Thread | None = None
 
     def ready(self, words: str, moves: bool = False) -> None:
-        """Print the next step, and wait for Enter; if it ``moves`` the rig, for CLEAR."""
         self._ask(self._question(words, moves), moves)
 
     def _ask(self, question: str, moves: bool) -> None:
@@ -145,7 +143,6 @@ class AtTerminal:
             print(f"must be {CLEAR}: nothing has moved")
 
     def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
-        """As :meth:`ready`, in a thread of its own, while ``tick`` holds the rig."""
         left: list[BaseException] = []
 
         def ask() -> None:
@@ -164,7 +161,6 @@ class AtTerminal:
             raise left[0]
 
     def again(self, words: str) -> bool:
-        """Ask whether the operator wants to try once more."""
         self.settle()
         print(words)
         return bool(self._dialogue.yes("begin a new session at the rig; try again?"))

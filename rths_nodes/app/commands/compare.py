@@ -120,7 +120,6 @@ def _of_axis(published: Mapping[str, float], axis: str, first: bool) -> dict[str
 
 
 def _in_tables(result: Result) -> Iterator[str]:
-    """Names of the published values that the tables show."""
     from rths_nodes.app.studies.runs import RESPONSE
 
     yield from (key for _, key in _COMPARED)
@@ -129,8 +128,6 @@ def _in_tables(result: Result) -> Iterator[str]:
 
 
 def _print_response(console: Console, results: Sequence[Result]) -> None:
-    """Response errors beside the published ones."""
-
     from rths_nodes.app.studies.runs import RESPONSE
 
     console.print("response, RMS error against the whole structure computed in one piece")
@@ -157,7 +154,6 @@ def _compared(result: Result, axis: str, known: set[str], published: Mapping[str
 
 
 def _ranges(parameters: Mapping[str, Mapping[str, tuple[float, float]]], axis: str) -> str:
-    """The range of each inner number of the compensator on this axis, one below the other."""
     rows = []
     for quantity, row in parameters.items():
         low, high = (f"{value:.4g}" for value in row.get(axis, row.get("", (math.nan, math.nan))))

@@ -66,7 +66,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _widest(found: Corridor) -> dict[str, dict[str, float]]:
-    """Largest width of each band, by axis and quantity."""
     widths = np.nanmax(found.upper - found.lower, axis=1)
     names = [name for name, _ in QUANTITIES]
     return {axis: dict(zip(names, widths[:, n].tolist(), strict=True)) for n, axis in enumerate(found.axes)}

@@ -94,7 +94,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _sensors(options: argparse.Namespace, emulator: Emulator) -> EmulatedSensors | None:
-    """The sensors of a watcher; None where none is wanted. Raises ConfigError for a rig that has none."""
     if not options.sensors:
         return None
     section = files.load_rig(options.rig).watch if options.rig else None
@@ -104,7 +103,6 @@ def _sensors(options: argparse.Namespace, emulator: Emulator) -> EmulatedSensors
 
 
 def _hear(switches: Switches) -> None:
-    """Turn ``switches`` as the lines on stdin say, to its end."""
     with suppress(OSError, ValueError):  # a terminal that is another job's, a stdin that is closed
         for line in sys.stdin:
             if not line.strip():

@@ -79,5 +79,4 @@ def _print_estimate(name: str, found: Estimate) -> None:
 
 
 def _assigned(value: object) -> str:
-    """Assignments as ``--set`` takes them."""
     return f"[{', '.join(f'{entry:.5g}' for entry in value)}]" if isinstance(value, list) else f"{value:.5g}"

@@ -120,7 +120,6 @@ def _open(words: str) -> Open:
 
 
 def _told(found: Followed) -> list[str]:
-    """Say in words what a user has to know of the result."""
     words = [f"samples: {', '.join(f'{count} {what}' for what, count in found.counts.items())}"]
     if (strange := found.unexplained).any():
         words.append(

@@ -186,7 +186,6 @@ def _orders(words: str | None, n: int) -> Orders | None:
 
 
 def _about(late: Transport, model: LoadingModel, scenario: Scenario) -> str:
-    """The transport in words, and what to do about it."""
     declared, dt = scenario.transport_samples, scenario.dt
     samples = str(late.samples) if late.certain else f"{late.least} to {late.most}"
     where = "port.transport_samples" + (" + hops.depth" if scenario.hops.depth else "")

@@ -59,7 +59,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refuse_others(options: argparse.Namespace) -> None:
-    """Refuse options that belong to the other kind of model."""
     for name, given in (
         ("--orders", options.orders),
         ("--resolution", options.resolution),

@@ -155,7 +155,6 @@ def _next(options: argparse.Namespace) -> int:
 def _draw(
     options: argparse.Namespace, scenario: Scenario, settings: Settings, found: Iteration, figure: Path | None
 ) -> None:
-    """Write the figure and the report of the last run, as far as they are wanted."""
     said = "" if options.json else "figure"
     finished = [row for row in found.rows if row.answer]
     if figure and finished:
@@ -170,7 +169,6 @@ def _draw(
 
 
 def _changes(given: list[str]) -> dict[int, list[str]]:
-    """Overrides by the number of the run from which on they hold. Raises ConfigError."""
     found: dict[int, list[str]] = {}
     for words in given:
         number, sign, assignment = words.partition(":")
@@ -196,7 +194,6 @@ def _folder(options: argparse.Namespace, scenario: Scenario) -> Iterator[Path]:
 
 
 def _tell(row: Row) -> None:
-    """A line for each run, as it is over."""
     if row.answer:
         true = f", true {row.true:.3g} %" if row.true == row.true else ""
         terminal.tell_now(f"run {row.number}: error {row.error:.3g} % (noise {row.noise:.2g} %){true}")

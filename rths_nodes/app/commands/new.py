@@ -89,7 +89,6 @@ def _check_free(path: Path) -> None:
 
 
 def _write(path: Path, template: str, words: dict[str, str]) -> None:
-    """Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     source = resource("config", "templates", f"{template}.tmpl").read_text(encoding="utf-8")
     path.write_text(Template(source).substitute(words), encoding="utf-8")

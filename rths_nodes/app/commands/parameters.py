@@ -99,7 +99,6 @@ def _components(name: str) -> Iterator[Found]:
 
 
 def _classes() -> dict[str, type]:
-    """The sections without a type, by path; the top level of a scenario first."""
     return {SCENARIO: Scenario, **dict(sections(Scenario))}
 
 
@@ -126,7 +125,6 @@ def _fits(path: str, place: str) -> bool:
 
 
 def _keys(path: str) -> Iterator[Found]:
-    """The key at ``path`` of a section without a type."""
     head, _, key = path.rpartition(".")
     for place, cls in _classes().items():
         if _fits(head, place) if head else place == SCENARIO:
@@ -150,7 +148,6 @@ def _key(cls: type, key: str, title: str) -> Iterator[Found]:
 
 
 def _family(path: str, family: str, words: str, default: str = "") -> Found:
-    """The types that a section may have, and the parameters where there is but one."""
     types = described(family)
     usual = f"; {default} by default" if default in dict(types) else ""
     rows = table(registry.load(family, types[0][0]).Params) if len(types) == 1 else ()
@@ -200,7 +197,6 @@ def _chapter(title: str, words: str, cls: type) -> list[str]:
 
 
 def _contents(titles: Sequence[str]) -> str:
-    """Types of a family, or sections; of sections within sections the outer ones."""
     within = titles[0] if all(title.startswith(titles[0]) for title in titles) else ""
     names = (title.rpartition(": ")[2].removeprefix(f"{within}.").split(".")[0] for title in titles)
     return ", ".join(f"`{name}`" for name in dict.fromkeys(names))
@@ -233,7 +229,6 @@ def pages() -> dict[str, str]:
 
 
 def _write(folder: Path) -> None:
-    """Write the pages into ``folder``."""
     written = pages()
     with terminal.writing(folder / "parameters.md", ""):
         (folder / "parameters").mkdir(exist_ok=True)

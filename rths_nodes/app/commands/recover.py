@@ -43,7 +43,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _of_test(options: argparse.Namespace) -> int:
-    """Complete the record of a test, with its last rung."""
     from rths_nodes.app.procedure.recovery import recover
 
     if options.out:

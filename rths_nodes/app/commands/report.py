@@ -78,7 +78,6 @@ def _beside(recording: Path, ending: str) -> Path:
 
 
 def _of_record(options: argparse.Namespace, folder: Path, out: Path) -> int:
-    """The page about a test of which no rung moved. Raises ConfigError for what only histories have."""
     from rths_nodes.recording import procedure
 
     for name in ("figures", "csv", "reference"):
@@ -111,7 +110,6 @@ def _check(options: argparse.Namespace, out: Path) -> None:
 def _overlaid(
     given: Sequence[Path], runs: Sequence[Run], tests: Sequence[tuple[ProcedureRecord, str] | None]
 ) -> OverlayReport:
-    """The page about several runs. Raises ConfigError for those that do not fit one another."""
     from rths_nodes.analysis.overlay import names
     from rths_nodes.analysis.report.document import OfProcedure
     from rths_nodes.analysis.report.overlay import Compared, OverlayReport
@@ -122,7 +120,6 @@ def _overlaid(
 
 
 def _plans(run: Run) -> list[Plan]:
-    """Return the plans of all figures on the page of a run."""
     from rths_nodes.analysis import figures
     from rths_nodes.analysis.histories import Evaluation
 
@@ -130,7 +127,6 @@ def _plans(run: Run) -> list[Plan]:
 
 
 def _write_files(options: argparse.Namespace, out: Path, plans: Callable[[], Sequence[Plan]]) -> None:
-    """The curves and the figures beside the page, as far as they are wanted."""
     if not (options.csv or options.figures):
         return
     from rths_nodes.analysis.figures import files

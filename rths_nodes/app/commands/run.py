@@ -91,7 +91,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell(options: argparse.Namespace, done: hosts.RunResult) -> None:
-    """Write the report, and say how the run went."""
     try:
         if options.report:
             with terminal.writing(Path(options.report)):
@@ -122,7 +121,6 @@ def _await_interrupt() -> None:
 
 
 def _expected(loaded: Scenario, pace: str) -> float | None:
-    """Estimate the time of the run, s, on the host embedded; nodes in lockstep take longer."""
     from rths_nodes.app.studies import run_time
 
     return run_time.estimated_s([loaded], pace)
@@ -153,7 +151,6 @@ def _json(done: hosts.RunResult) -> dict[str, object]:
 
 
 def _trimmed(timing: Data) -> dict[str, object]:
-    """All histograms, those of the hops as well, without their empty bins."""
     return {
         name: trimmed(value)
         if name.endswith("histogram")
@@ -216,7 +213,6 @@ def _print(done: hosts.RunResult) -> None:
 
 
 def _of_port(counts: dict[str, float]) -> str:
-    """The way to the rig, as its port has counted it."""
     words = f"transport {counts['transport_declared']:.0f} samples declared"
     if "transport_median" in counts:
         words += f", {counts['transport_median']:.0f} needed (median; largest {counts['transport_largest']:.0f})"

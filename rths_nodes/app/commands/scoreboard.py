@@ -186,7 +186,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _scored(options: argparse.Namespace, loaded: Scenario) -> Scored:
-    """Return the conditions on which the laws are scored, from the options."""
     from rths_nodes.app.studies import runs, scoreboard
 
     if options.plants is None:
@@ -275,7 +274,6 @@ def _tuned(
 
 
 def _facts(options: argparse.Namespace, scenario: str, identified: Identified) -> dict[str, str]:
-    """Facts for the head of the page and above the table for a text."""
     begin = f"{options.settings}, else as identified" if options.settings else "as identified"
     return {
         "Scenario": scenario,
@@ -313,7 +311,6 @@ def _beside(folder: Path, settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def _search(found: Tuned | None) -> str:
-    """Return the result of a tuning, as a comment of YAML."""
     if found is None:
         return ""
     return (

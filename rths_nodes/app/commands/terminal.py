@@ -268,7 +268,6 @@ def show(out: rich.console.Console, grid: rich.table.Table) -> None:
 def _narrow(
     column: rich.table.Column, measured: Callable[[rich.console.RenderableType], rich.measure.Measurement]
 ) -> None:
-    """Make a column as narrow as it may be: its head and sentences are broken between words, all else nowhere."""
     cells = [measured(cell) for cell in column.cells]
     widest = max((cell.maximum for cell in cells), default=0)
     if widest <= SENTENCE:

@@ -133,7 +133,6 @@ class Emulator:
         return float(samples * self.scenario.dt)
 
     def _limit(self) -> None:
-        """Give the receiver the limits of the rig, in its order and the units of its datagrams."""
         scenario = self.scenario
         axes = in_order_of_rig(scenario.axes)
         gains = [gains_of(axis.rig_axis) for axis in axes.values()]
@@ -238,7 +237,6 @@ class Emulator:
             self._drive()
 
     def _switch(self, sample: int) -> None:
-        """Operate switches, interlock and hydraulics, as somebody at the rig does before ``sample``."""
         rig, sensors = self._rig, self._receiver.sensors
         self._turned(self.switches.at(sample))
         if self._saboteur.interlock_open(sample) and sensors.interlock != INTERLOCK_OPEN:
@@ -362,10 +360,8 @@ class Emulator:
 
 
 def _number_of(sender: tuple[str, int]) -> int:
-    """The number that the receiver gets for an address and port."""
     return int.from_bytes(socket.inet_aton(sender[0]), "big") << 16 | sender[1]
 
 
 def _address_of(number: int) -> tuple[str, int]:
-    """The inverse of :func:`_number_of`."""
     return socket.inet_ntoa((number >> 16).to_bytes(4, "big")), number & 0xFFFF

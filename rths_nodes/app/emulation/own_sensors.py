@@ -86,7 +86,6 @@ def _show(section: WatchSection, far: tuple[str, int], true: Sequence[float], se
 
 
 def _number(channel: Channel, true: float, noise: np.random.Generator) -> float:
-    """Return the number of ``channel`` for what is ``true`` in SI."""
     value = true + channel.noise_rms * channel.unit_si * float(noise.standard_normal())
     if channel.step_si:
         value = round(value / channel.step_si) * channel.step_si

@@ -252,7 +252,6 @@ class PageServer:
         return web.json_response({"done": told.done, "result": told.result, "reason": told.reason})
 
     def _no_operator(self, request: web.Request) -> str:
-        """Why whoever asks cannot lead, in words: acts come from this machine alone."""
         return guard.why_not(request.headers, request.remote or "", self._address, open_to_others=False)
 
 
@@ -263,7 +262,6 @@ async def _send(socket: web.WebSocketResponse, told: str, columns: list[tuple[in
 
 
 def _user() -> str:
-    """Return the name of the user whose page, and whose test, this is."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -50,7 +50,6 @@ class Shelf:
         return sorted(found, reverse=True)[:MOST]
 
     def _report_of(self, name: str) -> Path | None:
-        """The report beside the recording, or that of a test in its folder."""
         reports = self._folder / f"{name}.html", self._folder / name / "report.html"
         return next(filter(_is_file, reports), None)
 

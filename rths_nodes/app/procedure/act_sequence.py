@@ -48,7 +48,6 @@ class ActSequence:
         return "unload" if wanted and state is State.HELD else "finish"
 
     def _towards_start(self) -> str:
-        """From confirmed offsets to the start of a rung."""
         if not self.runner.record.checks:
             return "checklist" if self.runner.clearing.unconfirmed else "check"
         if self.wrong():

@@ -160,7 +160,6 @@ def read(path: str | os.PathLike[str]) -> Answers:
 
 
 def _given(data: Mapping[str, object]) -> dict[str, object]:
-    """Without what is empty: the lines of a template that nobody has filled in."""
     known = declared(Answers)
     problems = Problems()
     for key in MOVING:

@@ -94,7 +94,6 @@ class Clearing:
 
     @cached_property
     def _start(self) -> list[float]:
-        """Start of the test by axis, m from its zero."""
         return [float(start) for start in start_of(self._ladder.scenario, self._session.drive.port)]
 
     def _position(self) -> str:

@@ -41,7 +41,6 @@ class Console:
         self._last = State.IDLE
 
     def _say(self, shown: object) -> None:
-        """Words with the axes as people call them."""
         self._dialogue.say(self.runner.record.named(shown) if isinstance(shown, str) else shown)
 
     # -- the whole test -----------------------------------------------------------------------------------
@@ -69,7 +68,6 @@ class Console:
         return code
 
     def _leave(self) -> ExitCode:
-        """Close the rig, and write how the test has ended."""
         runner = self.runner
         tripped = runner.session.reason if runner.state is State.TRIPPED else ""
         try:
@@ -292,6 +290,5 @@ class Console:
             self._say(Text(self.runner.record.named(f"TRIPPED: {reason}"), style="bold red"))
 
     def _unloads(self) -> bool:
-        """Return whether the specimen is to be unloaded at the end; asked when it comes to that."""
         given = self._dialogue.answers.moves("unload")
         return self._leads if given is None else given

@@ -82,7 +82,6 @@ class OperatorInput:
         self._done = sample, samples
 
     def _attend(self) -> None:
-        """Do what the operator wants meanwhile, by a signal or a key."""
         if len(self._signals) > self._answered:
             self._answered = len(self._signals)
             first = self._answered == 1 and self._signals[0] == SIGINT
@@ -109,7 +108,6 @@ class OperatorInput:
             self._interrupt(act)
 
     def _can_hold(self) -> bool:
-        """Somebody is there to resume what is held."""
         return self._dialogue.attended and not self.runner.possible()["hold"]
 
     def _say_held(self) -> None:

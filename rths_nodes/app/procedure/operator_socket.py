@@ -161,7 +161,6 @@ class OperatorSocket:
                 self._calls.pop(idle[0]).socket.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, call: _Call, peer: Credentials) -> None:
-        """Answer one process until it closes its connection."""
         with call.socket, suppress(OSError):
             while packet := call.socket.recv(LONGEST_PACKET + 1):
                 _send(call.socket, self._answer(call, packet, peer))
@@ -195,7 +194,6 @@ class OperatorSocket:
 
 
 def _send(connection: socket.socket, message: Request | Answer) -> None:
-    """Raises OSError if the other side has left, or reads nothing."""
     connection.send(json.dumps(asdict(message)).encode(), socket.MSG_DONTWAIT)
 
 

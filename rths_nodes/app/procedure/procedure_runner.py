@@ -310,7 +310,6 @@ class ProcedureRunner:
     # -- a rung -------------------------------------------------------------------------------------------
 
     def _host(self, step: Step, scenario: Scenario, folder: Path, port: Port | None = None) -> hosts.RunResult:
-        """Run a rung on its host, recorded into ``folder``."""
         handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}  # the rig itself hears a stop
         if port is None:
             with self.session.act() as act:
@@ -350,7 +349,6 @@ class ProcedureRunner:
         return words
 
     def _describe(self, entry: RungRecord, step: Step) -> None:
-        """Describe the rung in its ``entry``."""
         entry.host, entry.pace = step.host, step.pace
         entry.level, entry.time_ratio, entry.scenario_hash = step.level, step.ratio, step.hash
         entry.limits = self.ladder.stops(step)
@@ -381,7 +379,6 @@ class ProcedureRunner:
         return f"; differs from rung {before.name} (rms over rms): {words}"
 
     def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
-        """A rung that moves beside its own rehearsal: the same level, the same time."""
         if not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
             return ""
         try:

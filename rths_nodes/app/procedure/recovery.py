@@ -43,7 +43,6 @@ def recover(folder: Path | str) -> list[str]:
 
 
 def _rung(record: ProcedureRecord, rung: RungRecord, folder: Path) -> list[str]:
-    """Complete one rung by its recording, as far as there is one."""
     rung.outcome, rung.reason = OUTCOME, KILLED
     place = folder / rung.recording
     told = [f"rung {rung.name}: {OUTCOME}"]

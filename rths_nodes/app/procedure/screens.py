@@ -140,10 +140,8 @@ def _worst(found: Mapping[str, float], rehearsal: bool) -> str:
 
 
 def _with(value: float, factor: float, unit: str) -> str:
-    """``value`` with three digits and its unit."""
     return f"{plain(value, factor)} {unit}"
 
 
 def _plain(words: str) -> str:
-    """``words`` in which nothing is markup."""
     return words.replace("[", r"\[")

@@ -84,11 +84,9 @@ class Served:
 
     @property
     def resting(self) -> Measurement | None:
-        """Measurement of the rig outside of runs; None during one, and without an open port."""
         return None if self.state in SILENT else self._runner.session.measured
 
     def tell(self, told: Callable[[Measurement], None] | None) -> None:
-        """Give every Measurement of the rig to ``told``, from the thread that drives it; None: not any more."""
         self._told = told or _nobody
 
     def _hear(self, measured: Measurement) -> None:
@@ -100,7 +98,6 @@ class Served:
         return self._runner.session.scenario
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
-        """Return what :meth:`MotionCurves.take` gives."""
         return self._runner.session.drive.curves.take()
 
     # -- over ROS, for everybody --------------------------------------------------------------------------
@@ -114,7 +111,6 @@ class Served:
             session.stop(reason)
 
     def hold(self, reason: str) -> None:
-        """Hold the rung under way. Raises ConfigError if none runs."""
         if why_not := self._runner.possible()["hold"]:
             raise ConfigError(f"hold: {why_not}")
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
@@ -224,7 +220,6 @@ def _parent(process: int) -> int:
 
 
 def _arguments(request: Request) -> dict[str, str]:
-    """The arguments by name. Raises ConfigError."""
     act, names, values = request.act, request.names, request.values
     if len(names) != len(values):
         raise ConfigError(f"{act}: {len(names)} names of arguments, but {len(values)} values")
@@ -234,7 +229,6 @@ def _arguments(request: Request) -> dict[str, str]:
 
 
 def _value(act: str, name: str, given: str) -> object:
-    """Convert the text of an argument to its value. Raises ConfigError."""
     if name == "seconds":
         try:
             seconds = float(given)

@@ -100,7 +100,6 @@ def identify(scenario: Scenario, folder: Path, progress: identification.Progress
 
 
 def _rms(scenario: Scenario) -> float:
-    """Return the rms of the noise, m: a share of that of the expected motion, where there is one."""
     try:
         expected = inverse_identification.expected_rms(scenario)
     except ConfigError:
@@ -197,7 +196,6 @@ def _settings(scenario: Scenario, identified: Identified, given: Data) -> dict[s
 
 
 def _offered(identified: Identified, name: str, transport_in_lead: bool) -> dict[str, object]:
-    """Everything that the identification tells a compensator, by the names of its parameters."""
     return {
         **identified.suggested.get(name, {}),
         "delay": identified.delay,

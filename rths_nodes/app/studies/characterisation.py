@@ -116,7 +116,6 @@ def _check_rig(recording: str, of: Scenario, on: Scenario) -> None:
 
 
 def _channels(axis: RigAxis | None) -> tuple[object, ...]:
-    """Return the name and the channels of an axis, on which its numbers depend."""
     return () if axis is None else (axis.name, axis.displacement, axis.force, axis.command)
 
 

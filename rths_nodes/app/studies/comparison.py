@@ -73,13 +73,11 @@ def _case(scenario: Scenario, name: str, common: Sequence[str]) -> Variant:
 
 
 def _label(assignments: Sequence[str]) -> str:
-    """Name as short as the difference allows: ``inverse, alpha=29``."""
     words = [text.removeprefix("compensator.type=").removeprefix("compensator.") for text in assignments]
     return ", ".join(words) or "as it is"
 
 
 def _check(variant: Variant) -> None:
-    """Builds every component; refuses published values that nothing here is called."""
     try:
         assembly = checked_loop(variant.scenario).assembly
     except ConfigError as error:

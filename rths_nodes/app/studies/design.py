@@ -271,7 +271,6 @@ def _shown(label: float | str) -> str:
 
 
 def _short(names: list[str]) -> dict[str, str]:
-    """The last words of keys, as many as tell them apart."""
     found = {}
     for name in names:
         words = name.split(".")

@@ -85,7 +85,6 @@ def _values(scenario: Scenario, number: int, seed: int) -> dict[str, object]:
 
 
 def _at(data: object, key: str) -> object:
-    """Return the value at the dotted ``key``. Raises ConfigError that names what is known there."""
     place = data
     for name in key.split("."):
         if not isinstance(place, Mapping):

@@ -100,7 +100,6 @@ def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
 
 
 def _put(carried: Data, folder: Path) -> None:
-    """Write the files that an entry carries into ``folder``, and nowhere else. Raises ConfigError."""
     for name, content in carried.items():
         if Path(name).name != name or name == "..":
             raise ConfigError(f"files.{name}: must be the name of a file, without a folder")
@@ -126,7 +125,6 @@ def programs(content: Data) -> list[str]:
 
 
 def _code(scenario: Scenario, laws: Iterable[Mapping[str, object]]) -> dict[str, str]:
-    """With what the ``scenario`` is computed with each of the laws, also those of other packages."""
     names: dict[str, str] = {}
     for settings in laws:
         names |= Code.of(replace(scenario, [(["compensator"], dict(settings))])).names

@@ -168,7 +168,6 @@ def _responses(
 
 
 def _taken(late: Transport, scenario: Scenario, how: str) -> int:
-    """The samples of transport that are not left to the model."""
     if how == DECLARED:
         return int(scenario.transport_samples)
     if not late.certain:

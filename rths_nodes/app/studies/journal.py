@@ -79,7 +79,6 @@ def _crc(body: bytes) -> bytes:
 
 
 def _entry(line: bytes) -> tuple[str, dict[str, object]]:
-    """Key and result of a line. Raises ConfigError for one that is not as it was written."""
     body, sign, told = line.rpartition(_SUM)
     if sign and told != _crc(body) + b'"}\n':
         raise _damaged("its check sum is another")

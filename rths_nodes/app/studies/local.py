@@ -84,7 +84,6 @@ def _alone(work: Callable[..., R], job: Job, file: str, broken: Exception) -> R 
 def _parallel(
     work: Callable[..., R], jobs: Iterator[Job], processes: int, file: str
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield what joblib gives: as it is ready, and before joblib 1.4 in order."""
     release = tuple(int(part) for part in joblib.__version__.split(".")[:2])
     order = "generator_unordered" if release >= (1, 4) else "generator"
     # what a process has compiled stays in its memory: joblib takes that for a leak, and replaces the process
@@ -143,7 +142,6 @@ def _end_with(parent: int) -> None:
 
 
 def _work(work: Callable[..., R], number: int, arguments: tuple[object, ...], file: str) -> tuple[int, R]:
-    """In a process of joblib."""
     shares = np.memmap(file, np.float64, "r+")
 
     def tell(share: float) -> None:

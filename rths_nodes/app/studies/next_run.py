@@ -90,7 +90,6 @@ def find(folder: Path) -> Series:
 
 
 def _recording(place: Path) -> Path:
-    """Recording in ``place``: of the last finished rung g of a test, or ``place`` itself. Raises ConfigError."""
     if not procedure.exists(place):
         return place
     rungs = [rung for rung in procedure.read(place).rungs if rung.name == FULL and rung.recording]
@@ -123,7 +122,6 @@ def write(series: Series, settings: Settings) -> NextRun:
 
 
 def _replayed(series: Series, settings: Settings) -> Corrections:
-    """Corrections after all runs of the series. Raises ConfigError."""
     scenario, recordings = series.scenario, series.recordings
     corrections.check(scenario)
     runs = [_finished(path) for path in recordings]

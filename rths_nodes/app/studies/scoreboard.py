@@ -213,7 +213,6 @@ def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[floa
 
 
 def _placed(found: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score]:
-    """The scores, in their order, with places; those that are not told from the first of a place share it."""
     places: list[int] = []
     for number, (score, (least, _)) in enumerate(found):
         first = places[-1] if places else 0

@@ -74,7 +74,6 @@ class WatchLoop:
         return ""
 
     def _wait(self) -> None:
-        """Wait for a sample, or half the time between two pulses."""
         select.select([self._sensors], [], [], self._period / TURNS)
 
     def _see(self) -> None:

@@ -270,7 +270,6 @@ class Adaptive(PerAxis):
 
     @classmethod
     def own_kernel(cls, params: AnyParams) -> Kernel:
-        """The law around the kernel of the compensator that it adapts."""
         inner, own = cls.adapted(params)
         adaptable = inner.ADAPTABLE
         assert adaptable is not None

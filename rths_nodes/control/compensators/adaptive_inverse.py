@@ -42,5 +42,4 @@ class AdaptiveInverse(Adaptive):
 
     @classmethod
     def adapted(cls, params: Params) -> tuple[type[PerAxis], object]:
-        """The inverse compensation with the estimate."""
         return Inverse, Inverse.Params(alpha=params.alpha_es)

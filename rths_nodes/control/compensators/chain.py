@@ -155,7 +155,6 @@ class Chain(OnNumbers):
         return list(chain(self._first.state(), self._second.state()))
 
     def bound(self) -> Bound | None:
-        """Return what a loop over kernels needs; None where one of both has it not, or couples the axes."""
         first, second = (each.bound() for each in self._both)
         if first is None or second is None or first.coupled or second.coupled:
             return None
@@ -172,6 +171,5 @@ class Chain(OnNumbers):
 def _of_both(
     names: Mapping[str, tuple[OnNumbers, str]], told: Callable[[OnNumbers], Mapping[str, T]]
 ) -> dict[str, T]:
-    """Facts that stages have ``told`` of their inner numbers, by the ``names`` that these have in the chain."""
     pairs = [(bare(name), bare(own), told(stage)) for name, (stage, own) in names.items()]
     return {name: known[own] for name, own, known in pairs if own in known}

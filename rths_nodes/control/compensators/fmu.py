@@ -99,7 +99,6 @@ class Fmu(OnNumbers):
         self._shown = [0.0] * len(self.state_names)
 
     def open(self) -> None:
-        """Start the FMU, and wait until it is at its start. Raises ConfigError where it cannot be."""
         self.close()
         inputs, outputs = self._params.feeds()
         process = FmuProcess(self._params.file, self._dt, inputs, outputs, self._params.settings())
@@ -153,7 +152,6 @@ class Fmu(OnNumbers):
             raise ComponentError(f"compensator: {self._process.name}: {error}") from error
 
     def rehearsed(self) -> Array:
-        """Return how long each of REHEARSED samples takes at rest, s. Raises ConfigError and ComponentError."""
         nothing, took = [0.0] * self._n_axes, []
         try:
             self.open()
@@ -181,7 +179,6 @@ def _plain(name: str) -> str:
 
 
 def _units(params: Fmu.Params) -> dict[str, str]:
-    """Units of what is shown, as the FMU declares them."""
     if not params.shown:
         return {}
     known = described(params.file).variables

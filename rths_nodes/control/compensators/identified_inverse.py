@@ -168,7 +168,6 @@ class IdentifiedInverse(Coupled):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
-        """Return the kernel, that of one axis in floats, that of several in arrays."""
         n = identified_by(params).shape[1]
         text = text_of(n)
         return (Kernel if n == 1 else CoupledKernel)(

@@ -283,7 +283,6 @@ class Linear(Coupled):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
-        """Return the kernel, that of one axis in numbers, that of several in tuples."""
         law, place = law_of(params)  # a file is read once
         sampled = partial(constants, law, place)
         if len(law.system(place).d) == 1:

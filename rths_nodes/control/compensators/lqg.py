@@ -106,7 +106,6 @@ def _part(plant: StateSpace, axes: list[int]) -> StateSpace:
 
 
 def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[Array, Array, Array]:
-    """A_c, B_c, K of z^' = A_c z^ + B_c y, u~ = -K z^; the plant's states, then those of the shaping filters."""
     from scipy.linalg import solve_continuous_are
 
     speed = float(np.abs(plant.poles()).max())  # the unit of time for which Riccati solvers have numbers near 1

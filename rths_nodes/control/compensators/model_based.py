@@ -199,7 +199,6 @@ class ModelBased(Coupled):
 
     @classmethod
     def kernel_of(cls, params: Params) -> CoupledKernel:
-        """The law, with feedback where it has parameters."""
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else lqg.step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:

@@ -135,7 +135,6 @@ class PerAxis(OnNumbers):
         return own
 
     def reset(self) -> None:
-        """At rest; the target was zero before."""
         self.states = [self._rest(self._constants) for _ in range(self._n_axes)]
 
     def commands(
@@ -153,7 +152,6 @@ class PerAxis(OnNumbers):
         return [*chain.from_iterable(map(self._shown, repeat(self._constants), self.states))]
 
     def bound(self) -> Bound | None:
-        """Return what a loop over kernels needs; None for a class that computes in a way of its own."""
         own = type(self)
         if own.commands is not PerAxis.commands or own.state is not PerAxis.state:
             return None
@@ -178,7 +176,6 @@ class Coupled(OnNumbers):
     renewed: Callable[..., bool] | None = None
 
     def _hold(self, params: AnyParams, dt: float, n_axes: int) -> None:
-        """The kernel with these parameters, at rest."""
         self._n_axes = n_axes
         kernel = self.kernel_of(params)
         constants, self._rest, self._step = kernel
@@ -205,7 +202,6 @@ class Coupled(OnNumbers):
         return shown.tolist() if isinstance(shown, np.ndarray) else list(shown)
 
     def bound(self) -> Bound | None:
-        """As of :class:`PerAxis`."""
         if type(self).commands is not Coupled.commands:
             return None
         given = self._step, self._constants, [self.current]

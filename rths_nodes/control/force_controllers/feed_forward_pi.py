@@ -146,7 +146,6 @@ class FeedForwardPi(ForceControllerOfKernel):
 
     @classmethod
     def kernel_of(cls, params: Params) -> ForceKernel:
-        """The law with the geometry of the parameters."""
         return ForceKernel(constants, lambda k: State(), *law(extension_of(params.column)))
 
     @property

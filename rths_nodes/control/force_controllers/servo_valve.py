@@ -152,7 +152,6 @@ class ServoValve(ForceControllerOfKernel):
 
     @classmethod
     def kernel_of(cls, params: Params) -> ForceKernel:
-        """The law with the geometry of the parameters."""
         return law(extension_of(params.column))
 
     @property

@@ -41,7 +41,6 @@ class RandomSwitching(SemiActiveOfKernel):
         super().__init__(params, structure, dt, measured)
 
     def reset(self) -> None:
-        """To the first decision."""
         super().reset()
         self._generator = np.random.default_rng(self._seed)
         self._index = 0

@@ -103,7 +103,6 @@ class Matrix(SetupOfKernel):
 
     @classmethod
     def kernel_of(cls, params: Params) -> SetupKernel:
-        """T and T' in numbers, or in arrays where it is large."""
         axes, forces = mapped(times if is_small(params) else matvec)
         if len(params.matrix) == 1 and len(params.matrix[0]) == 3:
             axes = axis_of_three

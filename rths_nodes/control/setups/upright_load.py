@@ -93,7 +93,6 @@ class UprightLoad(SetupOfKernel):
 
     @classmethod
     def kernel_of(cls, params: Params) -> SetupKernel | None:
-        """The correction around the kernel of the other setup."""
         inner: SetupKernel | None = registry.kernel_of("setup", params.setup)
         if inner is None:
             return None

@@ -70,7 +70,6 @@ def commands_of(analysis: object) -> dict[str, list[object]]:
 
 
 def _number(word: str) -> object:
-    """An integer, a float, or the word itself."""
     for kind in (int, float):
         try:
             return kind(word)

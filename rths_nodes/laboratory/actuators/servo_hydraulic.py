@@ -239,7 +239,6 @@ class ServoHydraulic(Actuator):
 
     @classmethod
     def kernel_of(cls, params: Params, specimen: Specimen) -> Kernel:
-        """The actuator around the kernel of ``specimen``."""
         kernel, own = specimen.bound()
         decay, inner = decay_of(specimen), specimen.initial_state
 

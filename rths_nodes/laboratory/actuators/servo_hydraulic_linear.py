@@ -231,7 +231,6 @@ class ServoHydraulicLinear(Actuator):
 
     @classmethod
     def kernel_of(cls, params: Params, specimen: Specimen) -> Kernel:
-        """The plant with ``specimen`` in it."""
         kernel, own = specimen.bound()
         inner = tuple(specimen.initial_state)
         exact = specimen.linear is not None and not params.dead_band and params.valve_limit is None

@@ -59,7 +59,6 @@ class Unloaded(Actuator):
 
     @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
-        """The actuator, and ``specimen`` behind it."""
         own, path = cls.motion_of(params), path_of(specimen)
         if not (specimen.initial_state or specimen.mass):
             return Kernel(

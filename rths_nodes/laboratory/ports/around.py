@@ -20,7 +20,6 @@ class _Renumbered(PortBefore):
     """Everything is that of ``port``, but for numbers of its Measurements."""
 
     def truth(self) -> Measurement | None:
-        """The true, noise-free state of the tick; None where it is not known."""
         true = self._port.truth()
         return None if true is None else self._true(true)
 
@@ -41,17 +40,14 @@ class CalibratedPort(_Renumbered):
 
     @property
     def active_command(self) -> Array | None:
-        """Active command of the controllers, ``(n_axes,)`` m; None where it cannot be read."""
         active = self._port.active_command
         return None if active is None else self._calibration.driven(active)
 
     @property
     def control_mode(self) -> bytes:
-        """MODE_..., a byte per axis; empty where it is not told."""
         return self._calibration.modes(self._port.control_mode)
 
     def write(self, command: Command) -> None:
-        """Send the Command of the tick."""
         self._given, self._sent = command, self._calibration.sent(command)
         self._port.write(self._sent)
 
@@ -84,12 +80,10 @@ class CorrectedPort(_Renumbered):
         self.auxiliary_names = (*port.auxiliary_names, *corrections.names)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Connect to the rig."""
         self._corrections.reset()
         self._port.open(pacer)
 
     def read(self) -> Measurement:
-        """The Measurement of the tick, with the forces of the specimens."""
         return self._corrections.corrected(self._port.read())
 
     def _true(self, true: Measurement) -> Measurement:
@@ -112,14 +106,12 @@ class ForceLoopPort(_Renumbered):
         self._command: Command | None = None
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Connect to the rig, whose axes are all held."""
         self._port.open(pacer)
         active = self._port.active_command
         if active is not None:
             self._loops.start(active)
 
     def begin(self) -> None:
-        """The test begins with all axes held."""
         self._command = None
         self._port.begin()
 
@@ -134,7 +126,6 @@ class ForceLoopPort(_Renumbered):
         return self._told(self._port.control_mode)
 
     def write(self, command: Command) -> None:
-        """Send the Command of the tick, in displacements."""
         self._command = command
         led = self._loops.led(command, self._force)
         target = command.target

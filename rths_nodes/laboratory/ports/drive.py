@@ -97,7 +97,6 @@ def _start(output: Output) -> float:
 
 
 def _places(outputs: Mapping[str, Output]) -> list[int]:
-    """Which actuator each command drives."""
     names, taken = list(outputs), dict[str, str]()
     for name, output in outputs.items():
         driven = output.cabled_to or name

@@ -130,7 +130,6 @@ class NamedPort(Port):
         return None if active is None else np.array(active, float)
 
     def _told(self, name: str, absent: Any) -> Any:
-        """Return the ``name`` that the port reads back from its rig; ``absent`` where it has none."""
         return self._try(f"reading {name}", getattr, self._port, name) if _has(self._port, name) else absent
 
     def write(self, command: Command) -> None:

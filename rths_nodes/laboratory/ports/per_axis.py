@@ -78,7 +78,6 @@ class PerAxisPort(OfPort, Readback):
         self.open()
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """At sample 0, nothing sent."""
         self._pacer = pacer
         self.sample = 0
         self._slipped = 0
@@ -97,7 +96,6 @@ class PerAxisPort(OfPort, Readback):
         self._tells_truth: set[str] = set()
 
     def begin(self) -> None:
-        """Ask every axis for Measurement 0, with Command 0."""
         self._send(self._applied, 0)
 
     @property
@@ -131,7 +129,6 @@ class PerAxisPort(OfPort, Readback):
                 )
 
     def ready(self) -> bool:
-        """True when the last Measurement k of the axes has come, or is given up."""
         found, links = self._found, self._links
         for axis in self._awaited:
             measured = links.measurement_of(axis)
@@ -146,7 +143,6 @@ class PerAxisPort(OfPort, Readback):
         return not self._awaited
 
     def read(self) -> Measurement:
-        """Measurement k of all axes; nan for those that are lost."""
         merged = self._merged(self._found, self.sample)
         merged.flags |= self._slipped
         return merged

@@ -212,7 +212,6 @@ class Simulator(OfPort):
         self._hydraulics = PRESSURES[pressure]
 
     def set_interlock(self, closed: bool) -> None:
-        """Somebody opens the interlock, or closes it again."""
         self._take_over()
         self._interlock = INTERLOCK_CLOSED if closed else INTERLOCK_OPEN
         if not closed:
@@ -232,7 +231,6 @@ class Simulator(OfPort):
         self.perfect = all(pair.perfect for pair in self._sensors) and not self._seats
 
     def _take_over(self) -> None:
-        """From now on the drive leads the actuators, from where they are led."""
         if not self._driven:
             self._drive.goes_on_from(self._last)
             self._driven = True
@@ -241,7 +239,6 @@ class Simulator(OfPort):
 
     @property
     def failure(self) -> str:
-        """Why the rig cannot go on, in words; empty while it can."""
         return self._rig.failure
 
     def begin(self) -> None:
@@ -251,12 +248,10 @@ class Simulator(OfPort):
         return True
 
     def arm_watchdog(self) -> None:
-        """Start the watchdog, where there is to be one; it watches from the first command on."""
         if self._limit is not None:
             self._watchdog = Watchdog(self._limit)
 
     def disarm_watchdog(self) -> None:
-        """The test is over: no more commands, in order."""
         if self._watchdog is not None:
             self._watchdog.end()
             self._watchdog = None
@@ -296,13 +291,11 @@ class Simulator(OfPort):
         self.heartbeat = command.sample
 
     def _lead(self, command: list[float], auxiliary: Array) -> None:
-        """A sample of a rig that is not as it should be."""
         stopped = self._interlock == INTERLOCK_OPEN
         led = self._drive.led(command, self._forces, self._hydraulics, stopped)
         self._places, self._forces = self._rig.follow(led, auxiliary)
 
     def _convert(self, modes: bytes) -> None:
-        """The command as the converters send it; one in N goes as a number."""
         for index, (output, value) in enumerate(zip(self._outputs, self._command, strict=True)):
             if modes and modes[index] == MODE_FORCE:
                 continue
@@ -333,7 +326,6 @@ class Simulator(OfPort):
         return self._measurement(self._shown, self._shown_forces, self._channels)
 
     def truth(self) -> Measurement:
-        """The true, noise-free state at the same sample."""
         channels = self._rig.auxiliary
         if self._second.names:
             channels = np.concatenate([channels, self._second.true(self._places)])
@@ -377,17 +369,14 @@ class SeparateAxes(Rig):
         self.reset()
 
     def reset(self) -> None:
-        """At rest at zero."""
         self.states = [kernel.rest(constants) for kernel, constants in self.axes]
         self.displacement, self.velocity, self.force = np.zeros((3, len(self.axes)))
 
     def step(self, command: Array, auxiliary: Array) -> None:
-        """One sample on, with the command ``(n_axes,)`` m."""
         places, forces = self.follow(command.tolist(), auxiliary)
         self.displacement, self.velocity, self.force = (np.array(each) for each in (places, self._rates, forces))
 
     def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
-        """The same in numbers; displacements (m) and forces (N) of all axes."""
         states, places, rates, forces = self.states, [], [], []
         for index, ((_, _, step), constants) in enumerate(self.axes):
             states[index], (place, rate, force) = step(constants, states[index], command[index])

@@ -171,7 +171,6 @@ class UdpPort(OfPort):
     # -- before the test ----------------------------------------------------------------------------------
 
     def accept_any_start(self) -> None:
-        """The first command will be the controller's active one, wherever that is: a procedure opens the port."""
         self._any_start = True
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:

@@ -82,7 +82,6 @@ class Opening:
             self._check_transport(head.counter, transport)
 
     def _check_start(self) -> None:
-        """Raises ConfigError where the first command would be a jump."""
         allowed = self._terms.start_tolerance
         for name, active, gains in zip(self._terms.axes, self.answer.active, self._terms.gains, strict=True):
             command = active * gains.command
@@ -93,7 +92,6 @@ class Opening:
                 )
 
     def _check_limits(self) -> None:
-        """Raises ConfigError where a limit of the receiver is wider than the declared one."""
         terms, wider = self._terms, list[str]()
         for name, declared, told, gains in zip(
             terms.axes, terms.limits, self.answer.limits, terms.gains, strict=True

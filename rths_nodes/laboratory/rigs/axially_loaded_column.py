@@ -89,7 +89,6 @@ def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
 
 
 def _kernel_of(params: object) -> Kernel:
-    """The kernel of an actuator that feels nothing, of this package or of another one."""
     specimen, known = NoSpecimen(), type_of(params) in registry.built_in("actuator")
     kernel: Kernel = registry.class_of("actuator", params).kernel_of(params, specimen) if known else OBJECT
     return kernel._replace(constants=lambda given, dt: registry.build("actuator", given, dt, specimen).bound()[1])
@@ -144,13 +143,11 @@ class AxiallyLoadedColumn(Rig):
 
     @classmethod
     def at_commands(cls, params: Params) -> Params:
-        """The column under actuators that are where they are commanded."""
         there = registry.load("actuator", "pure_delay").Params()
         return evolved(params, horizontal=there, vertical=there)
 
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
-        """The column between the kernels of its actuators and its lateral specimen."""
         move, load = (_kernel_of(each) for each in (params.horizontal, params.vertical))
         lateral = path_of(registry.build("specimen", params.lateral))
 

@@ -94,7 +94,6 @@ class CoupledServoHydraulic(Rig):
 
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
-        """The actuators with the damper in the specimen."""
         return _kernel(_damper(params))
 
 

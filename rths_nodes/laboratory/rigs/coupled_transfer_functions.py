@@ -72,7 +72,6 @@ class CondensedFrame:
             raise ConfigError(f"{path}.stiffness: nothing holds a motion that the rig does not drive")
 
     def _split(self) -> tuple[Indices, Indices]:
-        """Indices of the driven degrees of freedom, and of the others."""
         driven = np.array(self.driven, int) - 1
         return driven, np.setdiff1d(np.arange(len(self.mass)), driven)
 
@@ -219,7 +218,6 @@ class CoupledTransferFunctions(Rig):
 
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
-        """The transfer functions, and the specimen behind the coupler."""
         coupler = Coupler(params.coupler, n_axes, n_axes, "rig.coupler")
 
         return RigKernel(

@@ -89,7 +89,6 @@ class Fmu(Followed):
             self._process.wait()
 
     def open(self) -> None:
-        """Start the FMU, and wait until it is at its start. Raises ConfigError where it cannot be."""
         self.close()
         inputs, outputs = self._params.feeds()
         process = FmuProcess(self._params.file, self._step, inputs, outputs, self._params.settings())

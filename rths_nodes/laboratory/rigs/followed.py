@@ -34,7 +34,6 @@ class Followed(Rig):
     """The model, in words."""
 
     def _hold(self, actuators: Mapping[str, object], every: int, dt: float) -> None:
-        """Build the actuators, which stand at rest; the specimen follows every ``every`` samples of ``dt`` s."""
         self._n = n = len(actuators)
         self._every, self._step = every, every * dt
         self._felt = [_Felt() for _ in range(n)]
@@ -55,7 +54,6 @@ class Followed(Rig):
             actuator.reset()
 
     def step(self, command: Array, auxiliary: Array) -> None:
-        """One sample on, with the command ``(n_axes,)`` m."""
         self.share_scheduling()
         for actuator, value in zip(self._actuators, command.tolist(), strict=True):
             actuator.step(value)
@@ -80,7 +78,6 @@ class Followed(Rig):
         self._feel()
 
     def _feel(self) -> None:
-        """Set what the actuators feel in the coming sample."""
         of_axis = zip(self._felt, self.displacement.tolist(), self.force.tolist(), strict=True)
         for index, (felt, x, force) in enumerate(of_axis):
             felt.stiffness, felt.displacement, felt.at = float(self._stiffness[index, index]), x, force

@@ -124,7 +124,6 @@ class OpenSees(Followed):
         self._rest()
 
     def open(self) -> None:
-        """Start the model, and wait until it is built. Raises ConfigError with its words where it cannot be."""
         self.close()
         try:
             self._open()
@@ -185,7 +184,6 @@ class OpenSees(Followed):
         return self._process.end(LEAVING_S) or f"OpenSees has ended: {otherwise}"
 
     def close(self) -> None:
-        """End the model; may be called again."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -193,7 +193,6 @@ def _known(place: Data, spec: Spec) -> Mapping[str, Spec]:
 
 
 def _inside(place: Data, spec: Spec, key: str, path: str, whole: str) -> tuple[Data, Spec]:
-    """The section ``key`` of a ``place`` that ``spec`` declares, opened there, and what is declared of it."""
     known = _known(place, spec)
     if key not in place:
         if key not in known and "type" not in place:

@@ -114,7 +114,6 @@ class RigFile:
             self._check_watch(self.watch)
 
     def _check_watch(self, watch: WatchSection) -> None:
-        """Raises ConfigError for a watcher that does not see every axis, or does not know the rig's counter."""
         if list(watch.axes) != list(self.axes):
             raise ConfigError(
                 f"watch.axes: {', '.join(watch.axes)}: must be all axes of the rig, in their order: "
@@ -249,7 +248,6 @@ def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
 
 
 def _given(built: object) -> dict[str, object]:
-    """Return the values of a section that differ from its defaults."""
     usual = type(built)()
     return {key: value for key, value in opened(built).items() if value != getattr(usual, key)}
 
@@ -260,7 +258,6 @@ def _beside(before: object, values: Mapping[str, object]) -> object:
 
 
 def _on_axis(entry: object, axis: RigFileAxis, name: str, place: int) -> object:
-    """The data of one axis of a scenario, on ``axis`` of the rig."""
     if not is_section(entry):
         return entry
     merged = opened(entry)
@@ -278,7 +275,6 @@ def _on_axis(entry: object, axis: RigFileAxis, name: str, place: int) -> object:
 
 
 def _sensors(axis: RigFileAxis) -> dict[str, float]:
-    """Return the ``sensors`` of a scenario that simulate the channels of ``axis``."""
     found: dict[str, float] = {}
     for noun, channel in (("displacement", axis.displacement), ("force", axis.force)):
         found |= {f"{noun}_{key}": value for key, value in _converter(channel).items()}

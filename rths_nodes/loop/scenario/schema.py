@@ -195,7 +195,6 @@ class Scenario(AxesByMode):
         return self.moved_axes if self.integrator.observes and self.structure is None else ()
 
     def _validate_rig(self) -> None:
-        """For a simulator either every axis has an actuator and a specimen, or the rig has them for all."""
         needed = self.rig is None and self.port.builds_axes
         for name, axis in self.axes.items():
             for noun in ("actuator", "specimen"):

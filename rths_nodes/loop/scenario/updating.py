@@ -177,7 +177,6 @@ class Copies:
 
 
 def _laws(section: Updating, known: Mapping[str, OfParams]) -> dict[str, OfParams]:
-    """Parameters of the copies by name."""
     if not section.of:
         raise ConfigError(
             f"{PLACE}.of: must name at least one restoring force; known: {', '.join(known) or 'none'}"
@@ -198,7 +197,6 @@ def _laws(section: Updating, known: Mapping[str, OfParams]) -> dict[str, OfParam
 
 
 def _check_axis(section: Updating, scenario: AnyParams) -> None:
-    """Refuses a specimen whose force and displacement are not those of one axis in the scale of the structure."""
     place = f"{PLACE}.axis = {section.axis!r}"
     if section.axis not in scenario.axes:
         raise unknown(f"{PLACE}.axis", "axis", section.axis, scenario.axes)

@@ -215,7 +215,6 @@ class CommandStage:
         return Command(sample, target, command, self._auxiliary, flags, modes)
 
     def _at_bound(self) -> bool:
-        """Return whether an adaptive parameter stands at one of its bounds."""
         values = self.compensator.state()
         return any(not low < values[index] < high for index, low, high in self._bounds)
 

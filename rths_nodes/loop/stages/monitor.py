@@ -149,14 +149,12 @@ class MonitorStage:
         return True
 
     def _draw_undriven(self, measured: Measurement) -> None:
-        """Put a sample without a Command on the live curves: target and command are what was applied."""
         if self.live is not None:
             applied = measured.command.tolist()
             every = applied, measured.displacement.tolist(), measured.force.tolist()
             self._draw(measured.sample, every, applied, b"")
 
     def _draw(self, sample: int, every: tuple[list[float], ...], given: list[float], modes: bytes) -> None:
-        """Put a sample on the live curves: ``every`` is target, displacement and force of all axes."""
         assert self.live is not None
         target, moved, force = every
         aimed, n, indicator = moved, len(self.monitor.names), self.monitor.tracking.indicator

@@ -289,7 +289,6 @@ class RigStage:
         return measured
 
     def _heed(self, asked: OperatorRequests) -> None:
-        """Do what the operator of a procedure asks for: an end, a hold, or that the test goes on."""
         if asked.stop_reason:
             self.hold(asked.stop_reason)
         pause = self.pause
@@ -315,7 +314,6 @@ class RigStage:
         return command
 
     def _counted(self, command: Command, missing: str) -> Command:
-        """``command``, of a sample: ``missing`` is what is late where it was bridged."""
         if command.flags & FLAG_BRIDGED:
             self._bridges.add(missing)
         elif self._bridges.in_a_row:

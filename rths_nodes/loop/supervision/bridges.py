@@ -320,7 +320,6 @@ class BridgeCount:
 
 
 def _slope(known: _Known) -> Array:
-    """m per sample, ``(2, n_axes)``."""
     newest, before = known
     return np.subtract(_of(newest), _of(before)) / max(newest.sample - before.sample, 1)
 

@@ -214,7 +214,6 @@ def _centred(values: Array) -> tuple[Array, float]:
 
 
 def _windows(values: Array, n: int) -> Array:
-    """Sums of ``n`` neighbours, from each place on."""
     shifts = np.empty(len(values) - n + 1)
     shifts[0] = np.add.reduce(values[:n])
     shifts[1:] = values[n:] - values[: len(values) - n]

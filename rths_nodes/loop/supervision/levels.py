@@ -143,7 +143,6 @@ class LevelWatch:
         return Breach(self._words(broken, values[broken], call), self._acted[broken].action)
 
     def _values(self, command: Command | None, measured: Measurement, aims: list[float] | None) -> list[float]:
-        """Return the values of ``of_levels``, of the whole rig, and of the differences from second sensors."""
         displacements, forces = measured.displacement.tolist(), measured.force.tolist()
         auxiliary, moved = measured.auxiliary.tolist(), (measured.displacement - self._tares.displacement).tolist()
         if self._shown:
@@ -175,7 +174,6 @@ class LevelWatch:
         return [float(self._bridged), self._in_second / (second.maxlen or 1), float(self._at_bound)]
 
     def _words(self, place: int, value: float, call: int) -> str:
-        """Say what is wrong with the ``value`` at ``place``, of this ``call``."""
         _, in_a_row, last = self._acting
         lasted = in_a_row[place] if last[place] == call else 0
         quantity, axis, _, low, high, _, _ = (self._acted if lasted else self._told)[place]

@@ -103,7 +103,6 @@ def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous
 
 
 def _too_long(place: float, step: float, stroke: float, samples: float) -> bool:
-    """Return whether the braking way exceeds what is left, with ``samples`` to rest, of which begun ones count."""
     whole = rounded(samples)
     return braking_way(step, whole if whole >= samples else whole + 1.0) > way_left(place, step, stroke)
 

@@ -177,7 +177,6 @@ class OutgoingCommands(LimitCheck):
 
 
 def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
-    """The rows of what ``rows.of_load_commands`` gives."""
     place = 0
     for axis, lim in limits.items():
         bounds = {LOAD: lim.force, LOAD_RATE: lim.force_rate, STROKE: lim.stroke, VELOCITY: lim.velocity}
@@ -204,7 +203,6 @@ def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]
 
 
 def _words(row: Row, values: Floats) -> str:
-    """Say what is wrong with the value of ``row``."""
     return f"axes.{row.axis}" + row.quantity.format(values[row.place], row.high)
 
 

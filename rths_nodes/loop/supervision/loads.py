@@ -187,7 +187,6 @@ class LoadStop:
 
 
 def _first(command: Command, n: int) -> Command:
-    """Return ``command`` for the first ``n`` axes, which follow displacements."""
     return replace(command, target=command.target[:n], command=command.command[:n], control_mode=b"")
 
 

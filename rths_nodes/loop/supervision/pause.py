@@ -184,7 +184,6 @@ class Pause:
         return rows
 
     def _ahead(self, tick: int) -> float:
-        """Samples from the start to ``tick``."""
         if tick >= self._ticks:
             return max(0.5 * self._ticks, 1.0)
         s = tick / self._ticks

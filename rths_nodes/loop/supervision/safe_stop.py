@@ -120,17 +120,14 @@ class SafeStop:
 
     @property
     def at_rest(self) -> bool:
-        """True when every axis holds."""
         return self._done >= self.samples
 
     def step(self, measured: Measurement) -> Array:
-        """The next command; the measurement does not change it."""
         self._done += 1
         return self._after(self._done)
 
     @property
     def goal(self) -> Array:
-        """Where the commands come to rest, ``(n_axes,)`` m."""
         return self._after(self.samples)
 
     def _after(self, done: int) -> Array:

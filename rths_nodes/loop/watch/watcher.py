@@ -198,7 +198,6 @@ class Watch:
             self.end(f"the counter of the test runs late, by {behind:.3f} s in {said.at - counted[0][0]:.3f} s")
 
     def _moves(self, now: float) -> bool:
-        """Return whether an axis has moved within ``SEEN_S`` since the test says that it may."""
         spans = self._seen.spans(now)
         return any(span > rest for span, rest in zip(spans, self._rest, strict=True))
 
@@ -328,7 +327,6 @@ class Seen:
 
 
 def _rows(section: WatchSection) -> list[Row]:
-    """Return the limits of all axes as rows, in the order of what is judged."""
     found: list[Row] = []
     for name, axis in section.axes.items():
         limits: Mapping[str, float] = {

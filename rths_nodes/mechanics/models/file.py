@@ -180,7 +180,6 @@ def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
 
 
 def _has_plant(model: LoadingModel) -> bool:
-    """True where a model of the rig is given, or follows from the inverse."""
     try:
         inverse_model.check(model.feedforward, model.origin)
     except ConfigError:

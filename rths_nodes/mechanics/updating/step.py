@@ -168,13 +168,11 @@ class Unscented:
         self._noise = np.append(walk, [MEMORY_NOISE for _ in memory])
 
     def first(self) -> Belief:
-        """Belief at rest."""
         n = len(self._copy.names)
         mean = np.append(np.ones(n), np.zeros(len(self._most) - n))
         return Belief(mean, np.diag(np.append(self._most[:n], MEMORY_AT_FIRST * self._most[n:])))
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        """Belief after a straight move."""
         noise = self._noise
         if lost and self._copy.memory:
             noise = np.append(noise[:-1], min(1.0, GAP * lost))
@@ -184,7 +182,6 @@ class Unscented:
         )
 
     def answered(self, belief: Belief, sample: Sample) -> Answer:
-        """Force by the sigma points."""
         x, v = sample.displacement, sample.velocity
         return unscented.answered(belief, lambda point: self._copy.force(point, x, v))
 
@@ -196,15 +193,12 @@ class LeastSquares:
         self._copy, self._most, self._period = copy, settings.prior, settings.period
 
     def first(self) -> Belief:
-        """Belief in the initial values."""
         return Belief(np.ones(len(self._most)), np.diag(self._most))
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        """Belief after some has been forgotten."""
         return capped(least_squares.predicted(belief, (1 + lost) * self._period, FORGETTING), self._most)
 
     def answered(self, belief: Belief, sample: Sample) -> Answer:
-        """Force by the regressors."""
         return least_squares.answered(belief, *self._copy.row(sample.displacement, sample.velocity))
 
 
@@ -255,7 +249,6 @@ def step(estimator: Estimator, copy: Copy, k: Settings, s: State, sample: Sample
 
 
 def _nearer(k: Settings, s: State, goal: Array) -> State:
-    """State with copies a step nearer to the parameters of ``goal``, unless they are frozen."""
     if s.left and k.freezes:
         return s
     most = k.rate * k.period
@@ -264,7 +257,6 @@ def _nearer(k: Settings, s: State, goal: Array) -> State:
 
 
 def _refused(k: Settings, s: State, sample: Sample) -> int:
-    """Say why the motion of a sample is not followed; LEARNT where it is."""
     if sample.flagged:
         return FLAGGED
     if not (finite(sample.displacement) and finite(sample.velocity)):
@@ -276,7 +268,6 @@ def _refused(k: Settings, s: State, sample: Sample) -> int:
 
 
 def _bounded(belief: Belief, copy: Copy) -> Belief:
-    """``belief`` with parameters within the bounds of the copy."""
     n = len(copy.names)
     mean = np.append(np.clip(belief.mean[:n], copy.lower, copy.upper), belief.mean[n:])
     return Belief(mean, belief.root)

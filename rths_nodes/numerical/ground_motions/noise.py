@@ -119,7 +119,6 @@ class BandLimitedNoise:
 
 
 def _lines(params: BandLimitedNoise.Params) -> tuple[int, int]:
-    """First and last multiple of 1 / period in the band; its ends belong to it, but for rounding."""
     first = math.ceil(params.lower_frequency * _period(params) * (1.0 - ROUNDING))
     return first, math.floor(params.upper_frequency * _period(params) * (1.0 + ROUNDING))
 

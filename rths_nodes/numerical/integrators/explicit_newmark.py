@@ -76,7 +76,6 @@ class ExplicitNewmark(Dynamics):
         pass
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
-        """Refuses (ConfigError) a step beyond the stability limit."""
         refuse_beyond_central_limit("explicit_newmark", params, structure, dt)
 
     @staticmethod
@@ -85,7 +84,6 @@ class ExplicitNewmark(Dynamics):
 
     @classmethod
     def kernel_of(cls, params: AnyParams, structure: Structure) -> Kernel:
-        """The kernel of the predictor, and the correction."""
         return Kernel(cls.constants_of, start, corrected(super().kernel_of(params, structure).step))
 
     @classmethod

@@ -167,7 +167,6 @@ class Fmu(Integrator):
             self._at_start = False
 
     def open(self) -> None:
-        """Start the model. Raises ConfigError where that cannot be."""
         self.close()
         parts = self._params
         inputs, outputs = parts.feeds()
@@ -232,7 +231,6 @@ class Fmu(Integrator):
         self._brief = BRIEF_S
 
     def ready(self) -> bool:
-        """True once the model has come to the end of the step. Raises IntegratorError where it never will."""
         brief, self._brief = self._brief, 0.0
         return self._heard(brief)
 
@@ -249,7 +247,6 @@ class Fmu(Integrator):
         return f"in step {self._index + 1} of {self._steps}, at {self._index * self._dt:g} s"
 
     def step(self, experimental_force: Array) -> None:
-        """Go to where the model has come to. Raises IntegratorError."""
         while not self._heard(LOOK_S):
             pass
         assert self._answer is not None
@@ -260,12 +257,10 @@ class Fmu(Integrator):
         self._index += 1
 
     def rehearsed(self) -> Array:
-        """Steps of the model without forces. Raises ConfigError or IntegratorError."""
         force = np.zeros(self._n)
         return rehearse(self, self._steps, lambda: force)
 
     def numbers(self) -> Data:
-        """Steps that the model has taken."""
         return {"fmu_steps": self._index}
 
     def close(self) -> None:

@@ -190,7 +190,6 @@ class Newmark(Dynamics):
 
     @classmethod
     def kernel_of(cls, params: Params, structure: Structure) -> Kernel:
-        """The kernel; no more than a plain step for a structure that is kept sparse."""
         if is_sparse(structure.mass):
             return Kernel(cls.constants_of, start, large)
         vectors = vectors_of(structure.mass)
@@ -201,7 +200,6 @@ class Newmark(Dynamics):
     def constants_of(
         cls, params: Params, structure: Structure, external_force: Array, dt: float
     ) -> Constants | Large:
-        """Constants of the step ``dt`` (s), and where it begins."""
         n, of_rates = len(structure.influence), rates_of(structure, dt)
         if is_sparse(structure.mass):
             mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness

@@ -154,7 +154,6 @@ class ByMatrix(Dynamics):
 
     @classmethod
     def kernel_of(cls, params: AnyParams, structure: Structure) -> Kernel:
-        """The kernel by one matrix; that of the method for a structure that yields."""
         if not is_linear(structure):
             return super().kernel_of(params, structure)
         n = len(structure.mass)
@@ -164,7 +163,6 @@ class ByMatrix(Dynamics):
 
     @classmethod
     def constants_of(cls, params: AnyParams, structure: Structure, external_force: Array, dt: float) -> Any:
-        """Constants of either kernel."""
         if not is_linear(structure):
             return super().constants_of(params, structure, external_force, dt)
         return constants_by_matrix(structure, *cls.matrices(params, structure, dt))

@@ -55,7 +55,6 @@ class Stepped(Integrator):
         self.acceleration = self._first
 
     def step(self, experimental_force: Array) -> None:
-        """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
         index = self._index
         self._index = index + 1
         if self.in_tuples:
@@ -81,7 +80,6 @@ class Played(Stepped):
         self._follow(kernel, nothing, history, history[0, 2] + np.zeros(n_dof), n_dof == 1)
 
     def reset(self) -> None:
-        """Go back to the start of the history."""
         super().reset()
         x, v, a = self.excitation[0]
         zeros = np.zeros(len(self._first))

@@ -136,7 +136,6 @@ class Rayleigh:
         return self._with_ratios_at(pair)
 
     def _with_ratios_at(self, pair: Array) -> tuple[float, float]:
-        """a and b that give the ratios at two circular frequencies (rad/s)."""
         a, b = np.linalg.solve(np.array([1.0 / pair, pair]).T / 2.0, np.array(self._p.ratios))
         return float(a), float(b)
 

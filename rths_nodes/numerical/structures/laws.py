@@ -56,7 +56,6 @@ class Lawful:
         return change(constants, memory)
 
     def force(self, displacement: Array) -> Array:
-        """Move to ``displacement`` ``(n_dof,)`` m; force ``(n_dof,)`` N there."""
         self.state, r = self._moved(displacement)
         return r
 

@@ -142,7 +142,6 @@ class Matrices(Partition):
 
 
 def _check_sizes(params: Matrices.Params, n: int, path: str, names: tuple[str, ...]) -> None:
-    """Refuses (ConfigError) what does not fit to ``n`` degrees of freedom, and rows that are not symmetric."""
     at, influence = params.experimental_at, params.influence
     if at is not None and (any(one % 1.0 or one > n for one in at) or len(set(at)) < len(at)):
         raise ConfigError(f"{path}.experimental_at = {show(at)}: must be different whole numbers from 1 to {n}")
@@ -158,7 +157,6 @@ def _check_sizes(params: Matrices.Params, n: int, path: str, names: tuple[str, .
 
 
 def _directions(params: Matrices.Params, n: int) -> tuple[tuple[str, ...], Array]:
-    """Names and influence of ``n`` degrees of freedom."""
     node = params.node
     if not node:
         names = tuple(f"x_{index + 1}" for index in range(n))
@@ -174,7 +172,6 @@ def _directions(params: Matrices.Params, n: int) -> tuple[tuple[str, ...], Array
 
 
 def _scattered(n: int, at: NDArray[np.int_], rows: tuple[tuple[float, ...], ...] | None) -> Matrix:
-    """A sparse matrix of ``n`` rows with ``rows`` at the places ``at``; zero where there are none."""
     from scipy.sparse import coo_array
 
     if rows is None:

@@ -93,8 +93,6 @@ class StoryForces(Lawful):
         self._follow(whole)
 
     def renewed(self, name: str, constants: object, memory: object, change: Change) -> tuple[object, object]:
-        """Change the law of one story, ``story_1`` the lowest."""
-
         def within(depth: int, k: object, s: object) -> tuple[object, object]:
             story, others, own = cast(Parts, k)
             before, mine = cast(tuple[object, object], s)

@@ -149,7 +149,6 @@ class Bench:
 
 
 def _check_middle(rig: FreeRig) -> None:
-    """Raises Refused where an axis has no room for the motions of a commissioning."""
     for name, place, limits in zip(rig.names, rig.command, rig.scenario.limits.values(), strict=True):
         if not abs(place) <= MIDDLE * limits.stroke:
             room = 1e3 * MIDDLE * limits.stroke

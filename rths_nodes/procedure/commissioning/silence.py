@@ -197,7 +197,6 @@ def _drive(bench: Bench, rig: FreeRig, pipe: Connection) -> None:
 
 
 def _session(bench: Bench, pipe: Connection) -> FreeRig:
-    """Tries to open a session as often as the other process wants."""
     while True:
         pipe.recv()
         rig = bench.rig()
@@ -226,7 +225,6 @@ def _si(bench: Bench, states: Sequence[HeardState]) -> list[Heard]:
 
 
 def _listen(bench: Bench, ear: UdpEar, dash: Dash, stated: FarEnd) -> list[Heard]:
-    """Collect what the far end says until it rests, or ought to have rested long ago; then tell it to stop."""
     limits = zip(dash.velocity.tolist(), stated.deceleration.tolist(), strict=True)
     longest = max(rest_samples(v, a, bench.dt) for v, a in limits) + stated.bridged + bench.transport
     longest = 3 * longest + 3 * STANDS + stated.watchdog

@@ -79,7 +79,6 @@ def stops(bench: Bench) -> Rows:
 
 @contextmanager
 def _session(bench: Bench) -> Iterator[RigSession]:
-    """A session with its offsets; as every other one it is at home."""
     record = ProcedureRecord("commissioning", bench.scenario.name, hash_of(bench.scenario))
     session = bench.opening(bench.rig().port.simulated, lambda: _connected(bench, record))
     try:
@@ -97,7 +96,6 @@ def _connected(bench: Bench, record: ProcedureRecord) -> RigSession:
 
 
 def _stopped(bench: Bench, session: RigSession, state: State, act: Callable[[], object]) -> CommissioningRow:
-    """Do ``act``, which is stopped under way in ``state``."""
     drive, port = session.drive, session.drive.port
     watched = Watched(port, session, MOVED * bench.rig().way, state)
     drive.port = watched
@@ -110,7 +108,6 @@ def _stopped(bench: Bench, session: RigSession, state: State, act: Callable[[], 
 
 
 def _settle(bench: Bench, session: RigSession) -> None:
-    """Until the controller has taken the last commands."""
     drive = session.drive
     if bench.realtime:
         time.sleep(SETTLED_S)

@@ -83,7 +83,6 @@ def _place(rig: FreeRig) -> Array:
 
 
 def _held(bench: Bench, rig: FreeRig, since: int, told: str) -> CommissioningRow:
-    """The commands of the far end behind the sample that tells of the open interlock."""
     active = np.array([row.active for row in rig.rows[since:]])
     decelerations = rig.stated().deceleration
     n = max(rest_samples(v, a, bench.dt) for v, a in zip(rig.velocity, decelerations, strict=True))

@@ -234,7 +234,6 @@ class ComposedTest:
                 node.shutdown.interrupt()
 
     def _gather(self) -> None:
-        """Gather into the result what the nodes said in the end."""
         result = self.result
         result.take_state(self.rig)
         for node in self.nodes:

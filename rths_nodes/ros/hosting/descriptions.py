@@ -80,7 +80,6 @@ def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]
 
 
 def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[str, object]:
-    """The ROS parameters of a node: those options that it has, and its ``peers``."""
     values = {
         name: getattr(options, option.field)
         for name, option in offered_options(NODE).items()

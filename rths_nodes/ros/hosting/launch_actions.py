@@ -236,7 +236,6 @@ class LaunchedTest:
         return EndOfLaunch(here, self._peers, self.run_id, recording, self._folder, self._pages()).actions()
 
     def _pages(self) -> list[ExecuteProcess]:
-        """The page, where it is asked for."""
         if not self._page:
             return []
         command = [sys.executable, *PAGE, "--namespace", self.namespace, "--parent", str(os.getpid())]
@@ -270,7 +269,6 @@ class LaunchedTest:
 
 
 def _check(scenario: Scenario, options: RunOptions, check_free: Callable[[Path], None]) -> None:
-    """Refuse, with ConfigError, what must not run."""
     checked_loop(scenario)
     faults = [faulty.parse(words) for words in options.faults]
     faulty.check(faults, scenario, options.host, options.pace, options.recorded)
@@ -281,7 +279,6 @@ def _check(scenario: Scenario, options: RunOptions, check_free: Callable[[Path],
 
 
 def _value(option: Option, text: str) -> Any:
-    """The value of an option from the text of its launch argument. Raises ConfigError."""
     if option.spec.kind == "texts":
         return split(option.name, text)
     if option.spec.kind == "flag":

@@ -165,18 +165,15 @@ class EndOfLaunch:
         return code, tests.get(code) or ": ".join(filter(None, (code.ending, self._why(code) or nothing)))
 
     def _why(self, code: ExitCode) -> str:
-        """The first cause among the processes that have ended as the test did."""
         problems = (each.problem for each in self._left.values() if of_nodes([each.exit_code], State.IDLE) == code)
         return next(filter(None, problems), "")
 
     def _indices(self) -> list[str]:
-        """Return the error indices of the axes, a line each; none of a test that has not come to any."""
         numbers = {name: value for words in self._left.values() for name, value in words.indices.items()}
         axes = unflatten(numbers, "metrics").get("axes", {})
         return [_line(axis, row) for axis, row in axes.items() if math.isfinite(row["max_error_percent"])]
 
     def _report(self, code: ExitCode) -> str:
-        """Where the recording is, and what makes its page."""
         if not self._recording or not Path(self._recording).exists():
             return "no recording"
         page = f"; rths report {self._recording} makes {self._recording}.html" if code != ExitCode.REFUSED else ""

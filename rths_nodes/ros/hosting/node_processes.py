@@ -198,7 +198,6 @@ def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) 
 
 
 def _popen(command: Sequence[str], environment: Mapping[str, str], told: int) -> subprocess.Popen[bytes]:
-    """Start a node that writes its last words into the open file ``told``."""
     # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
     return subprocess.Popen(
         command,
@@ -218,7 +217,6 @@ class Processes:
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Processes:
-        """Start them. Raises ConfigError where there is no room for that."""
         try:
             self._folder = tempfile.TemporaryDirectory(prefix="rths_")
             self._start()
@@ -300,7 +298,6 @@ class Processes:
         return [process.death for process in self.running if process.hung] + self._recovery()
 
     def _recovery(self) -> list[str]:
-        """Say what to do with what a recorder has left; nothing where it has come to its end."""
         broken_off = [process.role for process in self.running if process.broken_off]
         recorders = [each for each in self.descriptions if each.role == RECORDER and each.peer in broken_off]
         places = [each.parameters["record"] for each in recorders]

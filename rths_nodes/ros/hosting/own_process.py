@@ -90,7 +90,6 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
 
 
 def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
-    """Return the node or test of this process. Raises ConfigError for ``arguments`` that are none of ours."""
     try:
         words = list(remove_ros_args(list(arguments)))
     except RuntimeError as error:
@@ -109,7 +108,6 @@ def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
 
 
 def _close(nodes: Sequence[RthsNode], ros: ExitStack) -> None:
-    """Take leave of the other nodes, and of the middleware."""
     with ros:
         time.sleep(QUIET_S)
         for node in nodes:
@@ -205,7 +203,6 @@ class HostedTest:
             self._test.add(names.AXIS, open_writer, context, cli_args=arguments)
 
     def _parameters_of(self, role: str) -> list[str]:
-        """Return the parameters given as ``-p role:name:=value``: ROS finds them in the root namespace only."""
         pairs = zip(self._arguments, self._arguments[1:], strict=False)
         words = [word for flag, word in pairs if flag in ("-p", "--param") and word.startswith(f"{role}:")]
         own = [part for word in words for part in ("-p", word.removeprefix(f"{role}:"))]
@@ -239,7 +236,6 @@ class HostedTest:
 
 
 def _of_test(node: RthsNode) -> Result | None:
-    """Return how the test ended, as the actuator node has led it or another has heard it; None without a test."""
     phase, test = node.phase, node.phase.test
     if isinstance(node, ActuatorNode):
         if node.rig is None and not node.shutdown.interrupted:

@@ -109,7 +109,6 @@ class ActuatorNode(RthsNode):
         self.clocks = self._times.durations()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """From now on requests to stop are heard."""
         done = super().on_configure(state)
         if done == TransitionCallbackReturn.SUCCESS:
             former, acts = self.topics.inboxes[FORMER_TRIP], (self.rig.hold, self.rig.trip)
@@ -135,7 +134,6 @@ class ActuatorNode(RthsNode):
         return super().on_deactivate(state)
 
     def _hear_stops(self) -> None:
-        """Carry out what was requested since the last time."""
         if self._stops is not None:
             self._stops.hear()
 

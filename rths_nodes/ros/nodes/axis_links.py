@@ -47,22 +47,18 @@ class TopicLinks:
         self._sent_at = 0
 
     def send_command(self, axis: str, command: Command) -> None:
-        """Send a Command to the node of ``axis``."""
         data = self._codec.pack_command(command, self._stamp(command.sample))
         self._topics.senders[f"{axis}/command"](data)
         self._sent_at = self._now()
 
     def measurement_of(self, axis: str) -> Measurement | None:
-        """The next Measurement of ``axis``, if it has come."""
         found = self._topics.receive(f"{axis}/measurement", self._codec.unpack_measurement)
         return found and found[0]
 
     def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
-        """The next true state of ``axis`` and its stamp, if it has come."""
         return self._topics.receive(f"{axis}/true_state", self._codec.unpack_measurement)
 
     def lost(self, axes: Sequence[str], sample: int) -> str:
-        """Why Measurement ``sample`` of ``axes`` is given up; empty while it may still come."""
         waited = self._now() - self._sent_at
         if waited < GONE_NS:
             return ""

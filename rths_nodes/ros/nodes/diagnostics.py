@@ -81,7 +81,6 @@ class Diagnostics:
         self._publish(told)
 
     def _count(self, counters: Mapping[str, int]) -> list[str]:
-        """Put the ``counters`` into the message; return in words which have grown since the last one."""
         grown = [f"{n} {name}" for name, count in counters.items() if (n := count - self._counted[name]) > 0]
         for name, count in counters.items():
             self._counted[name] = count

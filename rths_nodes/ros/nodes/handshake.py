@@ -115,7 +115,6 @@ class Handshake:
         self._give_up_after(self._patience, "the actuator node, which has left")
 
     def _give_up_after(self, seconds: float | None, missing: str) -> None:
-        """Be gone where nobody has come for so long."""
         if seconds is not None and self._now() - self._seen_at > seconds * SECOND:
             self._phase.blame(ExitCode.FAILED, f"not ready within {seconds:g} s: waits for {missing}")
             self.tell()
@@ -133,7 +132,6 @@ class Handshake:
         return "" if self._topics.run.frame_id else f"the run: no {TEST_STATE} of the actuator node"
 
     def _check_versions(self) -> bool:
-        """Refuse to take part where a peer has other messages; whether that is so."""
         if found := self._topics.other_versions():
             self._on_refused(found)
         return bool(found)

@@ -55,7 +55,6 @@ class Joints:
         return [math.nan if loaded else each for each, loaded in zip(values, self._loaded, strict=True)]
 
     def _pushed(self, values: Values) -> Values:
-        """Forces of the axes that are controlled by them; nothing where there is none."""
         if not any(self._loaded):
             return []
         return [each if loaded else math.nan for each, loaded in zip(values, self._loaded, strict=True)]

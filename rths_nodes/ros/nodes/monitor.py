@@ -130,7 +130,6 @@ class MonitorNode(RthsNode):
             self._curves.tell_if_due()
 
     def _allowed(self) -> int:
-        """Return the sample the monitor has reached, before a breach: the rig must not run past where it trips."""
         breach = self.stage.monitor.breach
         return self.stage.sample if breach is None else min(self.stage.sample, breach[0] - 1)
 
@@ -138,7 +137,6 @@ class MonitorNode(RthsNode):
         self.topics.outlets[topic].publisher.publish(message)
 
     def _tell_joints(self, sample: int) -> None:
-        """Publish the sample that was worked in last, with its own time."""
         assert self.stage.live is not None
         target, command, measured, force, _, _ = self.stage.live.newest()
         last, stamp = self._stamped
@@ -161,7 +159,6 @@ class MonitorNode(RthsNode):
 
     @property
     def _unseen(self) -> int:
-        """Number of samples of the test, which has ended, that are missing here; 0 where it never began."""
         return max(0, self.phase.test.sample - max(self.stage.sample, 0))
 
     @property

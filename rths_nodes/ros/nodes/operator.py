@@ -172,7 +172,6 @@ class OperatorNode(ThreadedNode):
         super().start()
 
     def close(self) -> None:
-        """Leave; may be called again."""
         self._conducted.tell(None)
         super().close()
 
@@ -204,7 +203,6 @@ class OperatorNode(ThreadedNode):
             self._node.get_logger().error(f"a watcher hears no more: {type(error).__name__}: {error}")
 
     def _diagnose(self) -> None:
-        """Publish the state, and whether the rig is real: once a second, before it is connected, too."""
         status = DiagnosticStatus(
             name=self._node.get_fully_qualified_name().lstrip("/"),
             hardware_id=self._node.get_namespace().strip("/"),
@@ -235,7 +233,6 @@ class OperatorNode(ThreadedNode):
         self._publishers["rig_state"].publish(told)
 
     def _draw(self) -> None:
-        """Publish the curves of the motions of the procedure."""
         for number, per, first, values in self._conducted.curves():
             header = Header(frame_id=f"{self._motions}{number}", stamp=self._node.get_clock().now().to_msg())
             if number != self._motion:

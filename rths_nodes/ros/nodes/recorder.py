@@ -193,7 +193,6 @@ class RecorderNode(RthsNode):
         self._progress.tell(self.last_sample, done=True)
 
     def _complete(self) -> bool:
-        """True when everything is here that was sent in this test."""
         if not self.phase.ended:
             return False
         return not self._silent() and not any(map(self._tail_missing, self._streams))
@@ -206,14 +205,12 @@ class RecorderNode(RthsNode):
         return set(self.settings.peers) - {self.role, CONSOLE} - self._heard_from
 
     def _tail_missing(self, name: str) -> bool:
-        """True when more of a stream is known to be sent than has come."""
         if name in self._sent:
             return self._next[name] < self._first(name) + self._sent[name] * self._apart[name]
         # a foreign actuator node may not count
         return name == "measurement" and self.phase.ended and self._next[name] <= self.phase.test.sample > 0
 
     def _first(self, stream: str) -> int:
-        """Number of the first message of a stream."""
         return self._firsts.get(stream, 0)
 
     def _waited_enough(self) -> bool:
@@ -275,7 +272,6 @@ class RecorderNode(RthsNode):
         return of_state(test.state) if self.phase.ended else ExitCode.FAILED, self._reason()
 
     def _reason(self) -> str:
-        """Why the test has ended as it did; empty where it has finished."""
         test, problem = self.phase.test, self.phase.problem
         if self.phase.ended:
             return test.reason or problem
@@ -283,7 +279,6 @@ class RecorderNode(RthsNode):
         return "; ".join(known) or f"the test came to no end; its last Measurement is {self.last_sample}"
 
     def _effective_scenario(self) -> str:
-        """The scenario with what the nodes were given as parameters of their own."""
         data = self.scenario.data()
         for sections in self._sections.values():
             for path, section in sections.items():

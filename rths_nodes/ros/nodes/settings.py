@@ -234,7 +234,6 @@ class NodeSettings:
                 raise unknown(name, f"parameter of {self._node.get_name()}", name, declared)
 
     def _loaded(self, given: Data) -> Scenario:
-        """The scenario that ``given`` parameters lead to. Raises ConfigError."""
         scenario, case, overrides, rig = (given.get(name, self._options[name].default) for name in _OF_SCENARIO)
         if not scenario:
             raise ConfigError(f"scenario: missing; known: {', '.join(files.shipped())}, or a path")
@@ -246,7 +245,6 @@ class NodeSettings:
     # -- parameters that are set --------------------------------------------------------------------------
 
     def _check_set(self, changes: Sequence[Parameter]) -> SetParametersResult:
-        """Return whether ``changes`` of parameters can be made, or why not."""
         mine = {each.name: parameters.plain(each) for each in changes if self._owns(each.name)}
         if self._declaring or not mine:
             return SetParametersResult(successful=True)
@@ -264,7 +262,6 @@ class NodeSettings:
         return SetParametersResult(successful=True)
 
     def _follow_set(self, changes: Sequence[Parameter]) -> None:
-        """They are made: another scenario has other sections."""
         mine = {each.name: parameters.plain(each) for each in changes if self._owns(each.name)}
         if not self._declaring and mine:
             self._given = self._with(mine)
@@ -281,7 +278,6 @@ class NodeSettings:
         return given | dict(changes)
 
     def _declare_sections(self) -> None:
-        """Declare the sections of the scenario as it is now; none where it will be refused."""
         self._declaring = True
         for name in self._sections:
             self._node.undeclare_parameter(name)

@@ -130,7 +130,6 @@ class TickGate:
         self._heed(self._topics.heard(TRIP))
 
     def _heed(self, trips: Sequence[Data]) -> None:
-        """Trip the rig: other nodes have asked for it."""
         rig = self._rig
         for trip in trips:
             # what happens to other nodes after the end does not change the test, a breach found in it does

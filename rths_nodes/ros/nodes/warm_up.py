@@ -38,7 +38,6 @@ class WarmUp:
         return self._measurements.expected > self._done
 
     def __call__(self) -> None:
-        """Prepare for that sample. A component that cannot do it is not asked again."""
         assert self.twin is not None
         self._done = self._measurements.expected
         try:

@@ -116,21 +116,18 @@ class ControllerLink:
     # -- the other end ------------------------------------------------------------------------------------
 
     def _until(self, true: Callable[[], bool], missing: str) -> None:
-        """Wait until it is ``true``. Raises ConfigError with what is ``missing`` where it takes too long."""
         while not true():
             if time.monotonic() > self._end:
                 raise ConfigError(f"cannot connect within {self._place.connect_within:g} s: {missing}")
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def _listener(self) -> Any:
-        """The end of the controller on the topic of the commands; None where it is not there."""
         for found in self._node.get_subscriptions_info_by_topic(self._place.commands):
             if _full_name(found) == self._place.controller:
                 return found
         return None
 
     def _publishers(self, topic: str) -> list[TopicEndpointInfo]:
-        """Return the publishers on ``topic`` that are not ours."""
         mine, found = self._node.get_fully_qualified_name(), self._node.get_publishers_info_by_topic(topic)
         return [each for each in found if _full_name(each) != mine]
 
@@ -191,14 +188,12 @@ class ControllerLink:
         return [place.joints.index(joint) for joint in theirs]
 
     def _asked(self, client: Client, name: str) -> ParameterValue | None:
-        """The value of a parameter of the controller; None where it has none of that ``name``."""
         asked = client.call_async(GetParameters.Request(names=[name]))  # one at a time: an unknown one spoils all
         self._until(asked.done, f"{self._place.controller} does not answer on its parameter {name}")
         values = asked.result().values
         return values[0] if values and values[0].type != ParameterType.PARAMETER_NOT_SET else None
 
     def _check_joint_types(self) -> None:
-        """Raises ConfigError where a robot description has a joint of another type than declared."""
         if not self._node.count_publishers(DESCRIPTION):
             return
         heard: list[String] = []

@@ -243,7 +243,6 @@ class Ros2ControlPort(OfPort, Readback):
         return self._dt / count, count
 
     def begin(self) -> None:
-        """The next joint state is that of sample 0."""
         if words := self._link.intruder():
             raise ConfigError(f"port 'ros2_control' at {self.address}: {words}")
         self._link.received()
@@ -297,7 +296,6 @@ class Ros2ControlPort(OfPort, Readback):
 
     @property
     def heartbeat(self) -> int | None:
-        """The number on the counter; None without one."""
         return self._sent if self._params.counter else None
 
     def ready(self) -> bool:

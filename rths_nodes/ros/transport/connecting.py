@@ -196,7 +196,6 @@ def _say(caller: socket.socket, words: bytes) -> bool:
 
 
 def _holder(address: bytes) -> str:
-    """Say who has taken the name ``address``; empty where nobody has."""
     with _socket() as probe:
         try:
             probe.connect(address)

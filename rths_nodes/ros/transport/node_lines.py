@@ -127,7 +127,6 @@ class NodeLines:
 
     @property
     def _heard(self) -> list[Inbox]:
-        """The inboxes of streams on which a partner speaks."""
         return [inbox for inbox in self._by_topic.values() if inbox.guard.speakers]
 
     @property

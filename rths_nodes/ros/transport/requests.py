@@ -29,7 +29,6 @@ _pointer = ctypes.PYFUNCTYPE(_POINTER, ctypes.py_object, ctypes.c_char_p)(
 
 @cache
 def _library(name: str) -> ctypes.CDLL:
-    """A library that rclpy has loaded."""
     return ctypes.CDLL(name)
 
 

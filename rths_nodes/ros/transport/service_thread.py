@@ -118,7 +118,6 @@ class ServiceThread:
                     self._serve(queue)
 
     def _serve(self, queue: RequestQueue) -> None:
-        """Answer one request of ``queue``, then pause."""
         if not self._first:
             step_back()
         began = time.thread_time()
@@ -133,7 +132,6 @@ class ServiceThread:
         self._leaving.wait(max(PAUSE_S, (time.thread_time() - began) / SHARE))
 
     def _answer(self, queue: RequestQueue, request: object) -> object:
-        """The response; the empty one, in which nothing is successful, where the request makes no sense."""
         kind = queue.service.srv_type
         try:
             return self._queues[queue](request, kind.Response())

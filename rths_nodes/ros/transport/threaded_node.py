@@ -59,7 +59,6 @@ class ThreadedNode:
         rclpy.shutdown(context=self._context)
 
     def _take_turn(self) -> None:
-        """Serve what comes when it comes, until the executor is shut down."""
         self._executor.spin()
 
     def _spin(self) -> None:

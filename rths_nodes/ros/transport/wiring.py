@@ -88,7 +88,6 @@ def endpoints(
 
 
 def _below_an_axis(place: Place, prefix: str, other: str) -> list[Endpoint]:
-    """Return the endpoints between an axis node and the actuator node, below the namespace of the axis."""
     partner = place.full_names([other])
     found = []
     for row in names.published_by(place.role, names.AXIS_TOPICS):

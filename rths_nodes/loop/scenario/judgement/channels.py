@@ -38,7 +38,6 @@ HARDLY_KNOWN = 0.3
 
 
 def _channels(seen: Seen) -> Iterator[tuple[str, str, Channel]]:
-    """Each channel of the rig file: its place, what it is of, the channel."""
     for place, axis in seen.axes:
         for noun in ("displacement", "force", "command") if axis.rig_axis is not None else ():
             yield f"{place}.rig_axis.{noun}", noun, getattr(axis.rig_axis, noun)
@@ -48,7 +47,6 @@ def _channels(seen: Seen) -> Iterator[tuple[str, str, Channel]]:
 
 
 def _noises(seen: Seen) -> Iterator[tuple[str, float, float, str]]:
-    """Place, noise and range of each sensor, with their unit."""
     for place, noun, channel in _channels(seen):
         if noun == "auxiliary":
             yield f"{place}.noise_rms", channel.noise_rms, channel.range, channel.unit
@@ -102,7 +100,6 @@ def scale_of_another_unit(seen: Seen) -> Iterator[Found]:
 
 
 def _oversize(seen: Seen) -> Iterator[tuple[float, Found]]:
-    """Ratio of the range of each sensor to the limit that it watches, and the judgement of a large one."""
     for place, axis in seen.axes:
         if axis.rig_axis is None:
             continue

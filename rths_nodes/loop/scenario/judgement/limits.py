@@ -36,7 +36,6 @@ GUARDS = ("displacement", "force", "tracking_error")
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
-    """Each level of each axis: its place, the axis, the quantity."""
     for place, axis in seen.axes:
         for name, level in (axis.limits.levels.given() if axis.limits.levels else {}).items():
             yield f"{place}.limits.levels.{name}", axis, name, level
@@ -117,7 +116,6 @@ def force_error_beyond_force(seen: Seen) -> Iterator[Found]:
 
 
 def _ranges(seen: Seen) -> Iterator[tuple[str, str, float, float, str]]:
-    """Place, channel, limit, end of the sensor that shows it, unit."""
     for place, axis in seen.axes:
         for key, channel, unit in (("stroke", "displacement", "m"), ("force", "force", "N")):
             end = getattr(axis.sensors, f"{channel}_range")
@@ -191,7 +189,6 @@ def level_acts_late(seen: Seen) -> Iterator[Found]:
 
 
 def _noise(axis: Axis, name: str, rate: float) -> float:
-    """Return the value that noise and resolution alone give a quantity of ``axis``; 0 where none is known."""
     sensors: Sensors = axis.sensors
     if name in ("force", "force_rate"):
         rms, step = sensors.force_noise_rms, sensors.force_resolution

@@ -75,7 +75,6 @@ def stiffness_beside_frequency(seen: Seen) -> Iterator[Found]:
 
 
 def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
-    """Yield for each moved axis: its path, the path and value (N/m) of the stiffness that its partition states."""
     scenario = seen.scenario
     section = "integrator" if scenario.structure is None else "structure"
     params: Any = getattr(scenario, section)
@@ -174,7 +173,6 @@ def _specimens(seen: Seen) -> Iterator[tuple[str, Axis, float, float]]:
 
 
 def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
-    """Yield who else says how stiff the specimen of ``axis`` is, and how stiff (N/m)."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         yield "stiffness of the rig file", axis.rig_axis.stiffness
     equivalent = given(seen.scenario.integrator, "equivalent_stiffness")

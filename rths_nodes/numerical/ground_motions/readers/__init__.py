@@ -50,7 +50,6 @@ def _read_text(text: str) -> Series:
 
 
 def _text(data: bytes) -> str:
-    """The file as text, without a mark of byte order or the end mark of DOS."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", errors="replace")
     if b"\0" in data:

@@ -67,7 +67,6 @@ def read_columns(lines: Sequence[str]) -> Series:
 
 
 def _words(line: str) -> list[str]:
-    """The numbers of a line as text; none of a comment."""
     if line.lstrip().startswith(COMMENT_MARKS):
         return []
     return [word for word in re.split(r"[,;\s]+", line.replace('"', "")) if word]
@@ -132,7 +131,6 @@ def _width(rows: Sequence[Row], header: Sequence[str]) -> int:
 
 
 def _rows_hint(rows: Sequence[Row], header: Sequence[str]) -> str:
-    """Guess at the contents of a table of more than two columns, for the refusal."""
     marker = next((f" (below {line.strip()[:40]!r})" for line in header if _BEGIN.search(line)), "")
     width = len(rows[0][1])
     try:
@@ -150,7 +148,6 @@ def _rows_hint(rows: Sequence[Row], header: Sequence[str]) -> str:
 
 
 def _check_first(rows: Sequence[Row]) -> None:
-    """Refuses a number of points, or a step, above the values."""
     line, words = rows[0]
     below, others = len(rows) - 1, [row[1][0] for row in rows[1:]]
     if not words[0].isdigit() or not others:
@@ -196,7 +193,6 @@ def _jumps(rows: Sequence[Row]) -> bool:
 
 
 def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
-    """The series of a table whose first column is a time, or counts the samples."""
     times = table[:, 0] * stated.time_unit
     whole_steps = len(times) > 1 and bool(np.all(np.diff(table[:, 0]) == 1.0))
     if stated.counts_samples and not whole_steps:
@@ -235,7 +231,6 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
 
 
 def _swapped(values: Array) -> str:
-    """A hint where the second column is the time."""
     gaps = np.diff(values)
     even = gaps.min() > 0.0 and np.ptp(gaps) <= UNIFORM_ROUNDED * gaps.mean()
     return "; the second column rises evenly: is it the time? It must be the first" if even else ""

@@ -100,7 +100,6 @@ def facts(header: Sequence[str], columns: int) -> Facts:
 def _found(
     lines: Sequence[tuple[int, str]], key: re.Pattern[str], read: Callable[[str, str, int], float]
 ) -> Iterator[tuple[int, float]]:
-    """The line and the value of each statement with ``key``."""
     for place, line in lines:
         found = key.search(line)
         value = re.match(r"([^\s,;]+(?:,\d+)?)\s*(\S*)", found["value"]) if found else None
@@ -149,7 +148,6 @@ def check_duration(step: float | None, points: int, duration: float | None) -> N
 
 
 def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
-    """Refuses the header of a velocity or a displacement."""
     for place, line in lines:
         stated = _TYPE.search(line)
         if stated and stated[1].strip() and not _ACCELERATION.fullmatch(stated[1]):
@@ -174,7 +172,6 @@ def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None
 
 
 def _titles(line: str, columns: int) -> list[str]:
-    """The titles of the columns, where the line has as many as there are columns; else none."""
     line = line.strip().lstrip("".join(COMMENT_MARKS)).strip().replace('"', "")
     for cells in (re.split(r"\s*[,;\t]\s*|\s{2,}", line), _CELL.findall(line)):
         if len(cells) == columns and not any(re.search(r"[:=]", cell) for cell in cells):
@@ -183,6 +180,5 @@ def _titles(line: str, columns: int) -> list[str]:
 
 
 def _time_unit(title: str) -> float:
-    """Unit of a column of time, in s; 1 where its title does not say."""
     words = [*_BRACKETS.findall(title), title.rsplit("_", 1)[-1]]
     return next((TIME_UNITS[word.strip().lower()] for word in words if word.strip().lower() in TIME_UNITS), 1.0)

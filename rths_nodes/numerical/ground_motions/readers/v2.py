@@ -100,12 +100,10 @@ def read_v2(lines: Sequence[str]) -> Series:
 
 
 def _is_header(line: str) -> bool:
-    """True for a line above the integer or real header of COSMOS."""
     return _FOLLOW.match(line) is not None
 
 
 def _is_start(lines: Sequence[str], index: int) -> bool:
-    """True where the line looks like the start of a block."""
     line = lines[index]
     if _row_like(line) or line.lstrip().startswith(COMMENT_MARKS) or _HEADER.search(line) or _END.match(line):
         return False
@@ -116,12 +114,10 @@ def _is_start(lines: Sequence[str], index: int) -> bool:
 
 
 def _row_like(line: str) -> bool:
-    """True where a line has no word."""
     return _WORD.search(line) is None
 
 
 def _quantity(lines: Sequence[str], index: int) -> str:
-    """``acc``, ``vel`` or ``dis``."""
     found = _QUANTITY.search(lines[index])
     if found is None:
         raise FormatError(
@@ -132,7 +128,6 @@ def _quantity(lines: Sequence[str], index: int) -> str:
 
 
 def _check_channels(lines: Sequence[str], starts: Sequence[int], blocks: Sequence[int]) -> None:
-    """Refuses a channel that ends without a start line that could be read."""
     begin = 0
     for index, line in enumerate(lines):
         if not _END.match(line):
@@ -147,7 +142,6 @@ def _check_channels(lines: Sequence[str], starts: Sequence[int], blocks: Sequenc
 
 
 def _block(lines: Sequence[str], index: int) -> Series:
-    """The block below the start line ``index``."""
     line, place = lines[index], index + 1
     unit = _unit(line, place)
     step = _step(line, place) if _SPACED.search(line) or _RATE.search(line) else _real_header_step(lines[:index])
@@ -209,7 +203,6 @@ def _numbers(lines: Sequence[str], index: int) -> tuple[int, list[float], int]:
 
 
 def _width(line: str, place: int) -> int | None:
-    """Characters in a column, None where the line states none."""
     found = _FORMAT.search(line)
     if found is None:
         return None

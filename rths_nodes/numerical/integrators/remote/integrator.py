@@ -137,7 +137,6 @@ class Served(Integrator):
         self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
 
     def open(self) -> None:
-        """Listen for the client. Raises ConfigError for a place where no server may be."""
         self._connection.listen()
         self._expect(self._params.connect_within)
         log.info("waiting for a client on %s", self._connection.place)
@@ -204,7 +203,6 @@ class Served(Integrator):
         return True
 
     def step(self, experimental_force: Array) -> None:
-        """Go to the displacement that is due, ``(n,)`` m."""
         while not self.ready():
             self._connection.wait()
         assert self.talk.due is not None

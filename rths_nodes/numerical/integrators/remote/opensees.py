@@ -107,7 +107,6 @@ class OpenSees(Served):
         self._steps = steps - 1
 
     def open(self) -> None:
-        """Listen, and start the model. Raises ConfigError where that cannot be."""
         super().open()
         try:
             self._process.start(port=self._connection.port)
