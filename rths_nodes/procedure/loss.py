@@ -15,6 +15,7 @@ stands, and waits again: an axis that went along follows, and is led no further.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -105,6 +106,11 @@ class LossWatch:
         self._axes = scenario.axes
         self._step = np.array([axis.velocity for axis in limits]) * scenario.dt
         self._stroke = np.array([axis.stroke for axis in limits])
+        spans = [
+            axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke for axis in self._axes.values()
+        ]
+        self._at_rest = MOVED * np.array(spans)
+        """Largest change of a displacement within ``taken_after`` ticks of an axis at rest, m."""
         self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
         """Ticks at rest until the actuators are where they were sent last."""
         self._by_force = any(axis.of_force for axis in limits)
@@ -121,8 +127,11 @@ class LossWatch:
         self._ticks = 0
         self._from = self._trial = self._sum = np.zeros(0)
         self._follows = np.zeros(0, bool)
+        self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
         self._missed: Array | None = None
         """By what the rig missed its command at rest, m, the last time it followed; None since a motion led it on.
+
+        Rest is measured: a slow actuator may still move after ``taken_after`` ticks of the same command.
 
         A rig that is back for too short a time to rest again still stands as it did.
         """
@@ -135,6 +144,7 @@ class LossWatch:
         """Take in what the rig behind ``port`` measures after the command ``sent`` ``(n_axes,)`` m."""
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
+        self._measured.append(measured.displacement)
         pressure = measured.hydraulics
         if pressure != HYDRAULICS_LOW:
             self._dropped = False
@@ -148,10 +158,14 @@ class LossWatch:
         self.reason = reason
         if reason or pressure == HYDRAULICS_LOW:
             return
-        if self._still >= self.taken_after:
+        if self._still >= self.taken_after and self._rested():
             self._missed = measured.displacement - sent
         elif led_on:
             self._missed = None
+
+    def _rested(self) -> bool:
+        """Return whether no axis has moved in the last ``taken_after`` ticks; false for nan."""
+        return bool((np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all())
 
     def _why(self, port: Port, measured: Measurement, sent: Array) -> str:
         if opened := why_opened(port, measured):

@@ -151,6 +151,25 @@ def test_what_it_missed_is_not_forgotten_while_it_is_lost_and_back_and_lost(walk
 
 
 @pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("ticks", [0, 1, 12])
+@pytest.mark.briefly(3)
+def test_the_lag_of_a_slow_actuator_is_not_its_static_error(walk, lost, ticks):
+    """0.1 s after a stop a slow rig still moves, 0.4 to 0.7 mm behind its command."""
+    off, on = LOST[lost]
+    w = walk(*LIVELY, "servo_rate=256", "substeps=4")
+    w.to_start()
+    w.progress = lambda sample: w.session.stop("there") if sample >= 57 else None
+    w.climb("g")
+    port = w.session.drive.port
+    for _ in range(ticks):
+        w.session.drive.tick()
+    off(port)
+    moved(w, 400)
+    on(port)
+    assert moved(w) < JUMP
+
+
+@pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("act", ["check", "position", "unload"])
 @pytest.mark.briefly(4)
 def test_in_a_slow_motion_nothing_moves_when_it_is_back(walk, act, lost):

@@ -382,6 +382,21 @@ def test_stops_of_a_column_keep_its_load(seed: int) -> None:
     column.teardown()
 
 
+def test_pressure_lost_while_a_slow_actuator_follows_its_stop() -> None:
+    """A sequence that was drawn: 0.1 s after a stop the lag was taken for the static error; 0.7 mm on return."""
+    drawn = Sequences()
+    drawn.begins(wrong="", way=7, known=False, closed=True, start=-0.004, pressure="high")
+    drawn.sign_for(right=False)
+    drawn.holds(happens=[], sample=154, then="resume")
+    drawn.leads_on(happens=[], rung="c", then="stop")
+    lost = [(142, "write", "overload"), (56, "read", "stop"), (2, TRANSITION, "no_pressure")]
+    drawn.holds(happens=lost, sample=377, then="stop")
+    assert drawn.model.state == "HELD"
+    assert drawn.model.pressure == "off"
+    drawn.is_mended()
+    drawn.teardown()
+
+
 KINDS = {"one": Sequences, "pair": PairSequences, "hops": HopsSequences, "column": ColumnSequences}
 BRIEFLY = {"one": 30, "pair": 12, "hops": 8, "column": 3}
 """Sequences: a sixth in make test, a third in make test-long, and twenty times as many in make soak."""

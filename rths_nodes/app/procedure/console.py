@@ -274,7 +274,8 @@ class Console:
 
     def _perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
         """Do an act; one that lasts in a thread of its own, while the operator is heard here."""
-        if motion := self.runner.clearing.motion(act, arguments):
+        motion = self.runner.clearing.motion(act, arguments)
+        if motion and not self.runner.possible()[act]:  # else it is refused without a question
             arguments["clear"] = self._dialogue.clear(act, motion)
         way = TERMINAL if self._leads or self._dialogue.typed else ANSWERS
         if not ACTS[act].lasting:

@@ -209,3 +209,15 @@ def test_a_force_at_rest_is_shown_before_it_is_tared_and_a_wrong_rig_is_not_led_
     terminal.type("")
     assert terminal.end() != 0
     terminal.close()
+
+
+@pytest.mark.long
+def test_an_act_that_is_not_possible_is_refused_before_clear_is_asked(start: Start) -> None:
+    terminal = start(0.3)
+    for asked, line in (("operator: ", "A. Tester"), ("specimen: ", "D-17"), ("act .*: ", "position")):
+        terminal.wait_for(asked)
+        terminal.type(line)
+    shown = terminal.wait_for("(?s)refused: .*act .*: ")
+    assert mentions(shown, "position", "connected")
+    assert "CLEAR" not in shown
+    terminal.type("finish")
