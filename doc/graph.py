@@ -45,7 +45,7 @@ def graph() -> str:
     """
     boxes: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     rows = [row for row in TOPICS.values() if row.name != names.FORMER_TRIP]
-    for row in (*rows, names.TRIP_REQUEST, names.CLOCK, DIAGNOSTICS):
+    for row in (*rows, names.TRIP_REQUESTS[0], names.CLOCK, DIAGNOSTICS):
         arrow = "==>" if row.stream else "-.->" if row.latched else "-->"
         if not (row.apart or row.section):
             ends = arrow, _among(row.publishers), _among(row.subscribers)

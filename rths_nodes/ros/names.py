@@ -113,7 +113,7 @@ TEST_STATE = "test_state"
 """The topic on which the actuator node says which run it is."""
 
 TRIP = "trip"
-"""The topic of trips: of the nodes of a test, and of everybody else (``TRIP_REQUEST``)."""
+"""The topic of trips: of the nodes of a test, and of everybody else (``TRIP_REQUESTS``)."""
 
 TOPICS: dict[str, Topic] = {
     topic.name: topic
@@ -143,8 +143,14 @@ TOPICS: dict[str, Topic] = {
     )
 }
 
-TRIP_REQUEST = Topic(TRIP, _own("Trip"), (), (ACTUATOR,), recorded=False)
-"""The topic of trips as other programs publish on it. A volatile publisher is received, too."""
+TRIP_REQUESTS = tuple(
+    Topic(TRIP, _own("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
+)
+"""The topic of trips as other programs publish on it.
+
+Only a volatile subscription receives a volatile publisher. Only a latched one receives what a latched publisher
+has sent before both knew each other.
+"""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
 """The one absolute name: where ROS tools look for it, whatever the namespace of the rig."""

@@ -3,7 +3,9 @@
 
 It reads a JSON list of lifecycle requests per line, ``[node, transition id, label]``, one per node, and prints the
 list of ``[success, state of the node afterwards]``; the line ``"stop"`` calls ``actuator/stop``. With the words
-``flood REQUESTS`` it sends so many requests to services that read, and leaves without waiting for answers.
+``flood REQUESTS`` it sends so many requests to services that read, and leaves without waiting for answers. The
+words ``trip DURABILITY TIMES`` make it publish trip requests by that many new publishers, each at once if it is
+latched and when it is matched if not, and keep the publishers.
 """
 
 from __future__ import annotations
@@ -149,8 +151,24 @@ def _flood(requests: int) -> None:
         client.send_request(request)
 
 
+def _trip(durability: str, times: int) -> None:
+    from rclpy.qos import DurabilityPolicy, QoSProfile
+
+    from rths_nodes.msg import Trip
+
+    caller, policy = Caller(), DurabilityPolicy[durability]
+    for number in range(times):
+        publisher = caller.node.create_publisher(Trip, "/rths/trip", QoSProfile(depth=1, durability=policy))
+        while policy is DurabilityPolicy.VOLATILE and not publisher.get_subscription_count():
+            time.sleep(0.001)
+        publisher.publish(Trip(source=f"camera {number}"))
+    sys.stdin.readline()
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["flood"]:
+    if sys.argv[1:2] == ["trip"]:
+        _trip(sys.argv[2], int(sys.argv[3]))
+    elif sys.argv[1:2] == ["flood"]:
         _flood(int(sys.argv[2]))
     else:
         _transitions()

@@ -24,18 +24,23 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
+from stranger import stranger
 
 from rths_nodes.app import hosts
 from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Trip
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import node_processes
+from rths_nodes.ros.hosting import composed, node_processes
 from rths_nodes.ros.nodes.base import LOOK_NS
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.observers import PROGRESS_SAMPLES, ProgressReports
 from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.nodes.tick_gate import StopRequests
 from rths_nodes.ros.transport import trip_requests
+from rths_nodes.ros.transport.endpoints import ByHand, open_inbox
+from rths_nodes.ros.transport.service_thread import LoopCalls
 from rths_nodes.ros.transport.wiring import Place
 
 SECOND = 1_000_000_000
@@ -116,12 +121,16 @@ def test_the_service_is_heard_where_no_slack_is_left(operator: Node, patience: l
     assert (report.outcome, "stop service" in report.reason) == ("held", True)
 
 
+PUBLISHERS = 100
 REQUEST = Trip(source="a camera", reason="a person in the area \x1b[31m")
 
 
-def test_a_trip_request_of_any_program_is_received(operator: Node, patience: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("durability", [DurabilityPolicy.VOLATILE, DurabilityPolicy.TRANSIENT_LOCAL])
+def test_a_trip_request_of_any_program_is_received(
+    operator: Node, patience: list[str], tmp_path: Path, durability: DurabilityPolicy
+) -> None:
     report = run_while(
-        lambda: publish(operator, REQUEST, "/rths/trip", durability=DurabilityPolicy.VOLATILE),
+        lambda: publish(operator, REQUEST, "/rths/trip", durability=durability),
         "composed",
         *patience,
         record=tmp_path / "run",
@@ -129,6 +138,33 @@ def test_a_trip_request_of_any_program_is_received(operator: Node, patience: lis
     assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
     assert mentions(report.reason, "a camera", "?[31m")
     assert not any("foreign" in note for note in report.notes), "it was carried out"
+
+
+def test_a_latched_trip_request_from_before_the_test_is_received(operator: Node, patience: list[str]) -> None:
+    qos = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    operator.create_publisher(Trip, "/rths/trip", qos).publish(REQUEST)
+    report = run_while(lambda: None, "composed", *patience)
+    assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
+    assert mentions(report.reason, "a camera", "?[31m")
+
+
+@pytest.mark.parametrize("durability", ["VOLATILE", "TRANSIENT_LOCAL"])
+def test_no_trip_request_of_another_process_is_lost(durability: str) -> None:
+    """Each publisher is new. A latched one does not wait until a subscription has found it."""
+    with composed.ros_context() as context:
+        node, group, reasons = Node("actuator", namespace="rths", context=context), ByHand(), set[str]()
+        former = open_inbox(node, names.TOPICS[names.FORMER_TRIP], group, RunMark())
+        requests = StopRequests(node, group, former, (reasons.add, reasons.add), LoopCalls(), reasons.add)
+        try:
+            with stranger("trip", durability, str(PUBLISHERS)):
+                end = time.monotonic() + 60.0
+                while len(reasons) < PUBLISHERS and time.monotonic() < end:
+                    requests.hear()
+                    time.sleep(0.001)
+        finally:
+            requests.close()
+            node.destroy_node()
+    assert {reason.rpartition(" ")[2] for reason in reasons} == set(map(str, range(PUBLISHERS)))
 
 
 def test_the_former_topic_of_a_trip_request_is_received_and_reported(

@@ -25,7 +25,7 @@ from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.levels import level_numbers
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
-from rths_nodes.ros.names import ACTUATOR, FORMER_TRIP, MONITOR, RECORDER, TRIP
+from rths_nodes.ros.names import ACTUATOR, FORMER_TRIP, MONITOR, RECORDER
 from rths_nodes.ros.nodes.after_measurement import PERIOD_S, AfterMeasurement
 from rths_nodes.ros.nodes.arming import Arming
 from rths_nodes.ros.nodes.axis_links import TopicLinks, port_of_axes
@@ -38,7 +38,6 @@ from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
 from rths_nodes.ros.transport import peers
-from rths_nodes.ros.transport.peers import TripGuard
 from rths_nodes.ros.transport.service_thread import LoopCalls
 
 MOVING = (State.RUNNING, State.STOPPING)
@@ -112,12 +111,8 @@ class ActuatorNode(RthsNode):
         done = super().on_configure(state)
         if done == TransitionCallbackReturn.SUCCESS:
             former, acts = self.topics.inboxes[FORMER_TRIP], (self.rig.hold, self.rig.trip)
-            guard = self.topics.guards[TRIP]
-            assert isinstance(guard, TripGuard)
             warn = partial(_warn, self.phase, self.get_logger())
-            self._stops = StopRequests(
-                self, self.topics.group, former, guard.requests, acts, self._stop_calls, warn
-            )
+            self._stops = StopRequests(self, self.topics.group, former, acts, self._stop_calls, warn)
             self.outside.callback(self._stops.close)
             self._start = Arming(self._rig_context, self.settings, self.handshake, self._after, self._questions)
         return done

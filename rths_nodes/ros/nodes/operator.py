@@ -17,6 +17,7 @@ every run: runs have nodes and topics of their own.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -24,6 +25,7 @@ from uuid import uuid4
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
+from rclpy.qos import HistoryPolicy
 from std_msgs.msg import Empty, Header
 from std_srvs.srv import Trigger
 
@@ -45,7 +47,7 @@ from rths_nodes.ros.names import (
     OPERATOR_TOPICS,
     TOPICS,
     TRIP,
-    TRIP_REQUEST,
+    TRIP_REQUESTS,
 )
 from rths_nodes.ros.nodes.live_curves import curves_of, message_of
 from rths_nodes.ros.transport.endpoints import quality
@@ -58,6 +60,8 @@ RIG_STATE_HZ = 10.0
 """Rate at which rig_state is published without a watcher."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Time for which another operator node is looked for at the start, and the interval of the polls, s."""
+REQUESTS = 64
+"""Trip requests that are remembered."""
 THREADS = 2
 """Two, so that a stop does not wait for a timer."""
 KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
@@ -131,9 +135,16 @@ class OperatorNode(ThreadedNode):
             self._node.create_service(
                 Trigger, f"~/{name}", partial(_serve, name, act), callback_group=ReentrantCallbackGroup()
             )
-        for row, kind, stop in ((TRIP_REQUEST, Trip, self._trip), (TOPICS[FORMER_TRIP], Empty, self._former_trip)):
-            group = ReentrantCallbackGroup()
-            self._node.create_subscription(kind, row.name, stop, quality(row), callback_group=group)
+        self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
+        """Publication time, source and reason of the last trip requests."""
+        group = MutuallyExclusiveCallbackGroup()
+        for row in TRIP_REQUESTS:
+            qos = quality(row, history=HistoryPolicy.KEEP_ALL)
+            self._node.create_subscription(Trip, row.name, self._trip, qos, callback_group=group)
+        former = TOPICS[FORMER_TRIP]
+        self._node.create_subscription(
+            Empty, former.name, self._former_trip, quality(former), callback_group=group
+        )
         self._node.create_timer(1.0 / RIG_STATE_HZ, self._tick, callback_group=MutuallyExclusiveCallbackGroup())
 
     @property
@@ -146,10 +157,12 @@ class OperatorNode(ThreadedNode):
         """The name of the operator socket."""
         return address(self._node.get_fully_qualified_name(), self._context.get_domain_id())
 
-    def _trip(self, message: Trip) -> None:
-        """Stop, unless it is a Trip of the nodes of a run, which stop that themselves."""
+    def _trip(self, message: Trip, info: Data) -> None:
+        """Stop once for each request. A Trip of the nodes of a run is none: they stop the run themselves."""
         reason = reason_of(message.header.frame_id, message.source, message.reason)
-        if reason is not None:
+        request = info["source_timestamp"], message.source, message.reason
+        if reason is not None and request not in self._received:  # both subscriptions receive a latched one
+            self._received.append(request)
             self._conducted.stop(f"{ASKED}: {reason}")
 
     def _former_trip(self, _: Empty) -> None:

@@ -13,7 +13,6 @@ topic every few milliseconds.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -25,7 +24,7 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.stages.due_commands import DueCommands
-from rths_nodes.ros.names import COMPENSATOR, FORMER_TRIP, MONITOR, TRIP, TRIP_REQUEST
+from rths_nodes.ros.names import COMPENSATOR, FORMER_TRIP, MONITOR, TRIP, TRIP_REQUESTS
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
 from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, open_inbox
@@ -160,7 +159,7 @@ class TickGate:
 
 class StopRequests:
     """The stop services of ``node``, answered by a thread, and its trip requests; ``former`` is the inbox of
-    ``FORMER_TRIP``, whose use is reported by ``warn``, ``latched`` has requests that came as those of peers do.
+    ``FORMER_TRIP``, whose use is reported by ``warn``.
 
     ``hold`` and ``trip`` get a reason. The loop makes the ``calls``; a request is answered once that is done.
     """
@@ -170,14 +169,13 @@ class StopRequests:
         node: Node,
         group: ByHand,
         former: Inbox,
-        latched: deque[str],
         acts: tuple[Act, Act],
         calls: LoopCalls,
         warn: Callable[[str], None],
     ) -> None:
         hold, self._trip = acts
-        self._node, self._former, self._latched, self._calls, self._warn = node, former, latched, calls, warn
-        self._requests = open_inbox(node, TRIP_REQUEST, group, RunMark())
+        self._node, self._former, self._calls, self._warn = node, former, calls, warn
+        self._requests = [open_inbox(node, row, group, RunMark()) for row in TRIP_REQUESTS]
 
         def answer(act: Act, reason: str, message: str) -> Answer:
             def carry_out(_: object, response: Trigger.Response) -> object:
@@ -204,10 +202,9 @@ class StopRequests:
         """Carry out the requests since the last time; none once it is closed."""
         if self._calls.closed:
             return
-        if (data := self._requests.take()) is not None:
-            self._trip(request_in(data) or "trip requested")
-        elif self._latched:
-            self._trip(self._latched.popleft())
+        for inbox in self._requests:
+            if (data := inbox.take()) is not None:
+                self._trip(request_in(data) or "trip requested")
         if self._former.take() is not None:
             self._trip_by_former_name("topic", "trip requested")
         while self._calls.carry_out():
@@ -220,7 +217,8 @@ class StopRequests:
     def close(self) -> None:
         """End the thread, the services and the subscription."""
         self._thread.close()
-        self._node.destroy_subscription(self._requests.subscription)
+        for inbox in self._requests:
+            self._node.destroy_subscription(inbox.subscription)
         for service in self._services:
             self._node.destroy_service(service)
 

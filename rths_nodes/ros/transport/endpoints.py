@@ -177,7 +177,6 @@ class Inbox:
         if gid is None or gid in self._known:
             self._came_ns = info["received_timestamp"]
             return data, gid or NOBODY
-        self.guard.sent_ns = info.get("source_timestamp", 0)
         self.guard.meet(gid, data)
         return self._waiting.popleft() if self._waiting else (b"", gid)
 

@@ -7,7 +7,6 @@ the test is under way a peer may still come, or come back with another publisher
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -24,9 +23,6 @@ MOST_FOREIGN = 64
 
 MOST_UNJUDGED = 64
 """Messages of one topic that are kept until the run is known."""
-
-EARLY_NS = 2_000_000_000
-"""Age of a latched request at the start of its guard, at most."""
 
 UNKNOWN = "unknown"
 """Name of a publisher of which the graph knows no node, or that comes after too many others."""
@@ -119,8 +115,6 @@ class PublisherGuard:
         """Who else publishes here, at the last look."""
         self._by_gid = True
         self._asked = 0
-        self.sent_ns = 0
-        """When the last message of an unknown publisher was sent, ns."""
         self.nameless = self.count = 0
         """Publishers at the last look whose nodes the graph did not name yet, and all of them."""
 
@@ -275,23 +269,19 @@ class OpenGuard(PublisherGuard):
 
 
 class TripGuard(PublisherGuard):
-    """Guard of trips of peers. A request of another program is not foreign: it is kept.
-
-    A latched request older than EARLY_NS belongs to an earlier test, and is dropped.
-    """
-
-    def __init__(self, *arguments: object, **options: object) -> None:
-        super().__init__(*arguments, **options)  # type: ignore[arg-type]
-        self.requests: deque[str] = deque(maxlen=1)
-        """Reason of the last request."""
-        self._since = time.time_ns() - EARLY_NS
+    """Guard of trips of peers. A request of another program is not foreign: the inboxes of requests take it."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
-        reason = request_in(data)
-        if reason is None:
+        if request_in(data) is None:
             super().meet(gid, data)
-        elif self.sent_ns >= self._since:
-            self.requests.append(reason)
+
+    def admits(self, data: bytes) -> bool:
+        """True for a Trip of a peer; without gids a request comes here as well."""
+        return request_in(data) is None and super().admits(data)
+
+    def reject(self, gid: bytes, data: bytes) -> None:
+        if request_in(data) is None:
+            super().reject(gid, data)
 
 
 class RequestGuard(OpenGuard):

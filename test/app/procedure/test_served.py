@@ -269,20 +269,23 @@ def test_a_stop_during_the_prompt_ends_what_is_answered_to_it(
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize("way", ["trip", "emergency_stop", "service"])
+@pytest.mark.parametrize("way", ["trip", "latched trip", "emergency_stop", "service"])
 def test_anybody_stops_a_run_in_lockstep_over_ros(tmp_path: Path, way: str) -> None:
     """No node of the run receives it, for there is none; before, where nothing moves, it leaves no trace."""
     from rclpy.node import Node
+    from rclpy.qos import DurabilityPolicy, QoSProfile
     from std_msgs.msg import Empty
 
     from rths_nodes.msg import Trip
     from rths_nodes.ros.hosting.composed import ros_context
     from rths_nodes.ros.hosting.stopper import Stopper
 
+    latched = DurabilityPolicy.TRANSIENT_LOCAL if way == "latched trip" else DurabilityPolicy.VOLATILE
+    qos = QoSProfile(depth=10, durability=latched)
     with ros_context() as context, with_node(tmp_path, 0, 30.0) as session:
         anybody, stopper = Node("anybody", namespace="rths_0", context=context), Stopper("rths_0", "stopper")
         request = Empty() if way == "emergency_stop" else Trip()
-        topic = anybody.create_publisher(type(request), "trip" if way == "service" else way, 10)
+        topic = anybody.create_publisher(type(request), way if way == "emergency_stop" else "trip", qos)
         stopper.start()
 
         def stop() -> None:
