@@ -116,7 +116,6 @@ class Contents:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """Write a file at once, unless it is there as it shall be."""
     with suppress(FileNotFoundError):
         if path.read_bytes() == content:
             return

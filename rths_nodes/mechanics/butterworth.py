@@ -116,6 +116,5 @@ def _second(c: float, d: float) -> _Section:
 
 
 def _first(c: float) -> _Section:
-    """Return the section c / (s + c)."""
     b = c / (1.0 + c)
     return b, b, 0.0, (c - 1.0) / (1.0 + c), 0.0

@@ -64,7 +64,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals) -> Iterator[str]:
-    """Lines about the test, each as soon as it is known."""
     from rths_nodes.analysis import tested
 
     slower = f", {loaded.time_ratio:g} times slower" if loaded.time_ratio > 1 else ""

@@ -69,7 +69,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_port(params: AnyParams) -> None:
-    """Raises ConfigError for a port without a far end."""
     if params.builds_axes:
         kind = type(params).type_name
         raise ConfigError(f"port.type = {kind!r}: computes its rig here: there is nothing to be commissioned")

@@ -77,7 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tests(parser: argparse.ArgumentParser) -> None:
-    """Arguments of the tests, whose defaults depend on what they are for."""
     defaults = from_data(Noise, {})
     parser.add_argument(
         "--rms",

@@ -180,7 +180,6 @@ def _changes(given: list[str]) -> dict[int, list[str]]:
 
 @contextmanager
 def _folder(options: argparse.Namespace, scenario: Scenario) -> Iterator[Path]:
-    """A new folder for histories and recordings; one that is gone afterwards where nothing is recorded."""
     if options.no_record:
         with tempfile.TemporaryDirectory(prefix="rths_") as passing:
             yield Path(passing)

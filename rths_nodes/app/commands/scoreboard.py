@@ -223,7 +223,6 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
 
 
 def _merged(paths: Sequence[Path]) -> int:
-    """Print one table of entries that were scored on the same."""
     from rths_nodes.app.studies import entries
 
     rows, indices = entries.merged({path.stem: entries.read(path) for path in paths})

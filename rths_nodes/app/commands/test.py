@@ -196,7 +196,6 @@ def _test(
 
 
 def _record(scenario: Scenario, answers: Answers, dialogue: Dialogue, planned: tuple[str, ...]) -> ProcedureRecord:
-    """The head of the record: who tests what on which rig."""
     from rths_nodes.app.procedure.procedure_runner import now
 
     operator, specimen = dialogue.value("operator"), dialogue.value("specimen")
@@ -256,7 +255,6 @@ def _say(screen: Console, shown: object) -> None:
 
 
 def _tell(options: argparse.Namespace, screen: Console, record: ProcedureRecord, folder: Path) -> None:
-    """Print how the test has ended and where its record is, and write its report."""
     from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run
 

@@ -97,7 +97,6 @@ class Module:
         return found
 
     def _remove_old(self) -> None:
-        """Remove old files of the same text with other keys."""
         for path in [*self._folder.glob(f"{self._of_text}_*"), *(self._folder / "__pycache__").glob("loop_*")]:
             mine = path.name.startswith(self._of_text) and not path.name.startswith(self.name)
             with suppress(OSError):

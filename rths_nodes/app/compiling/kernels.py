@@ -191,24 +191,20 @@ def _summed(like: Any, matrix: object, vector: object) -> list[str]:
 
 
 def _grouped(like: Any, matrix: object, vector: object) -> list[str]:
-    """The terms of ``groups``, from its types."""
     n = len(like[0])
     return [f"({', '.join(f's{first + row}' for row in range(n))},)" for first in range(0, n * len(like), n)]
 
 
 def _products(rows: Any, vector: Any) -> list[str]:
-    """The terms of ``times``, from its types."""
     columns = range(len(vector))
     return [" + ".join(f"rows[{i}][{j}] * vector[{j}]" for j in columns) for i in range(len(rows))]
 
 
 def _calls(function: object, items: Any, given: object) -> list[str]:
-    """The terms of ``mapped``, from its types."""
     return [f"function(items[{i}], given)" for i in range(len(items))]
 
 
 def _stored(table: object, first: object, values: object) -> list[str]:
-    """The lines of ``record``, from its types."""
     if not isinstance(values, numba().types.BaseTuple):
         return ["for index in range(len(values)):", "    table[first + index] = values[index]"]
     return [f"table[first + {index}] = values[{index}]" for index in range(len(values))]

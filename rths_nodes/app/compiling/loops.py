@@ -133,7 +133,6 @@ def _forms(parts: Parts) -> dict[str, object]:
 
 
 def _imported(path: Path) -> Data:
-    """The globals of the module at ``path``."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -163,7 +162,6 @@ def _forms_of(parts: Parts) -> tuple[object, ...]:
 
 
 def _arguments(parts: Parts) -> tuple[object, ...]:
-    """Return arguments of ``run``, for whose types it is compiled."""
     constants, states = (in_arrays(tuple(each.values())) for each in (parts.constants, parts.states))
     quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)
     known = given(quiet, 1, in_arrays(parts.excitation), False)

@@ -212,7 +212,6 @@ def _offsets(axis: str, row: AxisOffsets) -> str:
 
 
 def _parent(process: int) -> int:
-    """The parent (pid) of a process; 0 if it has ended."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace").splitlines()
         return int(next(line for line in lines if line.startswith("PPid:")).split()[1])

@@ -203,7 +203,6 @@ class _Gathered:
         self._kernels["index_anew"] = axis.anew
 
     def _between(self, target: Target) -> None:
-        """Ramp and setup."""
         ramp, setup, scenario = self._a.ramp, self._a.setup, self._scenario
         if not isinstance(ramp, OfKernel):
             raise Resists("ramp: has no kernel")
@@ -241,7 +240,6 @@ class _Gathered:
             self._states |= {f"{name}_{place}": 0.0 for name in ("c", "cv", "ca")}
 
     def _law(self) -> None:
-        """The compensator."""
         found = self._a.compensator.bound()
         if found is None:
             raise Resists("compensator: has no kernel")
@@ -326,7 +324,6 @@ class _Gathered:
         return shown, Measurement(0, np.array(places), np.array(pushes), command, true.copy(), flags, modes)
 
     def _limits(self, measured: Measurement) -> None:
-        """Limits of commands and measurements."""
         scenario, port = self._scenario, self._a.port
         stopped, names = scenario.stop_groups, (port.auxiliary_inputs, port.auxiliary_names)
         bounds = LimitCheck(scenario.limits, scenario.dt, *names, None, stopped).bounds

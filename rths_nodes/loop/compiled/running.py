@@ -142,7 +142,6 @@ class KernelLoop:
         return Outcome(state, reason, samples, metrics, self._shown(states), times)
 
     def _shown(self, states: dict[str, Any]) -> dict[str, float]:
-        """The compensator's inner numbers at the end."""
         p, found = self._parts, []
         laws = ["law"] if p.kind.coupled_law else [f"law_{axis}" for axis in range(p.kind.axes)]
         for which in range(len(p.kind.shown)):

@@ -87,7 +87,6 @@ def _target(kind: Kind) -> list[str]:
 
 
 def _prescribed(kind: Kind) -> list[str]:
-    """A Target of the soft start."""
     flags = "flags = int(soft_flags[step + 1])"
     if kind.dofs > FEW:
         x, v, a = (f"soft_{name}[step + 1]" for name in "xva")
@@ -103,7 +102,6 @@ def _numbered(name: str, kind: Kind) -> str:
 
 
 def _solve(kind: Kind) -> list[str]:
-    """The integrator's step."""
     index = "step - before" if kind.soft_start else "step"
     forces = row(f"f_# + {_lead(kind)}" if kind.lead else "f_#", kind.axes)
     lines = []
@@ -222,7 +220,6 @@ def _command(kind: Kind) -> list[str]:
 
 
 def _shown(kind: Kind) -> list[str]:
-    """The compensator's inner numbers."""
     lines, rows = [], told(kind)
     first, count = 0, sum(count for *_, count in rows)
     for which, axis, numbers in rows:

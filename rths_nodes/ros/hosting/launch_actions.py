@@ -174,7 +174,6 @@ class LaunchedTest:
 
     @property
     def _records(self) -> bool:
-        """True where the recording is made on this machine."""
         return not self.options.nodes or RECORDER in self.options.nodes
 
     def axis(self, name: str) -> Node:

@@ -75,19 +75,16 @@ class Completion:
             self._phase.blame(self._phase.exit_code or code, machine.reason)
 
     def _unjudged(self, elapsed: int) -> bool:
-        """True while the monitor may still trip the test."""
         if self._rig.machine.state != State.FINISHED or self._shutdown.exit_now:
             return False
         return MONITOR in self._waiting and elapsed < JUDGED_NS
 
     def _asks(self, elapsed: int) -> bool:
-        """True while the clocks of other machines are asked again."""
         if not self._times.began_at or self._shutdown.exit_now or elapsed > JUDGED_NS:
             return False
         return not self._questions.done_after()
 
     def _truth_missing(self, elapsed: int) -> bool:
-        """True while true states of the axes are still under way."""
         if not self._times.began_at:
             return False
         return not self._announcer.pass_on() and elapsed < TRUTH_NS

@@ -113,7 +113,6 @@ def _is_plain(word: str) -> bool:
 
 
 def _width(rows: Sequence[Row], header: Sequence[str]) -> int:
-    """Numbers in each row, one or two. Raises FormatError for others and for rows that differ."""
     top, width = rows[0][0], len(rows[0][1])
     widths = [len(words) for _, words in rows]
     if len(rows) > 2 and width != widths[1] and len(set(widths[1:-1])) == 1 and width <= 3:
@@ -182,7 +181,6 @@ def _check_first_step(line: int, words: Sequence[str], others: Sequence[str]) ->
 
 
 def _is_short(word: str) -> bool:
-    """True for what may be a step in s."""
     return _is_plain(word) and re.search(r"[de]", word, re.I) is None and 0.0002 <= float(word) <= 0.2
 
 
