@@ -311,17 +311,14 @@ class Sitting:
 
     def conduct(self, until: int, errs: Callable[[Sitting], None]) -> None:
         """From the first act to the last words; at its end the rig is held ``until`` then. ``errs``: mistakes."""
-        tripped = ""
         for _ in range(MOST_ACTS):
             act = self.next()
             if not act:
                 break
             errs(self)
             act = self.next()
-            if act == "finish":
-                tripped = self.session.reason if self.state == "TRIPPED" else ""
-                if self.satisfied:
-                    self.stands(until)
+            if act == "finish" and self.satisfied:
+                self.stands(until)
             if act:
                 self.do(act)
         else:
@@ -329,5 +326,5 @@ class Sitting:
         self.trouble.append("stop")
         self.session.close()
         left = "" if not self.runner.next_rung else "the operator begins anew"
-        self.code = act_sequence.ended(self.runner, "", "", left, tripped)
+        self.code = act_sequence.ended(self.runner, "", "", left)
         self.judge()

@@ -117,7 +117,7 @@ def progress(name: str) -> Iterator[Progress]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[share]}"))
     clocks = (TimeElapsedColumn(), TimeRemainingColumn())
     with Bars(*columns, *clocks, console=Console(stderr=True), transient=True) as bars:
         yield _Bar(bars, name)
@@ -128,14 +128,14 @@ class _Bar:
 
     def __init__(self, bars: rich.progress.Progress, name: str) -> None:
         self._bars, self._name, self._started, self._waits = bars, name, False, ""
-        self._task = bars.add_task(name, total=None)
+        self._task = bars.add_task(name, total=None, share="")
 
     def __call__(self, done: float, of: float) -> None:
         if done > 0 and not self._started:
             self._started = True
             self._bars.reset(self._task, description=self._name, total=of)  # the start is not of its speed
         if self._started:
-            self._bars.update(self._task, completed=done, total=of)
+            self._bars.update(self._task, completed=done, total=of, share=f"{done / of:4.0%}")
 
     def starting(self, words: str) -> None:
         if not self._started and words != self._waits:

@@ -59,10 +59,10 @@ class ActSequence:
         return [words for row in self.runner.record.checks.values() for words in row.findings]
 
 
-def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str, tripped: str) -> ExitCode:
+def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str) -> ExitCode:
     """Write down and return how the test has ended: the last planned rung finished, or why it did not.
 
-    ``refused``, ``failed``, ``stopped`` and ``tripped`` say what was in the way, if anything was.
+    ``refused``, ``failed`` and ``stopped`` say what was in the way, if anything was.
     """
     record = runner.record
     last = record.rungs[-1] if record.rungs else None
@@ -73,8 +73,8 @@ def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str, trip
         code, reason = ExitCode.FAILED, failed
     elif last is not None and last.outcome == "tripped":
         code, reason = ExitCode.TRIPPED, f"rung {last.name}: {last.reason}"
-    elif tripped:
-        code, reason = ExitCode.TRIPPED, tripped
+    elif runner.tripped:
+        code, reason = ExitCode.TRIPPED, runner.tripped
     elif refused and not stopped:
         code, reason = ExitCode.REFUSED, refused
     elif last is not None and last.outcome not in ("finished", "held"):

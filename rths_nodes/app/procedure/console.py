@@ -69,7 +69,6 @@ class Console:
 
     def _leave(self) -> ExitCode:
         runner = self.runner
-        tripped = runner.session.reason if runner.state is State.TRIPPED else ""
         try:
             if not runner.possible()["finish"]:
                 self._perform("finish")
@@ -77,7 +76,7 @@ class Console:
             self._failed = self._failed or f"finish: {error}"
         finally:
             runner.session.close()
-        return act_sequence.ended(runner, self._refused, self._failed, self._input.stopped, tripped)
+        return act_sequence.ended(runner, self._refused, self._failed, self._input.stopped)
 
     def _walk_on(self) -> None:
         while not self._input.stopped:
@@ -203,7 +202,10 @@ class Console:
         for item in self.runner.clearing.unconfirmed:
             answer = YES if self._dialogue.confirms(item) else NO
             self._perform(act, item=item, answer=answer)
-        return self._leads or not self.runner.clearing.unconfirmed
+        left = self.runner.clearing.unconfirmed
+        if left and not self._leads:
+            self._input.stopped = f"checklist of the rig file: not confirmed: {'; '.join(left)}"
+        return self._leads or not left
 
     def _do_check(self, act: str, rest: str) -> bool:
         self._perform(act)
@@ -288,7 +290,8 @@ class Console:
         if state is State.STOPPING and reason:
             self._say(f"{state.name.lower()}: {reason}")
         elif state is State.TRIPPED and at_rest:
-            self._say(Text(self.runner.record.named(f"TRIPPED: {reason}"), style="bold red"))
+            below = "\n" if self._dialogue.asking else ""  # the question is on this line
+            self._say(Text(self.runner.record.named(f"{below}TRIPPED: {reason}"), style="bold red"))
 
     def _unloads(self) -> bool:
         given = self._dialogue.answers.moves("unload")

@@ -81,8 +81,12 @@ class ProcedureRunner:
     ) -> None:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.watch = watch or Watch()
+        self.tripped = ""
+        """Reason of a trip that no operator has acknowledged; it remains when the test ends."""
 
         def changed(state: State, reason: str) -> None:
+            if state is not State.FINISHED:
+                self.tripped = reason if state is State.TRIPPED else ""
             self.watch.changed(state, reason)
             with suppress(RecordingError):  # at rest no act follows that would write it
                 self.write() if state is State.TRIPPED else None

@@ -300,7 +300,6 @@ class Attendant:
 
     def _leave(self, failed: str) -> ExitCode:
         runner = self._runner
-        tripped = runner.session.reason if runner.state is State.TRIPPED else ""
         try:
             if self._stopped:
                 runner.do("stop", way=TERMINAL, reason=self._stopped)
@@ -312,7 +311,7 @@ class Attendant:
         finally:
             self._close()
             runner.session.close()
-        return act_sequence.ended(runner, "", failed, self._stopped, tripped)
+        return act_sequence.ended(runner, "", failed, self._stopped)
 
     def _close(self) -> None:
         self._socket.close()

@@ -110,4 +110,5 @@ def test_answers_lead_a_simulated_rig_by_item(tmp_path: Path, environment: dict[
     record = procedure.read(tmp_path / "runs" / "first")
     assert (done.returncode == 0) is (answer == "y"), done.stdout + done.stderr
     assert bool(record.checks) is (answer == "y")
+    assert mentions(record.reason, "checklist", ITEMS[1]) is (answer == "n")
     assert mentions((tmp_path / "runs" / "first" / "report.html").read_text(), ITEMS[1])

@@ -45,7 +45,20 @@ def runner(tmp_path: Path) -> ProcedureRunner:
 
 
 def ended(runner: ProcedureRunner, stopped: str = "") -> ExitCode:
-    return act_sequence.ended(runner, "", "", stopped, "")
+    return act_sequence.ended(runner, "", "", stopped)
+
+
+@pytest.mark.parametrize(("acknowledged", "code"), [(False, ExitCode.TRIPPED), (True, ExitCode.HELD)])
+def test_a_trip_that_ended_the_test_is_its_outcome(
+    runner: ProcedureRunner, acknowledged: bool, code: ExitCode
+) -> None:
+    runner.do("connect")
+    runner.session._machine.to(State.TRIPPED, "port.silence: no datagram")
+    if acknowledged:
+        runner.do("acknowledge")
+    runner.do("finish")
+    assert ended(runner) is code
+    assert mentions(runner.record.reason, "port.silence") is not acknowledged
 
 
 def test_it_is_not_climbed_unless_the_operator_says_that_it_counts(runner: ProcedureRunner) -> None:

@@ -188,7 +188,7 @@ def test_on_a_full_disk_nothing_moves_a_stop_is_done_and_the_last_words_are_writ
     assert runner.state is State.HELD
     assert runner.session.drive.command is before
     runner.session.close()
-    assert act_sequence.ended(runner, "", "", "", "") is ExitCode.FAILED  # 2, "nothing has moved"
+    assert act_sequence.ended(runner, "", "", "") is ExitCode.FAILED  # 2, "nothing has moved"
     record = procedure.read(disk.place / "test")
     assert record.outcome == "failed"
     assert mentions(record.reason, "space", "left")
@@ -203,7 +203,7 @@ def test_a_folder_that_is_deleted_under_way_is_a_failure(tmp_path: Path) -> None
     with pytest.raises(RecordingError, match=naming("folder", "gone")):
         runner.do("run", clear="CLEAR")
     runner.session.close()
-    assert act_sequence.ended(runner, "", "", "", "") is ExitCode.FAILED
+    assert act_sequence.ended(runner, "", "", "") is ExitCode.FAILED
     assert procedure.read(tmp_path / "test").outcome == "failed"
 
 
