@@ -105,7 +105,6 @@ class Evaluation:
 
     @cached_property
     def running(self) -> Histories:
-        """The running indices of the test."""
         run, samples = self.run, self.counted
         elastic = self.or_left_out("running HSEM", lambda: self.assembly.reference_energy, math.nan)
         target, measured, force = (values[samples] for values in (run.target, run.displacement, run.force))

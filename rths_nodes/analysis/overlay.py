@@ -52,7 +52,6 @@ class Aligned:
 
     @property
     def drawable(self) -> bool:
-        """There is more than one sample of it."""
         return len(self.time) > 1
 
     def acceleration(self) -> Array:

@@ -51,7 +51,6 @@ class StudyTable:
 
     @property
     def finished(self) -> NDArray[np.bool_]:
-        """The runs that came to their end."""
         return np.array([outcome == "finished" for outcome in self.columns["outcome"]], dtype=bool)
 
     def outcomes(self) -> dict[str, int]:
@@ -78,7 +77,6 @@ class StudyTable:
         return self.factors + tuple(key for key in self.drawn if self.continuous(key))
 
     def levels(self, factor: str, index: str) -> list[Level]:
-        """The effect of each level of a ``factor``, in their order."""
         size = np.abs(self.values(index))
         labels = [shown(value) for value in self.columns[factor]]
         found = []
@@ -107,7 +105,6 @@ class StudyTable:
 
 
 def shown(value: object) -> str:
-    """A level as it is shown."""
     return f"{value:.6g}" if _is_number(value) else str(value)
 
 

@@ -95,7 +95,6 @@ class RunResult:
 
     @property
     def late(self) -> LateData:
-        """Late periods of the test."""
         bridge = self.scenario.bridge
         return LateData.of(self.timing, self.timing.get("bridged", 0), bridge.max_bridge)
 

@@ -68,7 +68,6 @@ class OfKernel(Ramp):
         self._states: list[object] = []
 
     def bound(self) -> tuple[RampKernel, object]:
-        """Kernel and constants."""
         return self.kernel, self._constants
 
     def start(self, target: Target) -> None:
@@ -163,7 +162,6 @@ def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_parabola(k: Step, s: Four, substep: int) -> Triple:
-    """Along the parabola."""
     step, substeps = k
     begin, _, slope, acceleration = s
     time = substep / substeps * step

@@ -25,13 +25,11 @@ Rows = tuple[Floats, Floats, Floats]
 
 
 def motion_of(rows: Rows) -> Motion:
-    """The motion with these numbers."""
     x, v, a = rows
     return Motion(np.array(x), np.array(v), np.array(a))
 
 
 def rows_of(motion: Motion | Target) -> Rows:
-    """The numbers of ``motion``."""
     return motion.displacement.tolist(), motion.velocity.tolist(), motion.acceleration.tolist()
 
 

@@ -228,7 +228,6 @@ _RECORDED: dict[str, type[OfParams]] = {"port": _RecordedPort, "integrator": _Re
 
 
 def of_params(family: str) -> type[OfParams]:
-    """Return the class with what the parameters of a ``family`` may declare."""
     return _PARAMS.get(family, OfParams)
 
 

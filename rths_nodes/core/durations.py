@@ -37,11 +37,9 @@ class Durations:
 
     @property
     def seconds(self) -> Array:
-        """All durations in s."""
         return self.since(0)
 
     def since(self, first: int) -> Array:
-        """The durations from number ``first`` on, in s."""
         return np.asarray(self._values[first : self._count] * 1e-9, dtype=np.float64)
 
 

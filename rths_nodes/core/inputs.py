@@ -172,7 +172,6 @@ def class_of(spec: Spec, entry: Data) -> type | None:
 
 
 def named_files(cls: type, data: dict[str, object]) -> list[Named]:
-    """The files that the ``data`` of ``cls`` name."""
     found: list[Named] = []
 
     def noted(named: Named) -> str:

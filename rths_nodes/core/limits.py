@@ -104,7 +104,6 @@ class Levels:
     )
 
     def given(self) -> dict[str, Level]:
-        """Return the levels that are given, by quantity."""
         return {name: level for name in QUANTITIES if (level := getattr(self, name)) is not None}
 
 

@@ -70,7 +70,6 @@ class Spec:
 
     @property
     def required(self) -> bool:
-        """True for one that must be given."""
         return self.default is attrs.NOTHING
 
     @property
@@ -127,7 +126,6 @@ def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Field:
 
 
 def flag(doc: str, default: object = attrs.NOTHING, **further: Any) -> Field:
-    """True or false."""
     return _field("flag", doc, default, **further)
 
 
@@ -178,12 +176,10 @@ def mapping(doc: str) -> Field:
 
 
 def is_params(value: object) -> bool:
-    """True for checked parameters: a section of a scenario."""
     return bool(attrs.has(type(value)))
 
 
 def type_of(built: object) -> str:
-    """Return the type of the parameters of a component; empty for whatever else ``built`` is."""
     return str(getattr(type(built), "type_name", ""))
 
 
@@ -196,7 +192,6 @@ declared: Callable[[type], Mapping[str, Spec]] = cache(_declared)
 
 
 def required_names(cls: type) -> list[str]:
-    """Names of the fields of ``cls`` without a default."""
     return [name for name, spec in declared(cls).items() if spec.required]
 
 

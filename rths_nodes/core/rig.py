@@ -65,7 +65,6 @@ class Rig:
 
     @classmethod
     def kernel_of(cls, params: AnyParams, n_axes: int) -> RigKernel:
-        """The kernel of a rig with these parameters."""
         raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
 
     @classmethod

@@ -67,7 +67,6 @@ class Specimen:
 
     @classmethod
     def kernel_of(cls, params: AnyParams) -> SpecimenKernel:
-        """The kernel with these parameters."""
         assert cls.KERNEL is not None, cls
         return cls.KERNEL
 

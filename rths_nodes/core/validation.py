@@ -246,7 +246,6 @@ def to_data(built: object) -> Any:
 
 
 def walk(built: object, path: str = "") -> Iterator[tuple[str, Any]]:
-    """All parameter objects in ``built`` with their paths, outer ones first."""
     return ((place, part) for place, part, _ in walk_declared(built, path))
 
 

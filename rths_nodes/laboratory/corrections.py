@@ -104,7 +104,6 @@ class FeedbackFilter:
             )
 
     def built(self, dt: float) -> Butterworth:
-        """The filter of samples every ``dt`` (s)."""
         return Butterworth(self.order, self.cutoff, dt)
 
 

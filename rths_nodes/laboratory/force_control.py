@@ -190,7 +190,6 @@ class TransportedLoops:
 
     @property
     def modes(self) -> bytes:
-        """Control modes of all axes, a byte each."""
         return self._loops.modes
 
     @property

@@ -314,7 +314,6 @@ class Receiver:
 
     @property
     def inputs(self) -> list[float]:
-        """The auxiliary inputs."""
         return list(self._target.input[: self._inputs])
 
     @property

@@ -124,8 +124,6 @@ def waiting(samples: int) -> tuple[Callable[..., object], ToNumber]:
 
 
 def constants(p: object, dt: float) -> Pair:
-    """Return the constants of the sensors ``p`` for samples of ``dt`` (s)."""
-
     def channel(name: str) -> Channel:
         given = (f"{name}_{each}" for each in ("scale", "offset", "drift", "dead", "resolution", "range"))
         scale, offset, drift, dead, resolution, limit = attrgetter(*given)(p)
@@ -149,7 +147,6 @@ class Noise:
         self._left: list[Array] = []
 
     def row(self) -> Array:
-        """Return the row of the next sample ``(n,)``."""
         if not self._left:
             self._left = list(self._block()[::-1])
         return self._left.pop()
@@ -183,7 +180,6 @@ class SensorPair:
 
     @classmethod
     def kernel_of(cls, params: Sensors) -> Kernel:
-        """The kernel of sensors with these parameters."""
         if not params.force_delay:
             return Kernel(constants, no_state, sensors)
         rest, passed = waiting(params.force_delay)
@@ -200,7 +196,6 @@ class SensorPair:
         self.saturated = False
 
     def bound(self) -> tuple[Kernel, object]:
-        """Kernel and constants."""
         return self._kernel, self._constants
 
     def goes_wrong(self, channel: int, how: str, rate: float = 0.0) -> None:
@@ -256,11 +251,9 @@ class AuxiliarySensors:
         self.noise = Noise([seed, zlib.crc32(b"auxiliary"), len(names)], noise_rms or (0.0,) * len(names))
 
     def reset(self) -> None:
-        """The noise stream from its beginning."""
         self.noise.reset()
 
     def measure(self, true: Array) -> Array:
-        """The measured channels ``(n,)``."""
         return true + self.noise.row() if self.noise.any else true
 
 

@@ -65,7 +65,6 @@ class MayBeWrong:
     cabled_to: str | None
 
     def validate(self, path: str) -> None:
-        """Refuses a scale of 0."""
         _check_scales(self, path, *self.SCALES)
 
     def fits(self, test: TestContext) -> None:
@@ -74,12 +73,10 @@ class MayBeWrong:
             raise unknown(f"cabled_to = {show(self.cabled_to)}", "axis", self.cabled_to, test.axes)
 
     def cautions(self, test: TestContext) -> list[str]:
-        """Tells what is not as it should be."""
         found = self.wrong()
         return [f"wrong on purpose: {', '.join(found)}"] if found else []
 
     def wrong(self) -> list[str]:
-        """Names of the parameters that are wrong."""
         true = type(self)()
         return [name for name in self.WRONG if getattr(self, name) != getattr(true, name)]
 
@@ -93,7 +90,6 @@ class SecondSensor:
     scale: float = _scale("what it shows")
 
     def validate(self, path: str) -> None:
-        """Refuses a scale of 0."""
         _check_scales(self, path, "scale")
 
 

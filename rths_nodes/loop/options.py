@@ -220,7 +220,6 @@ class RunOptions:
             raise ConfigError("separate = recorder: there is none without a recording")
 
     def changed(self, **fields: object) -> RunOptions:
-        """The same with other values of some fields."""
         return evolved(self, **fields)
 
     @property
@@ -276,7 +275,6 @@ def options(place: str) -> dict[str, Option]:
 
 
 def default_of(name: str) -> object:
-    """The default of the field ``name`` of RunOptions."""
     return declared(RunOptions)[name].default
 
 

@@ -25,7 +25,6 @@ _Section = tuple[float, float, float, float, float]
 
 
 def section(k: _Section, s: tuple[float, float], value: float) -> tuple[tuple[float, float], float]:
-    """One sample through a section."""
     b0, b1, b2, a1, a2 = k
     one, two = s
     out = b0 * value + one
@@ -83,7 +82,6 @@ class Butterworth:
         self.start(0.0)
 
     def start(self, value: float) -> None:
-        """The signal was ``value`` for ever."""
         self._state = self.settled(self.constants, value)
 
     def step(self, value: float) -> float:

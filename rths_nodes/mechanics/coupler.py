@@ -84,7 +84,6 @@ def shape_of(params: Geometry) -> Shape:
 
 
 def kernel_of(params: Geometry) -> CouplerKernel:
-    """The functions of a coupler with these parameters."""
     return linear(shape_of(params)) if params.kinematics == "linear" else exact(shape_of(params))
 
 

@@ -69,7 +69,6 @@ def guided_row(link: Link, scale: float) -> tuple[float, float]:
 
 
 def planar_row(link: Link, scale: float) -> tuple[float, float, float]:
-    """The same of three."""
     ux, uy, _, sx, sy = link
     return ux, uy, (sx * uy - sy * ux) / scale
 
@@ -110,13 +109,11 @@ def solved_three(rows: Rows, right: Numbers) -> tuple[float, float, float]:
 
 
 def transposed_two(rows: Rows) -> Rows:
-    """Rows as columns."""
     (a, b), (c, d) = rows
     return (a, c), (b, d)
 
 
 def transposed_three(rows: Rows) -> Rows:
-    """The same of three."""
     (a, b, c), (d, e, f), (g, h, i) = rows
     return (a, d, g), (b, e, h), (c, f, i)
 

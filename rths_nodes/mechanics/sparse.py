@@ -27,7 +27,6 @@ class NotDefinite(ValueError):
 
 
 def is_sparse(matrix: Matrix) -> bool:
-    """True for one that is kept sparse."""
     return not isinstance(matrix, np.ndarray)
 
 
@@ -37,12 +36,10 @@ def dense(matrix: Matrix) -> Array:
 
 
 def zero(matrix: Matrix) -> bool:
-    """True where all entries are zero."""
     return not (matrix.count_nonzero() if is_sparse(matrix) else matrix.any())
 
 
 def largest(matrix: Matrix) -> float:
-    """Magnitude of the largest entry."""
     return float(abs(matrix).max())
 
 
@@ -128,7 +125,6 @@ class Quotient:
         self._inverse, self._right = Inverse(left), product(right)
 
     def dot(self, vector: Array) -> Array:
-        """The product with one vector ``(n,)``."""
         return self._inverse.dot(self._right.dot(vector))
 
     __matmul__ = dot
@@ -183,7 +179,6 @@ class Band:
         (self._multiply,) = get_blas_funcs(("sbmv",), (self._band,))
 
     def dot(self, vector: Array) -> Array:
-        """The product with one vector ``(n,)``."""
         return np.asarray(self._multiply(self._width, 1.0, self._band, vector, lower=1))
 
     __matmul__ = dot

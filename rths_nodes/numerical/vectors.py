@@ -55,7 +55,6 @@ class Vectors(NamedTuple):
     """An array ``(n,)``, not shared."""
 
     def inverse(self, matrix: Matrix) -> Operand:
-        """The inverse, to multiply with."""
         found = sparse.inverse(matrix)
         return found if is_sparse(matrix) else self.operand(found)
 

@@ -82,7 +82,6 @@ class Acting:
 
     @property
     def seen(self) -> Seen:
-        """Count of stops and state, for the sender of the next act."""
         return self._machine.seen
 
     def act(self, name: str = "", seen: Seen | None = None) -> AbstractContextManager[ActUnderWay]:

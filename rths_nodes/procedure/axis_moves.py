@@ -67,7 +67,6 @@ class AxisMove:
 
     @property
     def complete(self) -> bool:
-        """True where it came to its end, and back."""
         return not self.ended and self.after is not None
 
     def change(self, what: str, since: int = 0) -> Array:

@@ -63,7 +63,6 @@ class Clearance:
 
     @property
     def signed_cautions(self) -> set[str]:
-        """Words of the signed cautions."""
         return self._signed.intersection(caution.words for caution in self.cautions)
 
     def barred(self) -> str:

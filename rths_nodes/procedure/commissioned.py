@@ -74,7 +74,6 @@ class Commissioning:
 
     @property
     def failed(self) -> list[CommissioningRow]:
-        """Rows that bar the rungs that move."""
         return [row for row in self.rows if row.verdict not in (PASSED, NOT_TRIED)]
 
 

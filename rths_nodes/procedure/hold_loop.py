@@ -51,7 +51,6 @@ class HoldLoop:
 
     @property
     def alive(self) -> bool:
-        """True while it answers the rig."""
         return self._thread is not None and self._thread.is_alive()
 
     def borrow(self) -> None:

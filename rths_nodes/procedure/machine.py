@@ -111,12 +111,10 @@ class SessionMachine:
 
     @property
     def busy(self) -> bool:
-        """True while an act is under way."""
         return bool(self._acts)
 
     @property
     def under_way(self) -> ActUnderWay | None:
-        """The act in which the caller is; None outside of one."""
         act = _UNDER_WAY.get()
         return act if act is not None and act.machine is self else None
 
@@ -157,7 +155,6 @@ class SessionMachine:
                 act.stopped = act.stopped or reason
 
     def may(self, state: State) -> bool:
-        """True where an arrow leads to ``state``."""
         return state in ARROWS[self.state]
 
     def to(self, state: State, reason: str = "", act: ActUnderWay | None = None) -> None:

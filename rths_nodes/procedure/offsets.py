@@ -77,7 +77,6 @@ class Offsets:
         time: str,
         seconds: float,
     ) -> Offsets:
-        """Return the offsets of ``samples``, which are untared, at rest."""
         displacement = np.array([each.displacement for each in samples])
         force = np.array([each.force for each in samples])
         return cls(

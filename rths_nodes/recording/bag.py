@@ -164,7 +164,6 @@ class Writer:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Messages written so far, by topic."""
         return {name: count for name, (_, count) in self._channels.items()}
 
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
@@ -205,7 +204,6 @@ class Writer:
             raise RecordingError(self._failure) from error
 
     def fileno(self) -> int:
-        """The number of the open file."""
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:

@@ -118,7 +118,6 @@ class _Copy:
         return number
 
     def inform(self, information: Mapping[str, str]) -> None:
-        """Add to the information of the recording."""
         self.information.update(information)
         self._writer.add_metadata(INFORMATION, dict(information))
 

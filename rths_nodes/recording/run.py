@@ -115,7 +115,6 @@ class Run:
 
     @property
     def late(self) -> LateData:
-        """Late periods of the test."""
         return LateData.of(self.timing, self.bridged, self.scenario.bridge.max_bridge)
 
     @property
@@ -144,7 +143,6 @@ class _Table:
         self.values[row] = values
 
     def first(self, rows: int) -> Array:
-        """A copy of the first ``rows``."""
         found = np.full((rows, self.values.shape[1]), np.nan)
         found[: len(self.values)] = self.values[:rows]
         return found

@@ -90,7 +90,6 @@ def missing() -> str:
 
 
 def findings(environment: Environment = os.environ) -> list[Finding]:
-    """All that is wrong with the ``environment``."""
     return [found for rule in RULES for found in rule(environment)]
 
 

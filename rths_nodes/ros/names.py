@@ -193,7 +193,6 @@ def axis_of(peer: str) -> str:
 
 
 def role_of(peer: str) -> str:
-    """Return the kind of node (role) that a peer is."""
     return peer.rpartition("/")[2]
 
 

@@ -93,7 +93,6 @@ class Drawn(NamedTuple):
 
 
 def drawn(plan: Plan) -> Drawn:
-    """The figure of ``plan`` on the page."""
     with matplotlib.rc_context(ON_PAGE):
         figure = render(plan)
         return Drawn(plan.title, plan.caption, svg(figure, plan.title), figure.get_figheight() > TALL)

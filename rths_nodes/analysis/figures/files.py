@@ -130,7 +130,6 @@ class _Table:
         self.columns.append((f"{panel}: {head}" if head in there else head, values))
 
     def all(self) -> list[Column]:
-        """Its columns, all of one length."""
         n = len(self.base.values)
         filled = [(head, np.append(values, np.full(n - len(values), np.nan))) for head, values in self.columns]
         return [(str(self.base.of), self.base.values), *filled]

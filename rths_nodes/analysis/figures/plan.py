@@ -44,7 +44,6 @@ class Base:
     values: Array
 
     def first(self, n: int) -> Base:
-        """Its first ``n`` rows."""
         return self if n == len(self.values) else Base(self.name, self.of, self.values[:n])
 
 
@@ -120,7 +119,6 @@ class Bars:
         return np.append(self.base.values[:1], self.upper)
 
     def columns(self) -> list[Column]:
-        """Return the columns of its table, without that of the base."""
         return [(str(self.to), self.upper), (str(self.of), self.counts)]
 
 
@@ -184,5 +182,4 @@ class Plan:
 
     @property
     def panels(self) -> list[Panel]:
-        """All of them, by rows."""
         return [panel for row in self.rows for panel in row]

@@ -60,7 +60,6 @@ PAGE = Layout(left=0.74, bottom=0.46, title=0.21, line=0.19, letter=0.077, label
 
 
 def render(plan: Plan, layout: Layout = PAGE) -> Figure:
-    """The figure of ``plan``."""
     rows, heights = _rows(plan, layout)
     labels = [entry[0] for entry in (*plan.legend, *plan.shades)]
     longest = max((len(label) for label in labels), default=0)

@@ -52,7 +52,6 @@ class View:
 
     @classmethod
     def one(cls, of: Evaluation) -> View:
-        """The view of a single test."""
         return cls([Aligned("", of, recorded=True)])
 
     @property
@@ -169,7 +168,6 @@ def curve(panel: Axes, x: Array, y: Array, **style: Any) -> None:
 
 
 def at_zero(panel: Axes) -> None:
-    """A faint line there."""
     panel.axhline(0.0, color=ZERO, lw=0.6, zorder=1.5)
 
 

@@ -37,7 +37,6 @@ class Lines(NamedTuple):
     """Measured displacement over applied command, ``(f, n_axes, n_axes)``."""
 
     def up_to(self, frequency: float) -> Lines:
-        """The lines up to ``frequency`` (Hz)."""
         kept = self.frequency <= frequency * (1.0 + ROUNDING)
         return Lines(self.frequency[kept], self.response[kept])
 

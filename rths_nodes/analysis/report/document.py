@@ -54,7 +54,6 @@ def write_report(run: Run, path: Path, reference: bool = False, test: OfProcedur
 
 
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -> str:
-    """The page as text."""
     of = Evaluation(run)
     beside = _beside(run, test)
     timed = histograms(run)

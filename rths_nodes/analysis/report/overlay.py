@@ -51,7 +51,6 @@ class OverlayReport:
         path.write_text(page, encoding="utf-8")
 
     def render(self) -> str:
-        """The page as text."""
         first, *others = self.aligned
         finished = sum(test.run.ending == "finished" for test in self.tests)
         found = {each.name: differences(first, each) for each in others}

@@ -159,7 +159,6 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
 
 
 def rung_title(name: str) -> str:
-    """A rung with its name and title."""
     return f"{name} – {RUNGS[name].title}" if name in RUNGS else name
 
 

@@ -24,7 +24,6 @@ def write(table: StudyTable, path: Path) -> None:
 
 
 def render(table: StudyTable) -> str:
-    """The page as text."""
     outcomes = table.outcomes()
     contents: dict[str, object] = {
         "title": table.title,

@@ -142,7 +142,6 @@ class Judgement:
 
     @property
     def margin(self) -> DelayMargin:
-        """Margin of the delay of the loop as configured."""
         return DelayMargin(self.delay, self.critical_delay, self.stable)
 
     @property

@@ -66,7 +66,6 @@ class LoadedRig:
 
     @property
     def auxiliary(self) -> Array:
-        """Auxiliary channels."""
         return np.array(self.rig.auxiliary)
 
     def follow(self, command: Floats, auxiliary: Array) -> tuple[list[float], list[float]]:

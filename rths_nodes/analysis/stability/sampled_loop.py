@@ -216,7 +216,6 @@ class SampledLoop:
 
     @property
     def scale(self) -> float:
-        """A frequency of the structure, rad/s."""
         return self.whole.scale
 
     @property

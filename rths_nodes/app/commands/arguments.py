@@ -36,7 +36,6 @@ def add_scenario(parser: argparse.ArgumentParser, may_be_missing: bool = False) 
 
 
 def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> None:
-    """One option of a run, to a parser or a group of one."""
     if option.spec.kind == "flag":
         parser.add_argument(option.name, help=option.doc, action="store_true")
         return
@@ -149,7 +148,6 @@ def check_least(given: argparse.Namespace, **least: float) -> None:
 
 
 def add_recording(parser: argparse.ArgumentParser, words: str = "folder of a recording") -> None:
-    """The folder of a recording, or what ``words`` say."""
     parser.add_argument("recording", help=words)
 
 
@@ -160,11 +158,9 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
 
 
 def add_page_port(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the port of the page."""
     words = "with --page: its TCP port, 0 for any; default: %(default)s, refused if it is taken"
     parser.add_argument("--page-port", type=int, default=PORT, metavar="PORT", help=words)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the option to print JSON, which other programs read."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")

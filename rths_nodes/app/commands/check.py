@@ -278,7 +278,6 @@ class Rehearsed(NamedTuple):
     """Numbers that the integrator keeps of it."""
 
     def in_words(self, dt: float) -> str:
-        """Say what became of it; ``dt`` s."""
         if self.reason:
             return f"on a simulator the test trips: {self.reason}"
         norms = ", ".join(f"{axis} {error:.3g} %" for axis, error in self.errors.items())

@@ -26,7 +26,6 @@ OPTIONS = ("model", "law", "set", "parameter", "noise", "uncertainty", "figure")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is for ``--for updating`` alone."""
     group = parser.add_argument_group("for updating")
     group.add_argument("--model", choices=list(KINDS), help="model that the copy is")
     group.add_argument("--law", choices=("ukf", "rls"), help="unscented filter or least squares; default: ukf")

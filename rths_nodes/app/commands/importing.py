@@ -15,7 +15,6 @@ from rths_nodes.loop.outcomes import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("file", help="histories: .mat, HDF5, or text in columns (.csv, .txt, .dat, .tsv)")
     parser.add_argument("columns", help="YAML file that says which column is what, in which unit (doc/import.md)")
     parser.add_argument("--record", metavar="DIR", required=True, help="the recording, in a new directory")

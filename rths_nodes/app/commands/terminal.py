@@ -191,7 +191,6 @@ def finite(entry: object) -> object:
 
 
 def print_json(data: object) -> None:
-    """Print plain data as one JSON object."""
     print(json.dumps(finite(data), indent=2))
 
 

@@ -54,7 +54,6 @@ class Switches:
             return dict(self.position)
 
     def out(self) -> bool:
-        """True while the cable is pulled."""
         return self.position.get(CABLE) == "out"
 
 

@@ -89,7 +89,6 @@ class Behind:
             self._end.send(json.dumps(what).encode())
 
     def ended(self) -> int | None:
-        """Return the exit code of the process; None while it runs."""
         return self._process.poll()
 
     def close(self) -> int:

@@ -40,7 +40,6 @@ class Front:
         self._stopping = set[asyncio.Task[None]]()
 
     async def serve(self) -> None:
-        """Serve until it is cancelled."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._listening, self._accept)
         try:

@@ -33,7 +33,6 @@ def listening_at(address: str, port: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return the address to look at."""
     address, port, *_ = listening.getsockname()
     return f"http://{f'[{address}]' if ':' in address else address}:{port}/"
 

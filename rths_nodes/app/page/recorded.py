@@ -59,7 +59,6 @@ class RecordedTest:
         }
 
     def situation(self) -> dict[str, object]:
-        """Return what stands in the recording."""
         return self._told
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:

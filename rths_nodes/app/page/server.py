@@ -100,7 +100,6 @@ class PageServer:
         }
 
     def application(self) -> web.Application:
-        """The application, to be run."""
         made = guarded_application(self._address, self._limited)
         for path in FILES:
             made.router.add_get(path, self._file)

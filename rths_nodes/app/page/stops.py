@@ -81,7 +81,6 @@ class StopServer:
         return KINDS[kind]
 
     async def confirmed(self, service: str, remote: str) -> bytes:
-        """Stop, and return the answer."""
         try:
             words = await self.stop(service, f"page at {remote}")
         except ConfigError as error:

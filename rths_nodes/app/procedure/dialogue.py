@@ -76,7 +76,6 @@ class Dialogue:
 
     @property
     def attended(self) -> bool:
-        """There is somebody to be asked."""
         return self._ask is not None
 
     def line(self, question: str) -> str:

@@ -126,12 +126,10 @@ class Design:
 
     @property
     def drawn(self) -> tuple[str, ...]:
-        """Keys that are scattered."""
         return tuple(self.base.scatter)
 
     @cached_property
     def rows(self) -> list[Row]:
-        """All runs, in their order."""
         return list(self._rows())
 
     def _rows(self) -> Iterator[Row]:

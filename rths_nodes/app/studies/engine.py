@@ -106,5 +106,4 @@ def _here(
 
 
 def processors() -> int:
-    """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

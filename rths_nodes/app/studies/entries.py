@@ -159,7 +159,6 @@ def read(path: Path) -> Data:
 
 
 def write(content: Data, path: Path) -> None:
-    """Write an entry. Raises OSError."""
     path.write_text(yaml_text.dump(dict(content)), encoding="utf-8")
 
 

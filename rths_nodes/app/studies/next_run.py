@@ -52,11 +52,9 @@ class Series:
     predicted: bool
 
     def history(self, number: int) -> Path:
-        """File of the history that a run plays."""
         return self.folder / f"history_{number}.npz"
 
     def scenario_of(self, number: int) -> Path:
-        """Scenario file of a corrected run."""
         return self.folder / f"run_{number}.yaml"
 
 

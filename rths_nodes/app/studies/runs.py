@@ -202,7 +202,6 @@ def run_remote(given: str | Scenario, keep: bool, response: bool, preferred: str
 
 
 def from_plain(plain: Data, scenario: Scenario) -> Findings:
-    """The Findings of what has travelled."""
     run = plain.pop("run", None)
     return Findings(run=None if run is None else Run(scenario=scenario, **run), **plain)
 

@@ -54,7 +54,6 @@ def cases(scenario: Scenario) -> list[str]:
 
 
 def published(scenario: Scenario) -> list[Published]:
-    """The published rows of the scenario."""
     rows = scenario.cases.items()
     return [Published(name, case.note, dict(case.published)) for name, case in rows if case.published]
 

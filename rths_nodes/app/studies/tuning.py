@@ -56,7 +56,6 @@ class Parameter:
     whole: bool = False
 
     def value(self, share: float) -> float | int:
-        """From a ``share`` of the range, 0 to 1."""
         if self.logarithmic:
             found = self.low * (self.high / self.low) ** share
         else:

@@ -50,7 +50,6 @@ class WatchRecord:
                 print(f"{self._name}: {self.failed}", flush=True)
 
     def close(self) -> None:
-        """Write what is left."""
         self._rows.put(None)
         self._thread.join()
         self._file.close()

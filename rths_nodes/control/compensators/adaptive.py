@@ -225,7 +225,6 @@ class Adaptive(PerAxis):
 
         @property
         def by_energy(self) -> bool:
-            """True when the indicator is that of the energy."""
             return self.indicator == "energy"
 
         def si_gains(self) -> tuple[float, float]:

@@ -208,7 +208,6 @@ def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
 
 
 def shown(k: Constants, s: State) -> Three:
-    """The coefficients."""
     _, _, _, _, coefficients, _, _, _, _, _, _ = s
     return coefficients
 

@@ -221,7 +221,6 @@ def moves(m: float, before: float, earlier: float, quiet: float) -> bool:
 
 
 def shown(k: Constants, s: State) -> Theta:
-    """The parameters."""
     theta, _, _, _, _, _, _, _ = s
     return theta
 

@@ -64,7 +64,6 @@ class Law:
     Ts: float = number("sample time, that of the rig; 0: continuous, in s or rad/s", "s", 0.0, at_least=0.0)
 
     def validate(self, path: str) -> None:
-        """Refuses what is no law, or two of them."""
         told = f"{path}: " if path else ""
         whole = (self.A is None) == (self.B is None) == (self.C is None)
         of_states = any(each is not None for each in (self.A, self.B, self.C, self.D))
@@ -273,7 +272,6 @@ class Linear(Coupled):
 
         @property
         def given(self) -> tuple[str, ...]:
-            """The inputs, in their order."""
             return self.inputs or INPUTS[:1]
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:

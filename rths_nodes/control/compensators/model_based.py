@@ -97,8 +97,6 @@ def rest(k: Constants) -> State:
 
 
 def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers]]:
-    """The step of the law with a ``feedback`` on the deviation."""
-
     def step(
         k: Constants,
         s: State,

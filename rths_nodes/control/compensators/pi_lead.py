@@ -59,7 +59,6 @@ def step(
 
 
 def shown(k: Constants, s: State) -> tuple[float]:
-    """The integral."""
     _, _, _, integral = s
     return (integral,)
 

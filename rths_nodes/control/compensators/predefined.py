@@ -55,7 +55,6 @@ def step(
 
 
 def constants(params: Predefined.Params, dt: float) -> Constants:
-    """The commands of the file."""
     return Constants(np.ascontiguousarray(history.load(params.history).command))
 
 

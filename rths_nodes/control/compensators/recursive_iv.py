@@ -221,7 +221,6 @@ def corrected(
 
 
 def within(row: Four, low: Four, high: Four) -> Four:
-    """``row`` within its ranges."""
     a, b, c, d = row
     e, f, g, h = low
     p, q, r, s = high

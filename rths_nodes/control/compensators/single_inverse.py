@@ -270,14 +270,12 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
 
 
 def deviations_of(covariance: Covariance, units: Four) -> Four:
-    """Standard deviations of the coefficients."""
     aa, _, _, _, bb, _, _, cc, _, dd = covariance
     e, f, g, h = units
     return sqrt(max(aa, 0.0)) / e, sqrt(max(bb, 0.0)) / f, sqrt(max(cc, 0.0)) / g, sqrt(max(dd, 0.0)) / h
 
 
 def constants_of(lead: float, slope: Array, identified: Array, law: Law | tuple[()]) -> Constants:
-    """Return the constants for the ``identified`` coefficients ``(order + 1, 1, 1)``."""
     learning: Learning | tuple[()] = ()
     if law:
         inputs, known = block_of(law.block)

@@ -159,7 +159,6 @@ class ServoValve(ForceControllerOfKernel):
         return float(self._state[3])
 
     def stand(self, place: float) -> None:
-        """Stand still at ``place`` (m), held."""
         self._state = State(place)
 
     def hold(self, command: float, shown: float) -> float:

@@ -79,7 +79,6 @@ def constants(
 
 
 def rest(k: Constants) -> State:
-    """Everything was at rest before."""
     return State(np.zeros(k.onward.shape[1]), 0.0)
 
 

@@ -23,12 +23,10 @@ def constants(params: object, n_dof: int, n_axes: int) -> tuple[()]:
 
 
 def axes(k: tuple[()], x: T, v: T, a: T) -> tuple[T, T, T]:
-    """Each degree of freedom is an axis."""
     return x, v, a
 
 
 def forces(k: tuple[()], axis_forces: T, displacement: T) -> T:
-    """Each axis acts on its degree of freedom."""
     return axis_forces
 
 

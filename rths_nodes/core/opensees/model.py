@@ -37,7 +37,6 @@ def check_count(place: str, rows: Rows, n: int, words: str) -> None:
 
 
 def shown(numbers: Sequence[float | Sequence[float]]) -> str:
-    """Write ``numbers``, or rows of them, as a scenario has them."""
     return show([list(map(_plain, row)) if isinstance(row, Sequence) else _plain(row) for row in numbers])
 
 

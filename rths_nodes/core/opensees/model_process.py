@@ -42,7 +42,6 @@ def main(task: Data) -> None:
 
 
 def module_of(path: Path) -> ModuleType:
-    """The file as a module."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise SystemExit(f"{path.name}: must be a Python file (.py)")

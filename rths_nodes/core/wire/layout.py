@@ -39,7 +39,6 @@ FIELD = re.compile(
 
 @cache
 def definition(message: str) -> str:
-    """The text of ``msg/<message>.msg``."""
     return resource("msg", f"{message}.msg").read_text(encoding="utf-8")
 
 
@@ -161,7 +160,6 @@ def fields_of(text: str) -> tuple[tuple[str, str, bool], ...]:
 
 
 def described(message: str) -> tuple[tuple[str, str, bool], ...]:
-    """:func:`fields_of` of a message of ``msg/``."""
     return fields_of(definition(message))
 
 

@@ -21,7 +21,6 @@ HOLDS = ("staircase", "ramp")
 
 
 def hold_parameter(default: str = "staircase") -> Field:
-    """The parameter ``hold`` of these actuators."""
     return text("how the command runs within a sample: staircase (held) or ramp (straight)", default, HOLDS)
 
 
@@ -67,7 +66,6 @@ def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tupl
 
 
 def constants(plant: Plant, dt: float) -> Constants:
-    """Return the constants of ``plant`` for samples of ``dt`` (s)."""
     a, b, c, d, hold = plant
     slope = d / dt if hold == "ramp" else 0.0
     shown = [[*c.tolist(), 0.0, d], [*(c @ a).tolist(), -slope, float(c @ b) + slope]]
@@ -88,7 +86,6 @@ class HeldPlant(Unloaded):
 
     @classmethod
     def plant_of(cls, params: AnyParams) -> Plant:
-        """The plant with these parameters."""
         raise NotImplementedError
 
     @classmethod

@@ -54,7 +54,6 @@ class Unloaded(Actuator):
 
     @classmethod
     def motion_of(cls, params: object) -> Kernel:
-        """The kernel of the actuator alone."""
         return cls.MOTION
 
     @classmethod

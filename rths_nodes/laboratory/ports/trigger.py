@@ -31,7 +31,6 @@ class Trigger:
         self.wired, self.high = wired, False
 
     def set(self, high: bool) -> None:
-        """High while a test runs."""
         self.high = high and self.wired
 
 

@@ -37,7 +37,6 @@ class UdpEar:
         self._link, self._head = link, head
 
     def fileno(self) -> int:
-        """Return the descriptor of the session's socket, for another process."""
         return self._link.socket.fileno()
 
     def told(self) -> tuple[Head, Ends]:
@@ -66,7 +65,6 @@ class UdpEar:
             self._link.send(replace(self._head, kind=datagrams.CLOSE, counter=0, flags=0))
 
     def close(self) -> None:
-        """Give the socket back."""
         self._link.close()
 
 

@@ -28,7 +28,6 @@ class SentCommands:
         self.start([0.0] * len(gains))
 
     def start(self, active: list[float]) -> None:
-        """The controllers stand at ``active`` (m), all led by displacement."""
         self.command, self._modes = np.array(active), self._by_displacement
 
     def rows(self, command: Command) -> bytes:

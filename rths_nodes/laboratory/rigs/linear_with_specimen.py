@@ -230,7 +230,6 @@ def _driven(before: Array, now: Array, index: int, substeps: int) -> Array:
 
 
 def rest_of(specimen: Specimen) -> Callable[[Constants], State]:
-    """The state at rest at zero, with ``specimen`` as built."""
     kernel, own = specimen.bound()
     inner = tuple(specimen.initial_state)
 

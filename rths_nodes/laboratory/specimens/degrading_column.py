@@ -56,7 +56,6 @@ class DegradingColumn(Specimen):
         damping: float = number("damping c", "N s/m", 0.0, at_least=0.0)
 
         def decay(self) -> Decay:
-            """Return the decay of the memory, which catches up."""
             return Decay(at_rest=1.0 / CATCH_UP)
 
     KERNEL = SpecimenKernel(

@@ -54,7 +54,6 @@ class ElastoplasticAbsorber(Specimen):
         exponent: float = number("sharpness q of yielding", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def decay(self) -> Decay:
-            """Return the decay of the hysteretic part."""
             return bouc_wen_decay(STEEL, STEEL, self.exponent, self.yield_force / self.stiffness)
 
         def fits(self, test: TestContext) -> None:

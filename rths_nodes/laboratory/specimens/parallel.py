@@ -40,7 +40,6 @@ class Parallel(Specimen):
         second: OfParams = component("specimen", "the other")
 
         def decay(self) -> Decay:
-            """Return the decay of both together."""
             return stated(self.first).beside(stated(self.second))
 
         def fits(self, test: TestContext) -> None:

@@ -44,7 +44,6 @@ class SofteningElastomeric(Specimen):
                 check_shape(self.beta, self.gamma, path)
 
         def decay(self) -> Decay:
-            """Return the decay of the hysteretic part."""
             return bouc_wen_decay(self.beta, self.gamma, self.exponent, self.slip_displacement)
 
         def fits(self, test: TestContext) -> None:

@@ -24,7 +24,6 @@ class WithMass(Specimen):
         specimen: OfParams = component("specimen", "what holds the mass", {"type": "kelvin_voigt"})
 
         def decay(self) -> Decay:
-            """Return the decay of the specimen that holds the mass."""
             return stated(self.specimen)
 
     def __init__(self, params: Params) -> None:

@@ -329,7 +329,6 @@ class Assembly:
         return self.names.codec(self.scenario, run)
 
     def test_constants(self) -> dict[str, object]:
-        """The fields of TestState that do not change during a test."""
         return self.names.test_constants(self.scenario)
 
 

@@ -11,7 +11,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 
 def file_hashes(scenario: Scenario) -> dict[str, str]:
-    """Return the hash of what each of the files contains, by its place in the scenario."""
     return {each.place: each.hash() for each in named_files(Scenario, scenario.data())}
 
 

@@ -94,7 +94,6 @@ class Load:
 
     @property
     def largest(self) -> float:
-        """The target with the largest magnitude, N."""
         values = [self.value] if self.value is not None else [row[1] for row in self.table or ()]
         return max(values, key=abs)
 

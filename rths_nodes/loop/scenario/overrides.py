@@ -81,7 +81,6 @@ def built(data: Data, stages: Sequence[Stage]) -> Scenario:
 
 
 def staged(data: Data, stages: Sequence[Stage]) -> Data:
-    """``data`` behind the ``stages``. Raises ConfigError."""
     return functools.reduce(lambda before, stage: stage[1](before), stages, data)
 
 
@@ -134,7 +133,6 @@ def _absolute(data: Data, changes: Data, folder: Path) -> Data:
 
 
 def pairs_of(changes: Mapping[str, object]) -> list[tuple[list[str], object]]:
-    """Keys and values of ``{"structure.mass": 5e5}``."""
     return [(key.split("."), value) for key, value in changes.items()]
 
 

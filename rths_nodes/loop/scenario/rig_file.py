@@ -69,7 +69,6 @@ class RigFileAxis(OnRig):
         return RigAxis(name=name, number=place, limits=self.limits, **shared)
 
     def validate(self, path: str) -> None:
-        """Refuses limits that a channel cannot show."""
         self.axis(path.rpartition(".")[2], 0).check_limits(self.limits, path)
 
 

@@ -30,5 +30,4 @@ def rig_kind(scenario: Scenario | RigFile) -> str:
 
 
 def label(simulation: str) -> str:
-    """Return the label of a rig from its :func:`simulation`."""
     return simulation.upper() or REAL_RIG

@@ -45,7 +45,6 @@ class Updated:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses bounds that are none."""
         if len(self.bounds) != 2 or not self.bounds[0] < self.bounds[1]:
             raise ConfigError(
                 f"{path}.bounds = {show(list(self.bounds))}: must be two numbers, the lower one first"
@@ -140,7 +139,6 @@ class Copies:
                     )
 
     def followers(self) -> dict[str, Follower]:
-        """Copies that follow, by name."""
         names = self.learns.names
         return {
             name: Follower(type_of(law), {key: getattr(law, key) for key in declared(type(law))}, names)

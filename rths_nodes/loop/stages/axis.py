@@ -62,7 +62,6 @@ class AxisStage:
 
     @property
     def sample(self) -> int:
-        """The last sample measured; -1 before Measurement 0."""
         return self._next - 1
 
     @property
@@ -74,7 +73,6 @@ class AxisStage:
         return not forced and bool(before or self._sent == self._sent_before)
 
     def connect(self) -> None:
-        """Open the port. Raises ConfigError for one that is not a simulator."""
         open_port(self.port)
 
     def stop(self, reason: str) -> None:

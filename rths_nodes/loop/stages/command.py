@@ -108,7 +108,6 @@ class CommandStage:
         self.compensator.open()
 
     def close(self) -> None:
-        """After the test, or in place of one."""
         self.compensator.close()
 
     def assume_realtime(self) -> None:

@@ -93,7 +93,6 @@ class FrozenSensors:
         self.forces: dict[str, int] = {}
 
     def add(self, sample: int, target: list[float], moved: list[float], force: list[float]) -> None:
-        """Work in a driven sample."""
         self._rows.append((target, moved, force))
         if len(self._rows) == self._size:
             self._judge(sample)

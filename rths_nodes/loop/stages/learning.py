@@ -81,7 +81,6 @@ class Learning:
 
     @classmethod
     def of(cls, scenario: Scenario) -> Learning | None:
-        """Return the copy of a scenario that learns; None where it updates nothing."""
         return None if scenario.updating is None else cls(scenario)
 
     def follow(self, integrator: Integrator) -> None:

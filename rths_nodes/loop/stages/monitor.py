@@ -186,7 +186,6 @@ class MonitorStage:
         return self.monitor.waits
 
     def spare(self) -> None:
-        """Work in a part of the delay, of some ten us."""
         self.monitor.work()
 
     def metrics(self) -> Data:

@@ -100,11 +100,9 @@ class NumericalStage:
         return None if self.learning is None else self.learning.learn()
 
     def close(self) -> None:
-        """After the test, or in place of one."""
         self.integrator.close()
 
     def first(self) -> Target:
-        """Target 0, the start state."""
         if self._before:
             return self._soft_start[0]
         target = self._target(self._nothing, self.integrator.displacement)

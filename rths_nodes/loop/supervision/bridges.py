@@ -169,7 +169,6 @@ class MotionBridge:
         return total - total == 0.0
 
     def motion(self, sample: int) -> Rows:
-        """The Taylor series of the newest Target at ``sample``."""
         return self._joined(self._series(self._last, sample), sample, self._last)
 
     def rejoin(self, real: Rows, sample: int) -> Rows:

@@ -39,12 +39,10 @@ class Moments(NamedTuple):
 
     @classmethod
     def none(cls, lags: int) -> Moments:
-        """Before the first measurement."""
         return cls(0, 0.0, 0.0, np.zeros(lags), np.zeros(lags), np.zeros(lags), 0.0)
 
     @np.errstate(all="ignore")
     def and_of(self, other: Moments) -> Moments:
-        """Return the moments of the samples of both."""
         samples = self.samples + other.samples
         share, weight = other.samples / samples, self.samples * other.samples / samples
         apart, targets_apart = other.mean - self.mean, other.target_mean - self.target_mean
@@ -109,7 +107,6 @@ class Delay:
 
     @property
     def began(self) -> bool:
-        """True when there is a sample."""
         return len(self._targets) > 0
 
     @property
@@ -161,7 +158,6 @@ class _Chunk:
 
     @np.errstate(all="ignore")
     def work(self) -> Moments | None:
-        """The next part of the work; the moments with the last one."""
         return next(self._parts)()
 
     def _transform(self) -> None:

@@ -118,7 +118,6 @@ class EnergyMonitor:
         self._begun, self._state = True, start(self._state, displacement)
 
     def take(self, sample: int) -> None:
-        """Count what counts at ``sample``."""
         if count := bisect_left(self._after, sample):
             end = count * self._n
             x, f, told = self._displacement[:end], self._external[:end], self._told[:count]
@@ -186,7 +185,6 @@ class EnergyMonitor:
         return percent(error, self.input)
 
     def running_percent(self, error: float) -> float:
-        """The running form."""
         return percent(error, abs(self.input) + self._reference)
 
     def running_percents(self, errors: Array, given: Array) -> Array:

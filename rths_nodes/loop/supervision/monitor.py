@@ -188,7 +188,6 @@ class Monitor:
         return any(delay.waits for delay in self.tracking.delays)
 
     def work(self) -> None:
-        """Work in one such part."""
         for delay in self.tracking.delays:
             if delay.waits:
                 delay.work()

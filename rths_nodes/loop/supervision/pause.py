@@ -92,7 +92,6 @@ class Pause:
         return not self.active or self._phase == self._start
 
     def supply(self, command: Command) -> None:
-        """The Command of the next sample."""
         self.coming, self._waited = command, 0
 
     @property

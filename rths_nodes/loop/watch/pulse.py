@@ -38,7 +38,6 @@ class Pulses:
         self.count = 0
 
     def next(self) -> bytes:
-        """Return the next datagram."""
         self.count += 1
         body = BODY.pack(MAGIC, VERSION, self._period, self._session, self.count & 0xFFFFFFFF)
         return body + CHECKSUM.pack(zlib.crc32(body))

@@ -92,7 +92,6 @@ class WatchSensors:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses an address that is none."""
         check_address(self.address, f"{path}.address")
 
 
@@ -105,7 +104,6 @@ class WatchPulse:
     period: float = number("time between two pulses", "s", 0.005, at_least=0.001, at_most=0.01)
 
     def validate(self, path: str) -> None:
-        """Refuses an address that is none."""
         check_address(self.address, f"{path}.address")
 
 

@@ -215,7 +215,6 @@ class Watch:
         return "nothing" if self._state is None else self._state.name
 
     def end(self, reason: str) -> None:
-        """End the pulse; the first ``reason`` counts."""
         self.ended = self.ended or reason
 
     # -- the verdict --------------------------------------------------------------------------------------
@@ -318,7 +317,6 @@ class Seen:
             high[axis] = value if value > high[axis] else high[axis]
 
     def spans(self, now: float) -> Sequence[float]:
-        """Return the span of each axis, m."""
         pieces = [piece for piece in self._pieces if now - piece[0] <= SEEN_S]
         if not pieces:
             return self._none

@@ -98,7 +98,6 @@ class LoadingModel:
 
     @property
     def n_axes(self) -> int:
-        """Number of axes."""
         return int(self.feedforward.shape[1])
 
     def plant(self) -> StateSpace:

@@ -72,7 +72,6 @@ class Harmonic(Finite):
         )
 
         def validate(self, path: str) -> None:
-            """Refuses rises that do not fit."""
             check_taper(self.ramp_periods, self.periods, f"{path}.ramp_periods", "periods")
 
         def cautions(self, test: TestContext) -> list[str]:
@@ -106,7 +105,6 @@ class Sweep(Finite):
         taper: float = taper_parameter(0.0)
 
         def validate(self, path: str) -> None:
-            """Refuses tapers that do not fit."""
             check_taper(self.taper, self.duration, f"{path}.taper")
 
         def cautions(self, test: TestContext) -> list[str]:

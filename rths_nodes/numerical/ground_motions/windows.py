@@ -83,7 +83,6 @@ def window(times: Array, duration: float, taper: float) -> Triple:
 
 
 def taper_parameter(default: float) -> Field:
-    """The parameter ``taper`` of an excitation, s."""
     return number("time of a smooth rise at the beginning and fall at the end", "s", default, at_least=0.0)
 
 

@@ -56,5 +56,4 @@ class Predefined(Played):
 
     @classmethod
     def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
-        """The kernel of several axes; its only constant is zero, for each of them."""
         return Kernel(lambda nothing: nothing, no_state, step)

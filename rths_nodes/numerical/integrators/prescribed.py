@@ -51,5 +51,4 @@ class Prescribed(Played):
 
     @classmethod
     def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
-        """The kernel; its only constant is zero, for each degree of freedom."""
         return Kernel(lambda nothing: nothing, no_state, step)

@@ -47,7 +47,6 @@ class Stepped(Integrator):
         self.reset()
 
     def reset(self) -> None:
-        """At rest at step 0."""
         self._index = 0
         self.state = copied(self.kernel.rest(self.constants))
         nothing = np.zeros(len(self._first))

@@ -48,7 +48,6 @@ class Lawful:
         self.reset()
 
     def reset(self) -> None:
-        """Back to the virgin state."""
         self.state = self.law.rest
 
     def renewed(self, name: str, constants: object, memory: object, change: Change) -> tuple[object, object]:
@@ -72,7 +71,6 @@ class Lawful:
 
 
 def elastic_stiffness() -> Field:
-    """The parameter ``stiffness`` of a restoring force."""
     return number("elastic stiffness k; left out, it is that of the structure", "N/m", None, more_than=0.0)
 
 

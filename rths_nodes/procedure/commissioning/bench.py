@@ -95,7 +95,6 @@ class Bench:
         return Calibration.of(self.scenario.axes, channels_of(port.auxiliary_names, known))
 
     def rig(self) -> FreeRig:
-        """The rig, not opened yet."""
         return FreeRig(Assembly(self.scenario).port, self.scenario, self.realtime)
 
     @contextmanager

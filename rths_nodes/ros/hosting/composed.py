@@ -66,7 +66,6 @@ def make_node(
 
 
 def in_namespace(namespace: str) -> list[str]:
-    """Arguments of a node that give it a namespace of its own."""
     return ["--ros-args", "-r", f"__ns:={namespace}"]
 
 

@@ -177,7 +177,6 @@ class LaunchedTest:
         return not self.options.nodes or RECORDER in self.options.nodes
 
     def axis(self, name: str) -> Node:
-        """The node of the axis ``name``, in its namespace."""
         return self.node(names.axis_node(name))
 
     def node(self, peer: str) -> Node:
@@ -222,7 +221,6 @@ class LaunchedTest:
         )
 
     def recorders(self) -> list[ExecuteProcess]:
-        """Return the processes that record: our recorder, a rosbag2 process, or none."""
         return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
 
     def together(self, processes: Sequence[ExecuteProcess]) -> list[LaunchDescriptionEntity]:

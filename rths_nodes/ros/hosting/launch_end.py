@@ -66,7 +66,6 @@ class FolderOfLastWords:
         return path
 
     def of(self, peer: str) -> LastWords | None:
-        """Return the last words that the process of ``peer`` has left."""
         return last_words.read(self._file(peer))
 
     def tell_death(self, words: str) -> None:
@@ -108,7 +107,6 @@ class EndOfLaunch:
         """Last words of the processes, in the order in which they ended, by peer or name."""
 
     def actions(self) -> list[LaunchDescriptionEntity]:
-        """The processes, with what follows them."""
         recording = f"recording: {self._recording}" if self._recording else "no recording"
         return [
             LogInfo(msg=f"rths: run {self._run_id}, {recording}"),

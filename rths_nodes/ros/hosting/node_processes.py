@@ -263,7 +263,6 @@ class Processes:
         return [process for process in self.running if process.popen.poll() is None]
 
     def dead(self) -> list[Process]:
-        """Return the processes that ended with an error."""
         return [process for process in self.running if process.popen.poll() not in (None, 0)]
 
     def send(self, number: signal.Signals, *roles: str) -> None:

@@ -248,5 +248,4 @@ def _number(level: bytes | int) -> int:
 
 
 def _numbers(given: Iterable[float]) -> list[float | None]:
-    """Numbers as JSON has them: None for what is none."""
     return [each if math.isfinite(each) else None for each in given]

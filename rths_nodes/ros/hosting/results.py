@@ -77,7 +77,6 @@ class Result:
             self.begun = rig.phase.begun
 
     def section(self, name: str) -> Data:
-        """``metrics``, ``timing`` or ``compensator``, nested again."""
         return unflatten(self.numbers, name)
 
 

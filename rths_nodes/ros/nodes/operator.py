@@ -149,7 +149,6 @@ class OperatorNode(ThreadedNode):
 
     @property
     def stop_service(self) -> str:
-        """The full name of the service that stops the rig."""
         return f"{self._node.get_fully_qualified_name()}/stop"
 
     @property

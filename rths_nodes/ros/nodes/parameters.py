@@ -33,7 +33,6 @@ FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service
 
 
 def given(node: Node) -> Data:
-    """The parameter overrides that the node was started with."""
     return {name: plain(parameter) for name, parameter in node._parameter_overrides.items()}
 
 

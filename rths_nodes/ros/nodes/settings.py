@@ -138,7 +138,6 @@ class NodeSettings:
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """All nodes that take part, this one included."""
         return tuple(self.value(PEERS))
 
     @property
@@ -165,12 +164,10 @@ class NodeSettings:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes that have nodes of their own."""
         return tuple(filter(None, map(names.axis_of, self.peers)))
 
     @property
     def faults(self) -> list[str]:
-        """Faults put in on purpose, as words."""
         return [words for words in self.value("faults") if words]
 
     @property

@@ -34,7 +34,6 @@ class FewRequests:
     """Mixin of a node: the middleware keeps few requests to each of its services, those of rclpy included."""
 
     def create_service(self, *given: object, **named: object) -> Service:
-        """As rclpy's, with SERVICE_QOS."""
         return super().create_service(*given, **named | {"qos_profile": SERVICE_QOS})  # type: ignore[misc]
 
 

@@ -222,12 +222,10 @@ class NodeTopics:
 
     @property
     def sent(self) -> dict[str, int]:
-        """Number of messages of each topic that were sent."""
         return {key: each.sent for key, each in self._counts.items()}
 
     @property
     def stream_counts(self) -> dict[str, int]:
-        """Number of messages of each stream that were sent."""
         return {key: count for key, count in self.sent.items() if self._published[key].row.stream}
 
     # -- nodes of the same process ------------------------------------------------------------------------

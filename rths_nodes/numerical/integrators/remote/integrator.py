@@ -259,7 +259,6 @@ class Remote(Served):
         port: int = integer("TCP port on which it listens", default=8090, at_least=1, at_most=65_535)
 
         def validate(self, path: str) -> None:
-            """Refuses an address that is none."""
             check_address(self.address, f"{path}.address")
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
