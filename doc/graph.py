@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rths_nodes.ros import names
 from rths_nodes.ros.names import DIAGNOSTICS, NODES, TOPICS
-from rths_nodes.ros.nodes import after_measurement, diagnostics, joints, live_curves, observers
+from rths_nodes.ros.nodes import after_measurement, diagnostics, live_curves, monitor, observers
 
 PAGE = Path(__file__).resolve().parent / "ros.md"
 BLOCK = re.compile(r"(<!-- made by doc/graph.py -->\n```mermaid\n)(.*?)(```)", re.S)
@@ -19,7 +19,7 @@ WATCHER, EVERY = "whoever wants it", "each node"
 MOST = 4
 """Publishers or subscribers that are drawn as one: of a trip all but the actuator node."""
 BY_NUMBER = "one of each {}"
-OF_TEST = f"{joints.RATE:g} per s of test"
+OF_TEST = f"{monitor.RATE:g} per s of test"
 RATES = {
     "target": BY_NUMBER.format("step"),
     **dict.fromkeys(("command", "measurement", "true_state", "compensator_state"), BY_NUMBER.format("sample")),

@@ -58,7 +58,7 @@ EXTERNAL = {
     "core/mat_files.py": NUMBERS | {"h5py"},
     "core/opensees/model_process.py": {"openseespy"},
     "core/fmu/model_process.py": {"fmpy"},
-    "core/fmu/package.py": {"fmpy"},
+    "core/fmu/description.py": {"fmpy"},
     "numerical/ground_motions/readers/waveforms.py": NUMBERS | {"obspy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
@@ -119,9 +119,9 @@ LAYERS = {
     "analysis": (
         (
             *("units", "reference", "stability", "histories", "energy", "round_trips"),
-            *("response_errors", "published_indices", "identification", "step_times", "response_spectrum"),
+            *("response_errors", "published_indices", "identification", "step_times"),
         ),
-        ("cautions", "study_table", "share_of_structure", "equilibrium", "overlay", "live_columns"),
+        ("cautions", "study_table", "share_of_structure", "equilibrium", "overlay"),
         ("tested", "iteration"),
         ("figures",),
         ("report",),

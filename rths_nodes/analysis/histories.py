@@ -22,6 +22,7 @@ from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking, frequency_evaluation
+from rths_nodes.loop.supervision.live import columns_of, per_column
 from rths_nodes.recording.run import Run
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
@@ -282,3 +283,15 @@ def windowed_evaluation(of: Evaluation) -> Windowed | None:
     moving = motion >= STILL * motion.max(axis=0)
     time = of.run.time[samples[np.array(starts) + width // 2]]
     return Windowed(time, np.where(moving, delay, math.nan), np.where(moving, amplitude, math.nan), width * dt)
+
+
+def live_columns(evaluation: Evaluation) -> Array:
+    """First, lowest, highest and last value of each column and curve, ``(columns, curves, 4)``.
+
+    Columns cover the axes that follow displacements. The tracking indicator is nan if no sample counts.
+    """
+    run, per = evaluation.run, per_column(evaluation.scenario.servo_rate)
+    indicator = np.full(run.target.shape, np.nan)
+    indicator[evaluation.counted] = evaluation.running.tracking_indicator
+    error = run.target - run.displacement
+    return columns_of(np.hstack([run.target, run.command, run.displacement, run.force, error, indicator]), per)

@@ -17,7 +17,7 @@ from fmus import changed, frame, rogue, skip_without_fmi
 from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu import archive, package
+from rths_nodes.core.fmu import archive, description
 from rths_nodes.core.fmu.description import Description, Variable, described, description_of
 from rths_nodes.core.inputs import named_files
 from rths_nodes.loop.scenario import files
@@ -330,7 +330,7 @@ def test_without_fmpy_the_refusal_says_how_it_comes(tmp_path: Path, monkeypatch:
     words = refused(tmp_path / "frame.fmu")
     assert mentions(words, "FMU", "fmpy")
     assert mentions(words, "pip", "fmpy")
-    assert package.INSTALL in words
+    assert description.INSTALL in words
 
 
 def test_the_file_is_hashed_and_copied_as_any_other(tmp_path: Path) -> None:

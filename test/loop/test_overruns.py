@@ -14,8 +14,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.supervision.bridges import BridgeParams
-from rths_nodes.loop.supervision.overruns import OverrunParams, Overruns
+from rths_nodes.loop.supervision.bridges import BridgeParams, OverrunParams, Overruns
 
 DT = 1.0 / 1024.0
 ALLOWED = {"in_a_row": 2, "in_window": 5, "window": 100 * DT}

@@ -26,8 +26,7 @@ from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.core.wire.run_mark import RunMark, frame_of
-from rths_nodes.recording.bag import RecordingError, Topic, Writer, offered_qos, read, recover
-from rths_nodes.recording.definitions import type_hash
+from rths_nodes.recording.bag import RecordingError, Topic, Writer, offered_qos, read, recover, type_hash
 
 START = 1_700_000_000_000_000_000
 LATCHED = offered_qos("reliable", "transient_local", 1)

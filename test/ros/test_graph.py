@@ -15,7 +15,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rths_nodes.app import hosts
 from rths_nodes.recording import bag
 from rths_nodes.ros import names
-from rths_nodes.ros.nodes.joints import RATE
+from rths_nodes.ros.nodes.monitor import RATE
 
 DOC = Path(__file__).resolve().parents[2] / "doc"
 

@@ -21,7 +21,7 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.names import JOINTS
-from rths_nodes.ros.nodes.joints import Joints
+from rths_nodes.ros.nodes.monitor import Joints
 
 pytestmark = pytest.mark.nodes
 

@@ -15,7 +15,7 @@ from rths_nodes.loop.supervision.delay import CHUNK
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.nodes import monitor
-from rths_nodes.ros.nodes.joints import RATE
+from rths_nodes.ros.nodes.monitor import RATE
 from rths_nodes.ros.nodes.shutdown import Shutdown
 
 

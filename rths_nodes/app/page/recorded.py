@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.live_columns import live_columns
+from rths_nodes.analysis.histories import Evaluation, live_columns
 from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.loop.supervision.live import curve_limits, curve_names, curve_units, per_column
 from rths_nodes.recording.run import Run

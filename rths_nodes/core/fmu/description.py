@@ -43,6 +43,18 @@ IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
 """Names of binaries: C identifiers, no paths."""
 
 
+INSTALL = "pip install fmpy"
+
+
+def fmpy() -> Any:
+    """The package. Raises ConfigError where it is not installed."""
+    try:
+        import fmpy
+    except ImportError as error:
+        raise ConfigError(f"an FMU needs fmpy, which cannot be imported ({error}): {INSTALL}") from error
+    return fmpy
+
+
 @dataclass(frozen=True)
 class Unit:
     """A unit as the FMU declares it: what one of it is in base units, and their exponents."""
@@ -238,7 +250,6 @@ def _described(file: str, version: tuple[int, ...]) -> Description:
 
 def description_of(xml: bytes) -> Description:
     """Return what a file ``modelDescription.xml`` says. Raises ConfigError for one that is none."""
-    from rths_nodes.core.fmu.package import fmpy
 
     if b"<!DOCTYPE" in xml or b"<!ENTITY" in xml or b"\0" in xml:
         raise ConfigError(f"{DESCRIPTION} must be UTF-8, without document type and entities")

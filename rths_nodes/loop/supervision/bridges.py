@@ -17,6 +17,7 @@ turns a mere jump of the target's velocity into a jump of the command.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -28,7 +29,58 @@ from rths_nodes.core.protocols import Setup
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion
 from rths_nodes.loop.supervision.late import LateData
-from rths_nodes.loop.supervision.overruns import OverrunParams, Overruns
+
+
+@params
+class OverrunParams:
+    """Periods that may be late; the rig trips at the next one."""
+
+    in_a_row: int = integer("late periods one after another that are allowed", at_least=0, at_most=1_000_000)
+    in_window: int = integer("late periods within the window that are allowed", at_least=0, at_most=1_000_000)
+    window: float = number("length of the window, up to now", "s", more_than=0.0, at_most=86_400.0)
+    ignored: float = number("time from the start of the test in which none counts", "s", 0.0, at_least=0.0)
+
+    def validate(self, path: str) -> None:
+        """Refuses more in a row than in the window, which would mean nothing."""
+        if self.in_a_row > self.in_window:
+            raise ConfigError(f"{path}.in_a_row = {self.in_a_row}: must be <= {path}.in_window = {self.in_window}")
+
+
+class Overruns:
+    """Count of the late periods of a test, with samples of ``dt`` s; ``breach`` says why it must end, or is empty.
+
+    A period is late if its tick was missed, or if it was bridged because its Target or Command was late. Ticks of
+    the rig are never missed. In lockstep nothing is late. Once there is a breach it stays.
+    """
+
+    def __init__(self, params: OverrunParams, dt: float) -> None:
+        self._params = params
+        self._ignored, self._window = (int(each / dt + ROUNDING) for each in (params.ignored, params.window))
+        self._row = self._in_window = 0
+        self._late: deque[tuple[int, int]] = deque()
+        """Samples in the window of which periods were late, and how many."""
+        self.breach = ""
+
+    def sampled(self, sample: int, late: int) -> None:
+        """Judge the ``sample`` that is over, in order, with so many ``late`` periods."""
+        while self._late and self._late[0][0] <= sample - self._window:
+            self._in_window -= self._late.popleft()[1]
+        if not late or sample <= self._ignored:
+            self._row = 0
+            return
+        self._row += late
+        self._in_window += late
+        self._late.append((sample, late))
+        given = self._params
+        if self._row > given.in_a_row:
+            self.breach = self._told("in_a_row", self._row, "in a row", given.in_a_row)
+        elif self._in_window > given.in_window:
+            self.breach = self._told("in_window", self._in_window, f"in {given.window:g} s", given.in_window)
+
+    @staticmethod
+    def _told(name: str, count: int, where: str, bound: int) -> str:
+        periods = "period was" if count == 1 else "periods were"
+        return f"bridge.overruns.{name}: {count} {periods} late {where}: must be <= {bound}"
 
 
 @params

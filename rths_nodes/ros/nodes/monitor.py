@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 from sensor_msgs.msg import JointState
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.flat_names import flatten
+from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.frozen import frozen_words
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
-from rths_nodes.ros.names import MONITOR
+from rths_nodes.ros.names import COMMANDS, MONITOR, STATES, TARGETS
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
-from rths_nodes.ros.nodes.joints import RATE, Joints
 from rths_nodes.ros.nodes.live_curves import LiveCurves
 from rths_nodes.ros.nodes.observers import ProgressReports
 
@@ -28,6 +29,52 @@ longer."""
 
 UNHEARD_NS = 2_000_000_000
 """An interrupt that our actuator node hears as well stops the test sooner; a driver node may hear none."""
+
+
+RATE = 20.0
+"""Messages per second of test."""
+Values = Sequence[float]
+
+
+class Joints:
+    """Publish measured, target and commanded state of the axes as joints by ``publish(topic, message)``.
+
+    Positions are displacements (m), efforts are forces (N). Target and command of an axis that is controlled by
+    force (``axes`` by name) are efforts. A velocity (m/s) is the change since the last message over the time
+    between. Samples are ``dt`` (s) apart; ``frame`` is that of the rig.
+    """
+
+    def __init__(
+        self, axes: Mapping[str, bool], dt: float, frame: str, publish: Callable[[str, JointState], None]
+    ) -> None:
+        self._names, self._loaded, self._dt, self._frame = list(axes), list(axes.values()), dt, frame
+        self._publish = publish
+        self._before: tuple[int, dict[str, Values]] | None = None
+
+    def tell(
+        self, sample: int, stamp: int, target: Values, command: Values, measured: Values, force: Values
+    ) -> None:
+        """Publish a sample, of the time ``stamp`` (ns); m and N by axis."""
+        positions = {STATES: measured, TARGETS: self._moved(target), COMMANDS: self._moved(command)}
+        efforts = {STATES: force, TARGETS: self._pushed(target), COMMANDS: self._pushed(command)}
+        earlier, before = self._before or (sample, positions)
+        time = (sample - earlier) * self._dt
+        self._before = sample, positions
+        for topic, position in positions.items():
+            message = JointState(name=self._names, position=list(position), effort=list(efforts[topic]))
+            pairs = zip(position, before[topic], strict=True)
+            message.velocity = [(now - then) / time if time > 0.0 else 0.0 for now, then in pairs]
+            message.header.frame_id = self._frame
+            message.header.stamp.sec, message.header.stamp.nanosec = stamp_of(stamp)
+            self._publish(topic, message)
+
+    def _moved(self, values: Values) -> Values:
+        return [math.nan if loaded else each for each, loaded in zip(values, self._loaded, strict=True)]
+
+    def _pushed(self, values: Values) -> Values:
+        if not any(self._loaded):
+            return []
+        return [each if loaded else math.nan for each, loaded in zip(values, self._loaded, strict=True)]
 
 
 class MonitorNode(RthsNode):
