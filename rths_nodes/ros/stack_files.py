@@ -157,7 +157,7 @@ def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
 def _operator(rig: str) -> ElementTree.Element:
     speaks = [*(_under(rig, name) for name in OPERATOR_TOPICS), DIAGNOSTICS.name, "/parameter_events"]
     hears = [_under(rig, TRIP), _under(rig, FORMER_TRIP), CLOCK.name, "/parameter_events"]
-    services = {"reply": [f"~/{name}" for name in (*PARAMETERS, TYPES, *OPERATOR_SERVICES)]}
+    services = {"reply": [f"~/{name}" for name in OPERATOR_SERVICES]}
     return _rules(rig, OPERATOR, {"publish": speaks, "subscribe": hears}, services)
 
 
@@ -166,7 +166,7 @@ def _page(rig: str) -> ElementTree.Element:
     hears = [_under(rig, name) for name in LOOKED_AT]
     asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/stop"]
     topics = {"publish": ["/parameter_events"], "subscribe": [*hears, CLOCK.name, "/parameter_events"]}
-    return _rules(rig, PAGE, topics, {"reply": [f"~/{TYPES}"], "request": asks})
+    return _rules(rig, PAGE, topics, {"request": asks})
 
 
 def _rules(

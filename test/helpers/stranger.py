@@ -2,7 +2,7 @@
 """A program of no test, in a process of its own, that calls services of the nodes in /rths.
 
 It reads a JSON list of lifecycle requests per line, ``[node, transition id, label]``, one per node, and prints the
-list of ``[success, state of the node afterwards]``; the line ``"stop"`` calls ``actuator/stop``. With the words
+list of ``[success, state of the node afterwards]``; the line ``"NODE/stop"`` calls that service. With the words
 ``flood REQUESTS`` it sends so many requests to services that read, and leaves without waiting for answers. The
 words ``trip DURABILITY TIMES`` make it publish trip requests by that many new publishers, each at once if it is
 latched and when it is matched if not, and keep the publishers.
@@ -34,11 +34,11 @@ class Stranger:
         print(json.dumps(requests), file=self._process.stdin, flush=True)
         return [(bool(success), str(state)) for success, state in json.loads(self._process.stdout.readline())]
 
-    def stop(self) -> bool:
-        """Call ``actuator/stop``; its success."""
+    def stop(self, node: str = "actuator") -> bool:
+        """Call ``NODE/stop``; its success."""
         assert self._process.stdin
         assert self._process.stdout
-        print('"stop"', file=self._process.stdin, flush=True)
+        print(json.dumps(f"{node}/stop"), file=self._process.stdin, flush=True)
         return bool(json.loads(self._process.stdout.readline()))
 
     def go(self) -> None:
@@ -114,8 +114,8 @@ def _transitions() -> None:
     caller = Caller()
     for line in sys.stdin:
         asked = json.loads(line)
-        if asked == "stop":
-            (answer,) = caller.ask(Trigger, {"/rths/actuator/stop": Trigger.Request()}).values()
+        if isinstance(asked, str):
+            (answer,) = caller.ask(Trigger, {f"/rths/{asked}": Trigger.Request()}).values()
             print(json.dumps(bool(answer and answer.success)), flush=True)
             continue
         changes = {

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,24 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from served_test import Operator, Session, with_node
 from std_srvs.srv import SetBool
 from stranger import stranger
 
 import rths_nodes
 from rths_nodes.app import hosts
+from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
+from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.loop.options import run_options
+from rths_nodes.loop.scenario import files, rehearsal
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.hosting.services import answers
+from rths_nodes.ros.nodes.operator import OperatorNode
 from rths_nodes.ros.transport.endpoints import ByHand
 from rths_nodes.ros.transport.service_thread import (
     PAUSE_S,
@@ -90,6 +98,55 @@ def test_a_stop_reaches_the_rig_within_two_samples(gone: bool, tmp_path: Path, p
     assert "stop service" in test.result.reason
     braking = int(np.flatnonzero(rths_nodes.read(tmp_path / "run").flags & FLAG_TRIPPED)[0])
     assert 0 < braking - accepted[0] <= SAMPLES
+
+
+def test_a_stop_of_a_procedure_reaches_the_rig_within_two_samples(tmp_path: Path, patience: list[str]) -> None:
+    """Nodes of the run answer services in the process of the procedure."""
+    scenario = files.load("chen_ricles_2010", ["duration=60", *patience], rig="bench_simulated")
+    record = ProcedureRecord("test", scenario.name, rehearsal.hash_of(scenario), operator="Ada", planned=["g"])
+    runner = ProcedureRunner(Ladder(scenario, ["g"], 0.2, 2, realtime=True), record, tmp_path / "test")
+    served, accepted = Served(runner, print), list[int]()
+
+    def sample() -> int:
+        rung = runner.session._rung
+        assert rung is not None
+        return rung.port._measured.sample - rung.port._zero if rung.port._begun else -1
+
+    def stop(reason: str) -> None:
+        accepted.append(sample())
+        Served.stop(served, reason)
+
+    served.stop = stop  # type: ignore[method-assign]
+    node, operator = OperatorNode(served, "rths"), Operator(Session(runner, served))
+    node.start()
+    running = threading.Thread(target=operator.act, args=("run",))
+    try:
+        operator.climb("arm")
+        with stranger() as caller, stranger("flood", str(REQUESTS)) as flood:
+            running.start()
+            wait_for(lambda: runner.state is State.RUNNING)
+            flood.ready()
+            wait_for(lambda: sample() > 0)
+            flood.go()
+            assert caller.stop("operator")
+            running.join(60.0)
+    finally:
+        runner.session.close()
+        node.close()
+    recording = tmp_path / "test" / runner.record.rungs[-1].recording
+    braking = int(np.flatnonzero(rths_nodes.read(recording).flags & FLAG_TRIPPED)[0])
+    assert 0 < braking - accepted[0] <= SAMPLES
+
+
+def test_rclpy_serves_nothing_of_the_operator_node(tmp_path: Path) -> None:
+    """Its executor would wait for clients that have left, with the interpreter lock of the loop."""
+    with with_node(tmp_path), composed.ros_context() as context:
+        onlooker = Node("onlooker", context=context)
+        services = partial(onlooker.get_service_names_and_types_by_node, "operator", "/rths_0")
+        wait_for(lambda: "operator" in onlooker.get_node_names())
+        wait_for(lambda: len(services()) >= 2)
+        assert sorted(name for name, _ in services()) == ["/rths_0/operator/hold", "/rths_0/operator/stop"]
+        onlooker.destroy_node()
 
 
 class Server(FewRequests, Node):  # type: ignore[misc]

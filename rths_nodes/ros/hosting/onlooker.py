@@ -57,7 +57,7 @@ class Onlooker(ThreadedNode):
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace.strip("/")
-        super().__init__(name, self.namespace, 1, start_parameter_services=False)
+        super().__init__(name, self.namespace, 1)
         self._lock = threading.Lock()
         self._told: Data = {}
         self._run, self._size = "", BYTES_OF_CURVE

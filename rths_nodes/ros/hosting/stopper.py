@@ -31,7 +31,7 @@ class Stopper(ThreadedNode):
     """
 
     def __init__(self, namespace: str, name: str) -> None:
-        super().__init__(name, namespace.strip("/"), THREADS, start_parameter_services=False)
+        super().__init__(name, namespace.strip("/"), THREADS)
         group = ReentrantCallbackGroup()
         self._stops = {
             kind: self._node.create_client(Trigger, f"{ACTUATOR}/{kind}", callback_group=group) for kind in STOPS

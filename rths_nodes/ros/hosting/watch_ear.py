@@ -26,7 +26,7 @@ class WatchEar(ThreadedNode):
     """
 
     def __init__(self, namespace: str, name: str) -> None:
-        super().__init__(name, namespace.strip("/"), 1, start_parameter_services=False)
+        super().__init__(name, namespace.strip("/"), 1)
         self.heard: deque[tuple[float, str, Any]] = deque(maxlen=KEPT)
         # what is late is worth nothing: what was lost on the way is not sent again
         for topic in (OPERATOR_TOPICS[PROCEDURE_STATE], replace(OPERATOR_TOPICS[RIG_STATE], best_effort=True)):

@@ -24,7 +24,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.qos import HistoryPolicy
 from std_msgs.msg import Empty, Header
 from std_srvs.srv import Trigger
@@ -50,8 +50,9 @@ from rths_nodes.ros.names import (
     TRIP_REQUESTS,
 )
 from rths_nodes.ros.nodes.live_curves import curves_of, message_of
-from rths_nodes.ros.transport.endpoints import quality
+from rths_nodes.ros.transport.endpoints import ByHand, quality
 from rths_nodes.ros.transport.greeting import address
+from rths_nodes.ros.transport.service_thread import SERVICE_QOS, LoopCalls, ServiceThread
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 from rths_nodes.ros.transport.trip_requests import reason_of
 
@@ -63,7 +64,7 @@ DISCOVERY_S, LOOK_S = 1.0, 0.05
 REQUESTS = 64
 """Trip requests that are remembered."""
 THREADS = 2
-"""Two, so that a stop does not wait for a timer."""
+"""Two, so that a trip request does not wait for a timer."""
 KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
 """Types of the topics."""
 
@@ -131,10 +132,9 @@ class OperatorNode(ThreadedNode):
         self._codec = Codec(0, n_axes, 0, n_auxiliary)
         self._every = max(1, round(constants["servo_rate"] / conducted.told_hz)) if conducted.told_hz else 0
         """Samples of the rig between two that a watcher hears of; 0 where there is none."""
-        for name, act in zip(OPERATOR_SERVICES, (conducted.stop, conducted.hold), strict=True):
-            self._node.create_service(
-                Trigger, f"~/{name}", partial(_serve, name, act), callback_group=ReentrantCallbackGroup()
-            )
+        stop, hold = OPERATOR_SERVICES
+        self._threads = self._thread(stop, conducted.stop, first=True), self._thread(hold, conducted.hold)
+        """Threads of the services. A stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
         """Publication time, source and reason of the last trip requests."""
         group = MutuallyExclusiveCallbackGroup()
@@ -155,6 +155,14 @@ class OperatorNode(ThreadedNode):
     def address(self) -> bytes:
         """The name of the operator socket."""
         return address(self._node.get_fully_qualified_name(), self._context.get_domain_id())
+
+    def _thread(self, name: str, act: Callable[[str], None], first: bool = False) -> ServiceThread:
+        answer = partial(_serve, name, act)
+        service = self._node.create_service(
+            Trigger, f"~/{name}", answer, qos_profile=SERVICE_QOS, callback_group=ByHand()
+        )
+        warn = self._node.get_logger().warning
+        return ServiceThread(self._context, {service: answer}, LoopCalls(), warn, first)
 
     def _trip(self, message: Trip, info: Data) -> None:
         """Stop once for each request. A Trip of the nodes of a run is none: they stop the run themselves."""
@@ -181,6 +189,9 @@ class OperatorNode(ThreadedNode):
         self.tell_state(self._conducted.state, self._conducted.reason)
         if self._every:
             self._conducted.tell(self._tell_watcher)
+        for thread in self._threads:
+            thread.start()
+            self._owned.callback(thread.close)
         super().start()
 
     def close(self) -> None:

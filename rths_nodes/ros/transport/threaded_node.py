@@ -10,6 +10,7 @@ import rclpy
 from rclpy.exceptions import InvalidHandle
 from rclpy.executors import Executor, ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 
 from rths_nodes.ros.transport import middleware
 
@@ -17,10 +18,10 @@ from rths_nodes.ros.transport import middleware
 class ThreadedNode:
     """The node ``name`` in ``namespace``, in a context of its own, served by ``threads`` from start to close.
 
-    Further arguments are those of the node. Raises ConfigError where ROS 2 does not start.
+    It has no services of rclpy. Raises ConfigError where ROS 2 does not start.
     """
 
-    def __init__(self, name: str, namespace: str, threads: int, **given: object) -> None:
+    def __init__(self, name: str, namespace: str, threads: int) -> None:
         self._context = middleware.started()
         with middleware.in_words():
             self._node: Node = Node(
@@ -29,7 +30,8 @@ class ThreadedNode:
                 context=self._context,
                 use_global_arguments=False,
                 enable_rosout=False,
-                **given,
+                start_parameter_services=False,
+                parameter_overrides=[Parameter("start_type_description_service", value=False)],
             )
         self._executor: Executor = (  # that of several threads spins where it has one alone
             SingleThreadedExecutor(context=self._context)
