@@ -118,7 +118,6 @@ class Evaluation:
         return Histories(samples, run.time[samples], target - measured, indicator, error, percent, given, elastic)
 
     def _tracking(self, displacement: Array) -> Tracking:
-        """Where the test begins, with another displacement ``(n, n_axes)`` m than the measured one."""
         run, longest = self.run, max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
         tracking, before = Tracking(len(run.axes), longest, self.scenario.energy_scale), self.first_sample - 1
         if before >= 0:  # as in the test: where the soft start has ended
@@ -126,7 +125,6 @@ class Evaluation:
         return tracking
 
     def _energy(self, elastic: float) -> tuple[EnergyMonitor, Array]:
-        """The energy monitor of the test, and the input energy ``(n_steps,)`` J that each Target told."""
         run, n_steps, n_dof = self.run, len(self.run.step_time), self.run.dof_displacement.shape[1]
         first = min(n_steps, -(-self.first_sample // self.scenario.samples_per_step))
         external, told = np.zeros((n_steps, n_dof)), np.full((n_steps, 1), math.nan)
@@ -179,7 +177,6 @@ class Evaluation:
         }
 
     def _followed(self, true: bool) -> tuple[Array, Array]:
-        """Target and displacement ``(n, n_axes)`` m of the samples that count."""
         rows = rows_of(self.counted)
         return self.run.target[rows], self.displacement(true)[rows]
 

@@ -50,7 +50,6 @@ def described(assembly: Assembly) -> Iterator[str]:
 
 
 def _diagonal(matrix: Array) -> str:
-    """The diagonal of a stiffness matrix, in the order of the degrees of freedom: one number, or the range."""
     values = np.diag(np.asarray(matrix)).tolist()
     if len(values) <= LISTED:
         return ", ".join(f"{value:.4g}" for value in values)
@@ -58,7 +57,6 @@ def _diagonal(matrix: Array) -> str:
 
 
 def _excitation(assembly: Assembly) -> Iterator[str]:
-    """Name, peak and length of what moves the test, and how much of it the test has."""
     scenario = assembly.scenario
     shaken = scenario.structure is not None or scenario.integrator.ground is not None
     prescribed = not shaken

@@ -86,7 +86,6 @@ def _methods(protocol: type) -> list[str]:
 
 
 def _wanted(protocol: type) -> list[str]:
-    """Return the names that a member must have: with a base class, all that have no default there."""
     given = _defaults(protocol)
     return [name for name in _members(protocol) if name not in given]
 
@@ -109,7 +108,6 @@ def _members(protocol: type) -> list[str]:
 
 
 def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
-    """One command at rest. Raises ConfigError where it comes to nothing, or to another number of states."""
     try:
         rest = np.zeros(n_axes)
         compensator.step(Motion(rest, rest.copy(), rest.copy()), rest.copy())
@@ -149,7 +147,6 @@ def _guard(method: Callable[..., object], label: str) -> Callable[..., object]:
 
 
 def _check_shown(built: object, family: str, label: str) -> None:
-    """Raises ConfigError where a component does not show what its family does."""
     for name in SHOWN.get(family, ()):
         if not _is_fit(value := getattr(built, name), family):
             wanted = "a number" if family == "actuator" else "an array of floats with one number for each"

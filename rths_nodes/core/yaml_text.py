@@ -117,7 +117,6 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
 
 
 def _scalar(loader: _Loader, node: yaml.ScalarNode, kind: str) -> str:
-    """The text of a number, truth value or null; a tag may claim what it is not."""
     text: str = loader.construct_scalar(node)
     if not re.fullmatch(_PATTERNS[kind][0], text):
         raise _refused(node.start_mark, f"not YAML: {show(text)} is no {kind}")

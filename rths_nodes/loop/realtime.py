@@ -168,7 +168,6 @@ def share_processors(at_every_sample: bool) -> Iterator[None]:
 
 
 def _for_all_threads(action: Callable[[int], None]) -> str:
-    """Do something to every thread of this process; the first refusal in words."""
     refusal = ""
     for name in os.listdir("/proc/self/task"):
         try:

@@ -74,7 +74,6 @@ def _not_moved(rig: RigKnowledge, moves: Sequence[AxisMove], stopped: str, found
 
 
 def _at_rest(rig: RigKnowledge, first: Stand, found: dict[str, AxisChecks]) -> None:
-    """Load cells that nobody has tared, which the operator may sign for, and those that have changed since."""
     offsets = rig.offsets
     for name, words in offsets.forces_at_rest(dict(zip(rig.names, rig.axes, strict=True))).items():
         found[name].remarks.append(words)

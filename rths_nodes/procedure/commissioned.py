@@ -89,7 +89,6 @@ def rig_hash(scenario: Scenario) -> str:
 
 
 def _axis(axis: Axis) -> dict[str, object]:
-    """An axis of the rig file; a test may have narrower limits, and one with wider ones is on another rig."""
     mine, rig = to_data(axis.limits), to_data(limits_of_rig(axis))
     wider = {key: mine[key] for key in WIDER if mine[key] > rig[key]}
     return {"rig_axis": _as_before(to_data(axis.rig_axis)), "wider": wider}

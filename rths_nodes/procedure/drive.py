@@ -285,7 +285,6 @@ class RigDrive:
         return self.command, 0
 
     def _guided(self, motion: GuidedMotion) -> Array | None:
-        """The next command of ``motion``; None where it is over, or has to stop."""
         wanted, outcome = None, DriveOutcome(self._asked)
         if not self._asked:
             try:
@@ -330,7 +329,6 @@ class RigDrive:
         self._over.set()
 
     def _judge(self, command: Array) -> None:
-        """Brake where the rig must not go on after what was just measured."""
         reason, breach = self.judgement(command)
         if self._motion is None or self._stop is not None or not (reason or breach):
             return

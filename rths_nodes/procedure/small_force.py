@@ -100,7 +100,6 @@ class SmallForces:
         self.modes = bytes(modes)
 
     def _ramp(self, pressed: Pressed, goal: float, rate: float) -> Steps[str]:
-        """To ``goal`` N at ``rate`` N/s at most, on the polynomial of the ramps; why it ended before."""
         start = float(self._walk.command[pressed.index])
         samples = math.ceil(STEEPEST * abs(goal - start) / rate / self._dt)
         for done in range(1, samples + 1):

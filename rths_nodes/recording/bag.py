@@ -155,7 +155,6 @@ class Topic:
 
 
 def _head(topics: Sequence[Topic], information: Mapping[str, str]) -> bytes:
-    """The beginning of a journal: header, schemas, channels (numbered from 1) and the information."""
     out = BytesIO()
     writer = McapWriter(out, use_chunking=False, compression=CompressionType.NONE)
     writer.start(profile="ros2", library=LIBRARY)

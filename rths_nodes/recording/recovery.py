@@ -116,7 +116,6 @@ def _recovered_in(path: Path, directory: Path) -> Recovered:
 
 
 def _restored_metadata(path: Path) -> tuple[str, ...]:
-    """Write ``metadata.yaml`` anew where it is missing or damaged: other tools begin with it. What was done."""
     file = path.with_name(METADATA)
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         if isinstance(parse(read_text(file), file.name)[BAG], dict):

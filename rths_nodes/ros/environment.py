@@ -111,7 +111,6 @@ def _middleware(environment: Environment) -> Iterator[Finding]:
 
 
 def _known_middleware() -> set[str]:
-    """Return the middlewares that the packages of ROS 2 list, but not the one that only loads another."""
     index = Path("share", "ament_index", "resource_index", "rmw_typesupport")
     folders = [prefix / index for prefix in prefixes()]
     names = {file.name for folder in folders if folder.is_dir() for file in folder.iterdir()}

@@ -110,7 +110,6 @@ def _rows(plan: Plan, layout: Layout) -> tuple[list[Sequence[Panel]], list[float
 
 
 def _shares(plan: Plan, row: Sequence[Panel]) -> Sequence[float]:
-    """Widths of the places of a row, of which the last ones may be empty."""
     if plan.across and row[0].square:
         return (1.0,) * plan.across
     return plan.widths if len(row) > 1 else (1.0,)

@@ -68,7 +68,6 @@ def modes_of(loop: Loop) -> tuple[Mode, ...]:
 
 
 def _in_the_loop(loop: Loop, root: complex) -> complex:
-    """Return what a mode ``root`` (rad/s) of the structure becomes in the loop: followed from a perfect rig."""
     if not isinstance(loop, SampledLoop):
         slow = loop.states(loop.rig(np.zeros(1)))[0]
         return complex(follow(loop, slow[np.argmin(abs(slow - root))], "ratio", np.linspace(0.0, 1.0, STAGES))[-1])

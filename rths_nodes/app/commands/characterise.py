@@ -146,7 +146,6 @@ def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cy
 
 
 def _planned(options: argparse.Namespace, scenario: Scenario) -> list[characterisation.Planned]:
-    """The tests that are asked for. Raises ConfigError where one cannot be run."""
     axes = list(dict.fromkeys(options.axis)) or list(scenario.moved_axes)
     for axis in axes:
         if axis not in scenario.moved_axes:

@@ -126,7 +126,6 @@ class NeverOpened(PortBefore):
 
 
 def _commissioned(loaded: Scenario, rig: str) -> Iterator[str]:
-    """Say whether the rungs that move may be armed on a real rig; its build is known at ``connect`` only."""
     found, barred = commissioning.found(loaded, rig)
     if barred:
         yield f"caution: {barred}"
@@ -242,7 +241,6 @@ def _excess_travel(loaded: Scenario) -> Iterator[str]:
 
 
 def _round_trips(recording: str) -> RoundTrips:
-    """Read how long Commands were under way in a ``recording``. Raises ConfigError where it does not tell."""
     from rths_nodes.recording.reading import read_run
 
     try:

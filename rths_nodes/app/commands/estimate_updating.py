@@ -104,7 +104,6 @@ def _value(words: str) -> tuple[str, object]:
 
 
 def _open(words: str) -> Open:
-    """``stiffness=5e6:9e6`` -> a parameter with its bounds."""
     name, sign, range_ = words.partition("=")
     if not sign:
         return Open(name)

@@ -167,7 +167,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _orders(words: str | None, n: int) -> Orders | None:
-    """``3,1,-;1,3,1;-,1,3`` -> degrees ``(n, n)``."""
     if words is None:
         return None
     rows = [[entry.strip() for entry in row.split(",")] for row in words.split(";")]

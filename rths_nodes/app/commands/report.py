@@ -90,7 +90,6 @@ def _of_record(options: argparse.Namespace, folder: Path, out: Path) -> int:
 
 
 def _check(options: argparse.Namespace, out: Path) -> None:
-    """Refuses what makes no sense, before anything is read. Raises one ConfigError."""
     problems = Problems()
     if not options.figures:
         for name in ("format", "width"):

@@ -105,7 +105,6 @@ def _tell(options: argparse.Namespace, done: hosts.RunResult) -> None:
 
 
 def _host_of_page(host: str) -> str:
-    """The host of a run that a page shows. Raises ConfigError for embedded, where somebody has asked for it."""
     if host != EMBEDDED:
         return host
     if host is not run_options(COMMAND)["--host"].default:  # what was typed is another object

@@ -76,7 +76,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_laws(parser: argparse.ArgumentParser) -> None:
-    """Which compensators, and what becomes of them before they are scored."""
     parser.add_argument(
         "--laws",
         default="",
@@ -202,7 +201,6 @@ def _scored(options: argparse.Namespace, loaded: Scenario) -> Scored:
 
 
 def _verified(path: Path, where: Where, run_programs: bool) -> int:
-    """Run an entry again, and say of each row whether it is as it was told."""
     from rths_nodes.app.studies import entries
 
     content = entries.read(path)

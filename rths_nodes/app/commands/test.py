@@ -136,7 +136,6 @@ def _check_motions(scenario: Scenario, answers: Answers, options: argparse.Names
 
 
 def _told(options: argparse.Namespace) -> float:
-    """Times in a second that a watcher of the rig has to hear where it is; 0 where the rig file has none."""
     watch = files.load_rig(options.rig).watch
     return 0.0 if watch is None else watch.told
 

@@ -81,7 +81,6 @@ class Saboteur:
         self._random = random.Random(1)
 
     def _happens(self, kind: str, sample: int, way: str) -> bool:
-        """Return whether ``kind`` happens to this datagram; it then counts as one of the N on its ``way``."""
         for plan in self._plans:
             if plan.kind == kind and sample >= plan.sample and self._done[way, plan] < plan.count:
                 self._done[way, plan] += 1

@@ -49,7 +49,6 @@ def _owner(port: int) -> str:
 
 
 def _process(inode: str) -> str:
-    """Return ``COMMAND (process PID), `` of the socket with an ``inode``; empty if it is not readable."""
     for folder in Path("/proc").glob("[0-9]*/fd"):
         with suppress(OSError):  # another user's process, or one that has ended
             for link in folder.iterdir():

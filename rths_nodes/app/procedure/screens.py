@@ -134,7 +134,6 @@ def _narrow(*heads: str, title: str) -> Table:
 
 
 def _worst(found: Mapping[str, float], rehearsal: bool) -> str:
-    """The largest difference to the rehearsal of a rung, or to the rung before."""
     values = [value for name, value in found.items() if name.endswith(REHEARSAL) == rehearsal]
     return f"{max(values):.3g}" if values else "-"
 

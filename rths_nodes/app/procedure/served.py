@@ -190,7 +190,6 @@ class Served:
         return "\n".join([done, *self._found(name)]).strip()
 
     def _found(self, act: str) -> list[str]:
-        """Return what an operator has to see before he confirms or signs, in words."""
         runner = self._runner
         if act == "take_offsets" and runner.taken is not None:
             rows = runner.taken.record().axes

@@ -107,7 +107,6 @@ def release() -> None:
 
 @contextmanager
 def _shares(count: int, progress: Progress | None) -> Iterator[tuple[str, Array]]:
-    """A file with the share of each piece, which all processes write and a thread reads for ``progress``."""
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
         file, over = Path(folder) / "shares", threading.Event()
         shares = np.memmap(file, np.float64, "w+", shape=(count,))

@@ -226,14 +226,12 @@ def _placed(found: Sequence[tuple[Score, tuple[float, float]]]) -> list[Score]:
 
 
 def _percentile(values: Array, percent: float) -> float:
-    """The median, or above it a value that is there; nan for none."""
     finite = values[np.isfinite(values)]
     method: Literal["linear", "higher"] = "linear" if percent == 50.0 else "higher"
     return float(np.percentile(finite, percent, method=method)) if len(finite) else math.nan
 
 
 def _what(table: StudyTable, failed: Sequence[int]) -> str:
-    """Return the most frequent outcome and reason of the runs that did not finish; empty for none."""
     reasons = Counter(f"{table.columns['outcome'][row]}: {table.columns['reason'][row]}" for row in failed)
     if not reasons:
         return ""

@@ -216,7 +216,6 @@ class Search:
         return Tuned(found, worst, before, self.evaluations, self.unjudged)
 
     def _along(self, first: Array, budget: int) -> float:
-        """One parameter: Brent's method between the neighbours of the best of ``first``; value of ``first[0]``."""
         from scipy.optimize import minimize_scalar
 
         values = self._first(first)
@@ -233,7 +232,6 @@ class Search:
         return float(values[0])
 
     def _evolve(self, first: Array, budget: int, seed: int) -> float:
-        """Several: differential evolution from ``first``; value of ``first[0]``."""
         from scipy.optimize import differential_evolution
 
         size, n = first.shape

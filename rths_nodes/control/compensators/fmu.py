@@ -174,7 +174,6 @@ def _given(names: OfAxis) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """``K[1].gain`` -> ``K_1.gain``: brackets are those of an axis."""
     return name.replace("[", "_").replace("]", "")
 
 

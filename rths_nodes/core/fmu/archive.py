@@ -135,7 +135,6 @@ class Archive:
 
 
 def _checked(name: str) -> str:
-    """Return ``name``. Raises ConfigError where it leads anywhere but below the folder of the archive."""
     parts = name.rstrip("/").split("/")
     if "\\" in name or ":" in name or "\0" in name or not all(part not in ("", ".", "..") for part in parts):
         raise ConfigError(f"has a member {name!r}: must lie below the folder of the archive")

@@ -302,7 +302,6 @@ def _specimen_slopes(specimen: Specimen) -> Array:
 
 
 def _fastest(a: Array) -> float:
-    """Magnitude of the fastest pole, rad/s. Raises ConfigError for a plant that is not stable."""
     poles = np.linalg.eigvals(a)
     worst = max(poles, key=lambda pole: float(pole.real))
     if worst.real > ROUNDING * np.abs(poles).max():

@@ -88,7 +88,6 @@ class Drive:
 
 
 def _rest(output: Output) -> float:
-    """Active command of a controller whose actuator stands at zero, m."""
     return 0.0 - output.offset / output.scale
 
 

@@ -224,7 +224,6 @@ def constants(
 
 
 def _driven(before: Array, now: Array, index: int, substeps: int) -> Array:
-    """The matrix ``(n, 2 m)`` from the inputs at both ends of the sample to z behind a sub-step."""
     start, end = index / substeps, (index + 1) / substeps
     return np.hstack([(1.0 - start) * before + (1.0 - end) * now, start * before + end * now])
 

@@ -100,7 +100,6 @@ class Specimen:
         model.command("analysis", ["Transient"])
 
     def _moves(self) -> bool:
-        """True where something is neither fixed nor tied."""
         ops = self._ops
         for node in ops.getNodeTags():
             held = {*ops.getFixedDOFs(node), *ops.getConstrainedDOFs(node)}

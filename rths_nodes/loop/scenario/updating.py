@@ -122,7 +122,6 @@ class Copies:
             self.settings = self.settings._replace(leaves=level.deviations, freezes=level.then == FREEZE)
 
     def _check_alike(self, names: Mapping[str, object]) -> None:
-        """Refuses copies that are not the specimen's in what is not updated, or has no ``initial`` value."""
         free = {name for name, each in self.section.parameters.items() if each.initial is not None}
         (one, first), *others = self.laws.items()
         for name, other in others:

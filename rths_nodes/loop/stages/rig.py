@@ -335,7 +335,6 @@ class RigStage:
         return pause.active
 
     def _paused(self, command: Command | None, sample: int) -> Command:
-        """Return the Command that drives the rig at a tick of a pause; ``command`` has just come, or is None."""
         pause = self.pause
         if command is None and pause.needs_command:
             command = self._bridge.command(sample)
@@ -351,7 +350,6 @@ class RigStage:
         return self._counted(driven, "Target") if pause.sampled else driven
 
     def _refusal(self, command: Command | None, sample: int) -> str:
-        """Why ``command`` must not be sent; empty when it may."""
         modes = self._driving.control_mode if self._driving is not None else b""
         beyond = "no command came"
         if command is not None:

@@ -234,7 +234,6 @@ def level_notes(timing: Data) -> list[str]:
 
 
 def _range(row: Mapping[str, float], unit: str | None) -> str:
-    """Say how far a quantity went in a test: without ends where it was never a number."""
     if "lowest" not in row:
         return "never a number in the test"
     return f"{row['lowest']:.4g} to {row['highest']:.4g} {unit or 'in its unit'} in the test"

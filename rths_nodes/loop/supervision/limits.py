@@ -120,7 +120,6 @@ class LimitCheck:
         return _not_finite("command", auxiliary, self._inputs) if auxiliary else ""
 
     def _unfit(self, code: int, targets: Floats, commands: Floats, previous: Floats) -> str:
-        """Say what is wrong with the move that has this ``code``."""
         i, what = divmod(code, rows.PER_MOVE)
         _, zero, stroke, most, _ = move = self._moves[i]
         now, step, rate, axis = commands[i], commands[i] - previous[i], self._rate, f"axes.{self._axes[i]}"
@@ -207,7 +206,6 @@ def _words(row: Row, values: Floats) -> str:
 
 
 def _not_finite(what: str, auxiliary: Floats, names: Sequence[str]) -> str:
-    """Which auxiliary value is not finite, in words; empty when all are."""
     for index, value in enumerate(auxiliary):
         if not math.isfinite(value):
             name = names[index] if index < len(names) else f"auxiliary[{index}]"

@@ -128,7 +128,6 @@ class Watch:
         self._seen.add(sample)
 
     def _judged(self, sample: Sample) -> list[float]:
-        """By axis displacement (m), velocity (m/s) and force (N)."""
         found: list[float] = []
         for axis, over in enumerate(self._over):
             before = self._before[max(0, len(self._before) - 1 - over)]

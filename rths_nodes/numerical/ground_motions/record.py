@@ -234,7 +234,6 @@ def _shipped(name: str, source: str) -> Path:
 
 
 def _chosen_step(given: float | None, series: Series, source: str) -> float:
-    """The parameter where both are there and agree: it may have more digits than a header."""
     stated = series.step
     if stated is None and given is None:
         why = series.note or "does not state it"
@@ -286,7 +285,6 @@ def _check_peak(peak: float, unit: str, given: str | None, source: str) -> None:
 
 
 def _check_scaled(peak: float, scale: float) -> None:
-    """Refuses a ``scale`` that makes more of the ``peak`` (m/s^2) than any earthquake has."""
     if peak * abs(scale) > LARGEST_PEAK:
         raise ConfigError(
             f"{SECTION}.scale = {scale:g}: the peak {peak:.4g} m/s^2 becomes {peak * abs(scale):.4g} m/s^2, must "
@@ -299,7 +297,6 @@ def _is_plausible(peak: float) -> bool:
 
 
 def _likely_unit(peak: float) -> str:
-    """The unit under which ``peak`` is nearest to a usual earthquake, in words; empty if there is none."""
     fits = {unit: peak * factor for unit, factor in UNITS.items() if _is_plausible(peak * factor)}
     if not fits:
         return ""

@@ -274,7 +274,6 @@ def _placed(key: str, dofs: Mapping[str, Seen]) -> list[tuple[str, Seen]]:
 
 
 def _places(names: Sequence[str], dofs: Sequence[Seen]) -> list[Any]:
-    """Places of displacement, velocity and acceleration of ``dofs`` among outputs; -1 of what is not told."""
     found = []
     for quantity in ("displacement", "velocity", "acceleration"):
         given = [getattr(dof, quantity) for dof in dofs]

@@ -140,7 +140,6 @@ def _row(bench: Bench, stopped: State, then: State, commands: Array) -> Commissi
 
 
 def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
-    """Rung c, which moves nothing, is armed, and stopped: it must not run any more."""
     assert session.offsets is not None  # they were confirmed
     session.arm("c", bench.scenario, hash_of(bench.scenario), session.offsets.hash)
     session.stop("the commissioning stops it")

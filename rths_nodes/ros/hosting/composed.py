@@ -140,7 +140,6 @@ def run(
 
 
 def _answer(died: Process, rig: ActuatorNode) -> None:
-    """Let the rig refuse or trip, because a separate node has ended with an error."""
     if rig.phase.gone:
         return
     if died.popen.returncode == ExitCode.REFUSED and rig.rig.machine.state < State.ARMED:

@@ -163,7 +163,6 @@ class Process:
                 self._give_up()
 
     def _main_thread(self) -> tuple[str, list[str]]:
-        """Its state, a letter of proc(5), and what it has had of the processor. Raises OSError when it is gone."""
         thread = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}")
         state, *numbers = (thread / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         switches = (thread / "status").read_text(encoding="utf-8").partition("\nvoluntary_ctxt_switches")[2]

@@ -104,7 +104,6 @@ class Arming:
         return True
 
     def _may_begin(self) -> bool:
-        """True when the test may begin, False while somebody is waited for. Raises StartRefused."""
         self._check_hashes()
         missing = [peer for peer in self.peers if not self._statuses.get(peer, {}).get("ready")]
         if missing or self._phase.now < Phase.READY:

@@ -82,7 +82,6 @@ class AxisNode(RthsNode):
     # -- alone --------------------------------------------------------------------------------------------
 
     def _led_no_more(self) -> bool:
-        """True when the axis has to come to rest by itself, and is not there yet."""
         if self._stops_alone or self.stage is None or self.stage.sample < 0:
             return self._stops_alone and not self.stage.at_rest
         if self.stage.at_rest:

@@ -106,12 +106,10 @@ class CompensatorNode(RthsNode):
         return True
 
     def _lacks_target(self, measured: Measurement) -> bool:
-        """True when the Target that the next Command needs is not here."""
         return measured.sample >= self.stage.ready_to and not measured.flags & FLAG_TRIPPED
 
     @property
     def _paused(self) -> bool:
-        """True while the rig pauses for a Target; where it has stopped instead, none is waited for."""
         return self.stage.paused and not self._waiting[-1][0].flags & FLAG_TRIPPED
 
     @property

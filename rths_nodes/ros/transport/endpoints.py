@@ -170,7 +170,6 @@ class Inbox:
                 guard.drop(gid or NOBODY)
 
     def _from_whom(self, data: bytes, info: Data) -> tuple[bytes, bytes]:
-        """A message and the gid of its publisher; no bytes where it is not that of a peer."""
         gid = _gid_of(info)
         if gid is None:
             self.guard.go_without_gids()

@@ -64,7 +64,6 @@ class ThreadedNode:
         self._executor.spin()
 
     def _spin(self) -> None:
-        """Serve until the executor is shut down; a message that cannot be read, or served, is nobody's end."""
         while self._context.ok() and not self._leaving.is_set():
             try:
                 self._take_turn()

@@ -165,7 +165,6 @@ def period_of_structure(seen: Seen) -> Iterator[Found]:
 
 
 def _specimens(seen: Seen) -> Iterator[tuple[str, Axis, float, float]]:
-    """Place of each specimen with a stiffness, its axis, stiffness (N/m) and damping (N s/m)."""
     for place, axis in seen.axes:
         stiffness = given(axis.specimen, "stiffness")
         if isinstance(stiffness, float):

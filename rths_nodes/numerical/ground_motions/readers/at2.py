@@ -65,7 +65,6 @@ def _place(lines: Sequence[str]) -> int | None:
 
 
 def _unit(header: str) -> str | None:
-    """The unit in the header, None where it states none. Raises FormatError for a series of another quantity."""
     quantity, another = _QUANTITY.search(header), _ANOTHER.search(header)
     if quantity is None and another is not None and "ACC" not in header.upper():
         quantity = another

@@ -153,7 +153,6 @@ def _block(lines: Sequence[str], index: int) -> Series:
 
 
 def _unit(line: str, place: int) -> str | None:
-    """The unit of a block; None where its start line ends with the step, as the oldest do."""
     found = _UNIT.search(line)
     if found:
         return stated_unit(found[1] or found[2], place)
@@ -213,7 +212,6 @@ def _width(line: str, place: int) -> int | None:
 
 
 def _cells(row: str, width: int | None, line: int) -> list[str]:
-    """The numbers of a row as text, by columns where their width is stated; blanks and signs must confirm them."""
     free = split_at_signs(row)
     if width is None or "\t" in row:
         return free
