@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from processor_time import least
 
-from rths_nodes.app.compiling import kernels, loops
 from rths_nodes.core.samples import Array
+from rths_nodes.loop.compiled import native
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.compiled.running import KernelLoop, Way, in_arrays, plain
@@ -123,9 +123,8 @@ def told(of: Bench, way: Way, runs: int) -> bool:
 def compiling(of: Bench) -> tuple[Way, float, float]:
     """The compiled loop; time of the processor (s) to compile it, and to find it in another process."""
     parts = of.parts()
-    kernels.numba()
     before = sum(os.times()[:4])  # of a child, which compiles, too
-    way = loops.way_of(parts)
+    way = native.way_of(parts)
     cold = sum(os.times()[:4]) - before
     words = [sys.executable, __file__, "--warm", of.name]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -133,12 +132,12 @@ def compiling(of: Bench) -> tuple[Way, float, float]:
 
 
 def warm(name: str) -> float:
-    """Time of the processor (s) until the compiled loop is there, the import of numba included."""
+    """Time of the processor (s) until the compiled loop is there, its import included."""
     case, _ = CASES[name]
     parts = parts_of(Assembly(files.load(name, ["duration=1"], case)))
     assert isinstance(parts, Parts)
     before = thread_time_ns()
-    assert loops.way_of(parts).compiled
+    assert native.way_of(parts).compiled
     return 1e-9 * (thread_time_ns() - before)
 
 

@@ -28,8 +28,8 @@ import numpy as np
 from processor_time import least
 
 from rths_nodes.app import hosts
-from rths_nodes.app.compiling.loops import loop_over_kernels
 from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.loop.compiled.native import loop_over_kernels
 from rths_nodes.loop.compiled.running import KernelLoop
 from rths_nodes.loop.embedded import Loop, Sink
 from rths_nodes.loop.scenario import files

@@ -16,6 +16,7 @@ import pytest
 from driven_kernels import DT, EXTREMES, FAMILIES, agree, flat, functions_of, same, wrong_in
 from minimal_components import COMPONENTS, data_of
 
+from rths_nodes.codegen.calling import compiled
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import copied
 from rths_nodes.core.samples import Motion
@@ -104,7 +105,6 @@ TO_COMPILE = [
 @pytest.mark.parametrize(("family", "name", "data"), TO_COMPILE)
 @pytest.mark.briefly(15)
 def test_plain_and_compiled_give_the_same_bits(family: str, name: str, data: Any, extreme: bool) -> None:
-    pytest.importorskip("numba")
     agree(*made(family, name, data, 7, extreme))
 
 
@@ -157,19 +157,16 @@ EDGES = (*EXTREMES, 2.5, -2.5, 0.5, 1.5, 709.7, 709.79, 710.0, -746.0, 450359962
 
 @pytest.mark.parametrize("function", ONE_ARGUMENT, ids=lambda each: each.__name__)
 def test_elementary_functions_have_a_value_for_every_float(function: Any) -> None:
-    pytest.importorskip("numba")
-    from rths_nodes.app.compiling.kernels import compiled
+    def value(x: float) -> Any:
+        return function(x)
 
-    quick, rng = compiled(lambda x: function(x)), np.random.default_rng(1)
+    quick, rng = compiled(value, (0.5,), (False,)), np.random.default_rng(1)
     for x in (*EDGES, *(rng.standard_normal(3000) * 10.0 ** rng.uniform(-8, 8, 3000)).tolist()):
         assert same(function(x), quick(x)), x
 
 
 def test_powers_have_a_value_for_every_float() -> None:
-    pytest.importorskip("numba")
-    from rths_nodes.app.compiling.kernels import compiled
-
-    quick, rng = compiled(arithmetic.power), np.random.default_rng(1)
+    quick, rng = compiled(arithmetic.power, (0.5, 2.5), (False, False)), np.random.default_rng(1)
     for x in (*EDGES, *rng.uniform(0.0, 1e3, 2000).tolist()):
         for exponent in (0.01, 1.0, 2.0, 2.5, 100.0):
             assert same(arithmetic.power(x, exponent), quick(x, exponent)), (x, exponent)
@@ -184,17 +181,18 @@ def test_whole_numbers_are_those_of_round() -> None:
         assert arithmetic.rounded(x) == float(round(x))
 
 
+def product_of(matrix: Any, vector: Any) -> Any:
+    return arithmetic.matvec(matrix, vector)
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 2), (12, 12), (2, 40), (1, 100), (29, 87)])
 def test_a_product_is_summed_from_left_to_right(shape: tuple[int, int], order: Any) -> None:
-    pytest.importorskip("numba")
-    from rths_nodes.app.compiling.kernels import compiled
-
     rng = np.random.default_rng(3)
     matrix, vector = np.array(rng.standard_normal(shape), order=order), rng.standard_normal(shape[1])
     matrix[-1] = -0.0
     found = arithmetic.matvec(matrix, vector)
-    assert same(found, compiled(arithmetic.matvec)(matrix, vector))
+    assert same(found, compiled(product_of, (matrix, vector), (False, False))(matrix, vector))
     assert found.tolist() == [arithmetic.dot((0.0, *row), (0.0, *vector.tolist())) for row in matrix.tolist()]
     np.testing.assert_allclose(found, matrix @ vector, rtol=1e-13, atol=1e-13)
 
@@ -203,8 +201,6 @@ def test_a_product_is_summed_from_left_to_right(shape: tuple[int, int], order: A
 @pytest.mark.briefly(1)
 def test_a_product_in_groups_is_that_product(n: int, count: int) -> None:
     """The last one has too many products to be written out."""
-    pytest.importorskip("numba")
-    from rths_nodes.app.compiling.kernels import compiled
     from rths_nodes.core.arithmetic import groups
 
     like = ((0.0,) * n,) * count
@@ -216,8 +212,8 @@ def test_a_product_in_groups_is_that_product(n: int, count: int) -> None:
     matrix, known = np.asfortranarray(rng.standard_normal((count * n, 4 * n))), rng.standard_normal(4 * n)
     matrix[n] = -0.0
     wanted = arithmetic.matvec(matrix, known)
-    for form in (product, compiled(product)):
-        for vector in (known, tuple(known.tolist())):
+    for vector in (known, tuple(known.tolist())):
+        for form in (product, compiled(product, (matrix, vector), (False, False))):
             assert same(np.concatenate(form(matrix, vector)), wanted)
 
 

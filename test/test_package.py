@@ -195,7 +195,7 @@ def test_the_table_of_dependencies_has_every_key_of_rosdep() -> None:
         keys |= column(table("dependencies.md", title), 2)
     wanted = {key for key in keys if key != "none" and not key.startswith("brought by")}
     assert told <= wanted
-    assert wanted - told == {"python3-h5py", "python3-numba"}, "optional: no key of package.xml asks for them"
+    assert wanted - told == {"python3-h5py"}, "optional: no key of package.xml asks for them"
 
 
 def test_the_page_on_citing_has_every_publication() -> None:

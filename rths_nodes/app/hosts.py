@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rths_nodes.app.compiling.loops import loop_over_kernels
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop import outcomes
+from rths_nodes.loop.compiled.native import loop_over_kernels
 from rths_nodes.loop.compiled.running import KernelLoop
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.faults import kinds as faulty

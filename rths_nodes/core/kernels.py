@@ -11,7 +11,7 @@ first line and returns a plain tuple in the order of the state: that is twice as
 a state are worked in place: :func:`copied` makes a second one.
 
 A kernel that contains another is made by a function that takes the other one: ``adaptive(inverse.led)``. So each
-is plain Python, which is what nodes call, and can be compiled as it stands (``app/compiling/kernels.py``).
+is plain Python, which is what nodes call, and can be translated to C as it is (``codegen/``).
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class RunOptions:
     )
     engine: str = text(
         "how the host embedded computes: python, stage by stage; kernels, by a loop over kernels, up to seven "
-        "times as fast; compiled, by that loop compiled by numba (extra fast); all with the same bits. auto: "
+        "times as fast; compiled, by that loop in C (needs a C compiler); all with the same bits. auto: "
         "kernels where the scenario has that loop and the test is not recorded, else python",
         AUTO,
         ENGINES,

@@ -15,12 +15,14 @@ import numpy as np
 from minimal_components import frame
 
 from rths_nodes.analysis.reference.coupled import measured_names
+from rths_nodes.codegen.calling import compiled
 from rths_nodes.control.compensators.per_axis import CoupledKernel
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import Kernel, copied, no_state
 from rths_nodes.core.rig import RigKernel
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.actuators.specimen_path import path_of
+from rths_nodes.loop.compiled.running import in_arrays
 
 DT = 1.0 / 1024.0
 SAMPLES = 400
@@ -220,13 +222,16 @@ def same(one: Any, other: Any) -> bool:
     return all((a != a and b != b) or np.float64(a).tobytes() == np.float64(b).tobytes() for a, b in pairs)
 
 
+def in_c(function: Any, constants: Any, *arguments: Any) -> Any:
+    """The C form of a function; the integers of its ``constants`` are part of its text."""
+    return compiled(function, (constants, *arguments), (True, *[False] * len(arguments)))
+
+
 def agree(kernel: Any, constants: Any, rows: Any) -> None:
     """Plain and compiled, state and output, over all ``rows`` of inputs."""
-    from rths_nodes.app.compiling.kernels import compiled
-
-    step = compiled(kernel.step)
     with np.errstate(all="ignore"):
-        plain, quick = copied(kernel.rest(constants)), copied(kernel.rest(constants))
+        plain, quick = copied(kernel.rest(constants)), in_arrays(copied(kernel.rest(constants)))
+        step = in_c(kernel.step, constants, quick, *rows[0])
         for sample, inputs in enumerate(rows):
             plain, found = kernel.step(constants, plain, *inputs)
             quick, quickly = step(constants, quick, *inputs)

@@ -56,7 +56,6 @@ def clean(step: Callable[..., Any]) -> None:
 @every_specimen
 @pytest.mark.briefly(6)
 def test_specimens(data: dict[str, Any], extreme: bool) -> None:
-    pytest.importorskip("numba")
     kernel, constants, rows = of_specimen(*params_of("specimen", data), np.random.default_rng(2), extreme)
     clean(kernel.step)
     agree(kernel, constants, rows)
@@ -88,7 +87,6 @@ HELD = {
 @extremes
 @pytest.mark.parametrize("name", HELD)
 def test_actuators(name: str, extreme: bool) -> None:
-    pytest.importorskip("numba")
     kind, data, held = HELD[name]
     cls, params = params_of("actuator", {"type": kind, **data})
     kernel, constants, rows = of_actuator(cls, params, np.random.default_rng(3), extreme, held)
@@ -127,7 +125,6 @@ RIGS = {
 @extremes
 @pytest.mark.parametrize("name", RIGS)
 def test_rigs(name: str, extreme: bool) -> None:
-    pytest.importorskip("numba")
     kernel, constants, rows = of_rig(*params_of("rig", RIGS[name]), np.random.default_rng(5), extreme)
     clean(kernel.step)
     agree(kernel, constants, rows)
@@ -146,7 +143,6 @@ THREE = {
 @pytest.mark.parametrize("kinematics", ["exact", "long", "linear"])
 def test_couplers(points: dict[str, Any], kinematics: str, extreme: bool) -> None:
     """All of a motion to the axes and back, now and then out of reach."""
-    pytest.importorskip("numba")
     n = len(points["anchors"])
     coupler = Coupler(from_data(Geometry, points | {"kinematics": kinematics}, "x"), n, n, "x")
     axes, forces, axis_forces, _, motion_of = coupler.kernel
@@ -186,7 +182,6 @@ SENSORS = {
 @extremes
 @pytest.mark.parametrize("name", SENSORS)
 def test_sensors(name: str, extreme: bool) -> None:
-    pytest.importorskip("numba")
     params, rng = from_data(Sensors, SENSORS[name]), np.random.default_rng(8)
     kernel = SensorPair.kernel_of(params)
     noise = rng.standard_normal((400, 2)).tolist()
@@ -200,7 +195,6 @@ def test_sensors(name: str, extreme: bool) -> None:
 
 @extremes
 def test_the_way_of_a_command(extreme: bool) -> None:
-    pytest.importorskip("numba")
 
     def step(k: Any, s: Any, value: float) -> Any:
         return s, (converted(value, 0.0, math.nan), converted(value, 1e-4, 0.005), converted(value, 0.0, 0.005))
@@ -213,7 +207,6 @@ def test_the_way_of_a_command(extreme: bool) -> None:
 @extremes
 @pytest.mark.parametrize("order", [1, 2, 5])
 def test_corrected_forces(order: int, extreme: bool) -> None:
-    pytest.importorskip("numba")
     low = Butterworth(order, 60.0, DT)
     rest = False, low.settled(low.constants, 0.0)
     rows = [(1e5 * x, v, 9.0 * v) for x, v in motion(np.random.default_rng(6), extreme)]

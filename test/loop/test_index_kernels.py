@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driven_kernels import SAMPLES, functions_of, numbers, same, wrong_in
+from driven_kernels import SAMPLES, functions_of, in_c, numbers, same, wrong_in
 
 from rths_nodes.loop.supervision import corridor, energy_monitor, index_limits
 from rths_nodes.loop.supervision.energy_monitor import FEW, EnergyMonitor
@@ -57,15 +57,12 @@ def test_a_step_is_arithmetic_and_nothing_else(kernel: Any) -> None:
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
 @every_kernel
 def test_plain_and_compiled_give_the_same_bits(kernel: Any, extreme: bool) -> None:
-    pytest.importorskip("numba")
-    from rths_nodes.app.compiling.kernels import compiled
-
     rng = np.random.default_rng(9)
     constants, state, rows = KERNELS[kernel](numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme))
     plain, quick = state, tuple(each.copy() if isinstance(each, np.ndarray) else each for each in state)
     if kernel is energy_monitor:  # in plain Python the numbers are floats, not those of numpy
         plain = tuple(each.tolist() if isinstance(each, np.ndarray) else each for each in state)
-    step = compiled(kernel.step)
+    step = in_c(kernel.step, constants, quick, *rows[0])
     for sample, inputs in enumerate(rows):
         floats = [each.tolist() if isinstance(each, np.ndarray) else each for each in inputs]
         with np.errstate(all="ignore"):

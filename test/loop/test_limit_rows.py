@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from driven_kernels import EXTREMES, functions_of, same, wrong_in
 
+from rths_nodes.codegen.calling import compiled
 from rths_nodes.core.kernels import copied
 from rths_nodes.core.limits import QUANTITIES, Level, Levels, Limits
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, MODE_NOT_TOLD, Command, Measurement
+from rths_nodes.loop.compiled.running import in_arrays
 from rths_nodes.loop.supervision import limit_rows
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.levels import LevelWatch
@@ -369,16 +371,15 @@ def inputs(rng: np.random.Generator, extreme: bool) -> dict[Any, tuple[Any, ...]
 @pytest.mark.briefly("acting", "broken_alone")
 def test_limits_are_kernels(kernel: Any) -> None:
     """The same bits compiled, on numbers and on what is none; nothing barred stands in them."""
-    pytest.importorskip("numba")
-    from rths_nodes.app.compiling.kernels import compiled
-
     assert {
         name.__qualname__: wrong_in(name) for name in functions_of(kernel, {}).values() if wrong_in(name)
     } == {}
-    quick, rng = compiled(kernel), np.random.default_rng(1)
+    rng = np.random.default_rng(1)
+    first = in_arrays(inputs(rng, extreme=False)[kernel])
+    quick = compiled(kernel, first, [False] * len(first))
     with np.errstate(all="ignore"):
         for number in range(500):
             given = inputs(rng, extreme=number % 2 == 0)[kernel]
-            plain, again = copied(given), copied(given)
+            plain, again = copied(given), in_arrays(copied(given))
             assert same(kernel(*plain), quick(*again)), given
             assert repr(plain) == repr(again)

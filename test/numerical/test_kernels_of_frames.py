@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driven_kernels import BY_MATRICES, LAW, SAMPLES, functions_of, numbers, of_integrator, same, wrong_in
+from driven_kernels import BY_MATRICES, LAW, SAMPLES, agree, functions_of, numbers, of_integrator, same, wrong_in
 from minimal_components import data_of
 
 from rths_nodes.core import registry
@@ -34,20 +34,6 @@ def of_frame(make: Make, name: str, **more: Any) -> tuple[Kernel, Any, Any]:
     return of_integrator(
         cls, params, np.random.default_rng(5), True, make("structure", "shear_frame", **FRAME, **more)
     )
-
-
-def agree(kernel: Kernel, constants: Any, rows: Any) -> None:
-    pytest.importorskip("numba")
-    from rths_nodes.app.compiling.kernels import compiled
-
-    step = compiled(kernel.step)
-    with np.errstate(all="ignore"):
-        plain, quick = copied(kernel.rest(constants)), copied(kernel.rest(constants))
-        for inputs in rows:
-            plain, found = kernel.step(constants, plain, *inputs)
-            quick, quickly = step(constants, quick, *inputs)
-            assert same(found, quickly)
-            assert same(plain, quick)
 
 
 @pytest.mark.parametrize("name", long(YIELDING))

@@ -134,9 +134,9 @@ def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> 
     """Decide on the engine of runs of ``samples`` in all, and say why those are not compiled that cannot be."""
     where = where.decided(scenarios[0], samples)
     if where.engine == COMPILED:
-        from rths_nodes.app.compiling import loops
+        from rths_nodes.loop.compiled import native
 
-        terminal.tell(dict.fromkeys(words for scenario in scenarios for words in loops.remarks(scenario)))
+        terminal.tell(dict.fromkeys(words for scenario in scenarios for words in native.remarks(scenario)))
     return where
 
 

@@ -20,7 +20,6 @@ from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from joblib.parallel import LokyBackend
 
-from rths_nodes.app.compiling.apart import Watch
 from rths_nodes.app.studies.tasks import Job, Lost, Progress, R
 from rths_nodes.core.samples import Array
 
@@ -130,7 +129,7 @@ def _begin(path: tuple[str, ...]) -> None:
     """A process of joblib. Ctrl-C reaches every process of a terminal; the one that started it answers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
-    Watch(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
+    threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
 
 
 def _end_with(parent: int) -> None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from rths_nodes.app.compiling.loops import loop_over_kernels
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.compiled.native import loop_over_kernels
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.options import REALTIME
 from rths_nodes.loop.scenario.assembly import Assembly

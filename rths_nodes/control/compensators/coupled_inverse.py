@@ -10,7 +10,7 @@ import numpy as np
 
 from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER
 from rths_nodes.control.compensators.recursive_iv import OF_DIFFERENCES, Constants, Law, State, inverse, kept
-from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbers, replaced, sqrt, times
+from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbers, put, replaced, sqrt, times
 from rths_nodes.core.samples import Array
 
 TAIL = 3
@@ -90,7 +90,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
         found = np.empty(2 * n * size + n)
         place = by_power(rows, count, found, 0)
         place = by_power(deviations, count, found, place)
-        found[place:] = distance
+        put(found, place, distance)
         return found
 
     return shown if learns else identified

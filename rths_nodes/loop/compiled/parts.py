@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.codegen.identity import foreign, is_plain
 from rths_nodes.control.ramps import OfKernel
 from rths_nodes.core.arithmetic import all_finite, dot, numbers, put, record
 from rths_nodes.core.control import SemiActive, SetupOfKernel
@@ -20,7 +21,6 @@ from rths_nodes.laboratory.ports.simulator import SeparateAxes, Simulator
 from rths_nodes.laboratory.sensing import Noise
 from rths_nodes.laboratory.sensors import converted
 from rths_nodes.loop.compiled.kind import Kind
-from rths_nodes.loop.compiled.pure import foreign, is_plain
 from rths_nodes.loop.compiled.text import APART, FEW, HANDED_ON, TOGETHER, text_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.in_time import in_time

@@ -32,6 +32,8 @@ class Way(NamedTuple):
     run: Function
     compiled: bool
     notes: tuple[str, ...] = ()
+    library: str = ""
+    """SHA-256 of the library in C."""
 
 
 def plain(parts: Parts) -> Way:
@@ -100,7 +102,7 @@ class KernelLoop:
     ) -> tuple[Outcome, Histories] | None:
         parts, samples = self._parts, self.scenario.samples
         histories = Histories(parts, self.assembly, kept)
-        run, compiled, _ = self._way
+        run, compiled = self._way.run, self._way.compiled
         constants, states = tuple(parts.constants.values()), tuple(parts.states.values())
         excitation, names, begin = parts.excitation, list(parts.states), 0
         if compiled:

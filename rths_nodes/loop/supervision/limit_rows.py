@@ -107,6 +107,7 @@ def _too_long(place: float, step: float, stroke: float, samples: float) -> bool:
     return braking_way(step, whole if whole >= samples else whole + 1.0) > way_left(place, step, stroke)
 
 
+PER_LOAD = 7
 Load = tuple[int, float, float, float]
 """Constants of an axis that is controlled by force: index, zeros of commands in m and N, dt (s)."""
 
@@ -119,15 +120,19 @@ def of_load_commands(
     ``modes``: of these and of those before, and as the rig tells them. What is of the other unit is 0.
     """
     modes_now, before, told = modes
-    found: list[float] = []
+    values, at = [0.0] * (PER_LOAD * len(loads)), 0
     for axis, zero, force_zero, dt in loads:
         now, forced = commands[axis], len(modes_now) > 0 and modes_now[axis] == MODE_FORCE
         same = forced == (len(before) > 0 and before[axis] == MODE_FORCE)
         rate = (now - previous[axis]) / dt if same else 0.0
         taken = len(told) > 0 and (told[axis] == MODE_FORCE or told[axis] == MODE_HELD)
-        found.extend((targets[axis], now, 1.0 if forced and not taken else 0.0))
-        found.extend((now + force_zero, rate, 0.0, 0.0) if forced else (0.0, 0.0, now + zero, rate))
-    return found
+        values[at], values[at + 1], values[at + 2] = targets[axis], now, 1.0 if forced and not taken else 0.0
+        if forced:
+            values[at + 3], values[at + 4] = now + force_zero, rate
+        else:
+            values[at + 5], values[at + 6] = now + zero, rate
+        at += PER_LOAD
+    return values
 
 
 def of_errors(
@@ -137,7 +142,7 @@ def of_errors(
 
     ``zeros``: of displacement and force, and whether force controls the axis: its error is 0 in other modes.
     """
-    found: list[float] = []
+    values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):
         zero, force_zero, loaded = zeros[axis]
         place = moved[axis] - zero
@@ -145,8 +150,8 @@ def of_errors(
         if loaded:
             forced = len(modes) > 0 and modes[axis] == MODE_FORCE
             error = targets[axis] + force_zero - forces[axis] if forced else 0.0
-        found.extend((place, error))
-    return found
+        values[2 * axis], values[2 * axis + 1] = place, error
+    return values
 
 
 Lists = tuple[list[float], list[float], list[float], list[float], list[float]]
@@ -158,9 +163,11 @@ def of_levels(now: Lists, before: Lists, rate: float) -> list[float]:
     """The first PER_AXIS of QUANTITIES of each axis; ``rate`` in Hz."""
     places, forces, commands, targets, moved = now
     places_before, forces_before, commands_before, _, _ = before
-    found: list[float] = []
+    values = [0.0] * (PER_AXIS * len(places))
     for axis in range(len(places)):
         x, force, command, target = places[axis], forces[axis], commands[axis], targets[axis]
-        found.extend((x, force, (force - forces_before[axis]) * rate, command - commands_before[axis]))
-        found.extend(((x - places_before[axis]) * rate, command - target, target - moved[axis]))
-    return found
+        at = PER_AXIS * axis
+        values[at], values[at + 1], values[at + 2] = x, force, (force - forces_before[axis]) * rate
+        values[at + 3], values[at + 4] = command - commands_before[axis], (x - places_before[axis]) * rate
+        values[at + 5], values[at + 6] = command - target, target - moved[axis]
+    return values

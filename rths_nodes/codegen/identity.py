@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels as what they are made of: which of them are one text, and whether one holds more than arithmetic.
+"""Identity and contents of kernels: equal texts, and objects that are no arithmetic.
 
-A kernel is a function with the functions that it reaches, in its module or its closure. ``core/kernels.py`` says
-what may stand in one; what a compiler has to know of it is told apart here.
+A kernel is a function with the functions that it reaches, in its module or its closure. ``core/kernels.py`` has
+the rules for its text.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def _held(value: object) -> object:
 
 def named(code: CodeType) -> set[str]:
     """The globals that ``code`` reads."""
-    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    own = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
-    return own.union(*(named(each) for each in inner))
+    inner = [entry for entry in code.co_consts if isinstance(entry, CodeType)]
+    globals_read = {entry.argval for entry in dis.get_instructions(code) if entry.opname == "LOAD_GLOBAL"}
+    return globals_read.union(*(named(entry) for entry in inner))
 
 
 def is_kernel(value: object) -> bool:
-    """Return whether ``value`` is a function that somebody has written in Python, which numpy's are not."""
+    """Return whether ``value`` is a function written in Python outside numpy."""
     return isinstance(value, FunctionType) and value.__module__.partition(".")[0] != "numpy"
 
 
@@ -56,26 +56,26 @@ def foreign(function: object) -> str:
         key = identity(function)
         if key not in _judged:
             _judged[key] = ""  # one that calls itself
-            _judged[key] = next(filter(None, (_foreign(*each) for each in reached(function))), "")
+            _judged[key] = next(filter(None, (_foreign(*entry) for entry in reached(function))), "")
         return _judged[key]
     except TypeError:  # it holds what cannot be compared
-        return next(filter(None, (_foreign(*each) for each in reached(function))), "")
+        return next(filter(None, (_foreign(*entry) for entry in reached(function))), "")
 
 
 def _foreign(name: str, value: object) -> str:
     if is_kernel(value):
         return foreign(value)
     if isinstance(value, tuple):
-        return next(filter(None, (_foreign(name, each) for each in value)), "")
+        return next(filter(None, (_foreign(name, entry) for entry in value)), "")
     of_numpy = str(getattr(value, "__module__", "")).startswith("numpy")
-    known = of_numpy or isinstance(value, (ModuleType, type, BuiltinFunctionType, np.ufunc))
-    return "" if known or is_plain(value) else name
+    allowed = of_numpy or isinstance(value, (ModuleType, type, BuiltinFunctionType, np.ufunc))
+    return "" if allowed or is_plain(value) else name
 
 
 def is_plain(value: object) -> bool:
     """Return whether ``value`` is made of numbers, arrays of them, nothing, and tuples and lists of all these."""
     if isinstance(value, (tuple, list)):
-        return all(is_plain(each) for each in value)
+        return all(is_plain(entry) for entry in value)
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "fib"
     return value is None or isinstance(value, (*NUMBERS, bytes))
@@ -84,7 +84,7 @@ def is_plain(value: object) -> bool:
 def form(value: object) -> object:
     """Return what a number, an array, or a tuple or list of these, has in common with others of its type."""
     if isinstance(value, (tuple, list)):
-        return type(value) is list, tuple(form(each) for each in value)
+        return type(value) is list, tuple(form(entry) for entry in value)
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.ndim, value.flags.c_contiguous, value.flags.f_contiguous
     return type(value).__name__
@@ -92,10 +92,10 @@ def form(value: object) -> object:
 
 def digest(function: object) -> bytes:
     """A hash of all that a kernel reaches."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for part in _contents(function, set()):
-        found.update(part)
-    return found.digest()
+        hasher.update(part)
+    return hasher.digest()
 
 
 def _contents(function: Any, seen: set[int]) -> Iterator[bytes]:
@@ -117,8 +117,8 @@ def _contents(function: Any, seen: set[int]) -> Iterator[bytes]:
 def _text(code: CodeType) -> Iterator[bytes]:
     yield code.co_code
     yield repr((code.co_names, code.co_varnames, code.co_freevars)).encode()
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _text(each)
+    for entry in code.co_consts:
+        if isinstance(entry, CodeType):
+            yield from _text(entry)
         else:
-            yield repr(each).encode()
+            yield repr(entry).encode()

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build C texts with the machine's compiler, and keep the libraries in a folder of the user.
+
+A library is stored under a key of its text, compiler, flags and C library, next to its text and a file with its
+hash. It is loaded only if the hash is right. If nothing can be kept, a library is built in a private folder that
+ends with the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from rths_nodes.core.data import Data
+from rths_nodes.core.errors import ConfigError
+
+COMPILERS = ("cc", "gcc", "clang")
+"""Names of compilers, in the order of preference; the variable CC comes before them."""
+ELEMENTARY = ("exp", "log", "pow", "sin", "cos", "tanh")
+FLAGS = (
+    *("-std=c99", "-shared", "-fPIC", "-O2", "-fno-math-errno"),
+    "-ffp-contract=off",  # a fused product and sum has other bits
+    *(f"-fno-builtin-{name}" for name in ELEMENTARY),  # a compiler may fold literals with other bits
+)
+PRIVATE = 0o700
+
+
+class Unbuilt(ConfigError):
+    """A text without a library: the reason, for a user."""
+
+
+class Toolchain(NamedTuple):
+    """A C compiler and the identity of its output: version, machine, C library and flags."""
+
+    compiler: str
+    identity: str
+
+
+class Library(NamedTuple):
+    """A loaded library, its SHA-256, the facts stored next to it, and notes for the user."""
+
+    handle: ctypes.CDLL
+    digest: str
+    facts: Data
+    notes: tuple[str, ...] = ()
+
+
+def folder() -> Path:
+    """Return the folder of libraries: below ``XDG_CACHE_HOME``, or ``.cache`` in the home of the user."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "rths_nodes" / "kernels"
+
+
+@cache
+def toolchain(named: str = "") -> Toolchain:
+    """Return the compiler of this machine. Raises Unbuilt if there is none that works."""
+    names = [named or os.environ.get("CC", "")] if named or os.environ.get("CC") else list(COMPILERS)
+    for name in names:
+        command = shutil.which(name)
+        if command is None:
+            continue
+        done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            library = " ".join(part for part in platform.libc_ver() if part)
+            parts = done.stdout.partition("\n")[0], platform.machine(), library, *FLAGS
+            return Toolchain(command, " ".join(parts))
+    raise Unbuilt(f"no C compiler ({', '.join(names)}): install gcc (sudo apt install gcc)")
+
+
+def key_of(contents: str, tools: Toolchain) -> str:
+    """Return the name under which the library of these contents is kept."""
+    return hashlib.sha256(f"{tools.identity}\0{contents}".encode()).hexdigest()[:32]
+
+
+def kept(key: str) -> Library | None:
+    """Load the library that is kept under ``key``; None if there is none, or if it is not as it was written."""
+    directory = folder()
+    try:
+        check_private(directory)
+        facts = json.loads((directory / f"{key}.json").read_text(encoding="utf-8"))
+        path = directory / f"{key}.so"
+        if hashlib.sha256(path.read_bytes()).hexdigest() != facts["sha256"]:
+            return None
+        return Library(ctypes.CDLL(str(path)), facts["sha256"], facts)
+    except (OSError, ValueError, KeyError, TypeError, Unbuilt):
+        return None
+
+
+def built(key: str, text: str, facts: Data, tools: Toolchain) -> Library:
+    """Build the library of a C ``text`` and keep it under ``key`` with ``facts``. Raises Unbuilt.
+
+    If the folder cannot keep it, a note says why, and the library is built for this process alone.
+    """
+    directory = folder()
+    try:
+        make_private(directory)
+        with locked(directory / f"{key}.lock"):
+            return kept(key) or _made(directory, key, text, facts, tools)
+    except (OSError, Unbuilt) as error:
+        if isinstance(error, Refused):
+            raise
+        reason = str(error.strerror or error) if isinstance(error, OSError) else str(error)
+        note = f"{directory}: {reason}; the compiled loop is not kept for the next process"
+    with tempfile.TemporaryDirectory(prefix="rths_nodes_") as private:
+        try:
+            return _made(Path(private), key, text, facts, tools)._replace(notes=(note,))
+        except OSError as error:
+            raise Unbuilt(f"{private}: {error.strerror or error}: no compiled loop can be loaded") from error
+
+
+class Refused(Unbuilt):
+    """A text that the compiler refuses, or that it did not finish."""
+
+
+def _made(directory: Path, key: str, text: str, facts: Data, tools: Toolchain) -> Library:
+    source, library, record = (directory / f"{key}.{kind}" for kind in ("c", "so", "json"))
+    new = directory / f"{key}.{os.getpid()}.new"
+    try:
+        source.write_text(text, encoding="utf-8")
+        command = [tools.compiler, *FLAGS, "-o", str(new), str(source), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            if not has_room(directory):
+                raise OSError(28, "no space left on the device")
+            first = (done.stderr or f"exit code {done.returncode}").strip().partition("\n")[0]
+            raise Refused(f"{tools.compiler} does not compile {source.name}: {first}")
+        digest = hashlib.sha256(new.read_bytes()).hexdigest()
+        handle = ctypes.CDLL(str(new))  # before it is kept: a folder may be mounted without the right to execute
+        record_facts = {**facts, "sha256": digest}
+        written = directory / f"{key}.{os.getpid()}.json"
+        written.write_text(json.dumps(record_facts), encoding="utf-8")
+        new.replace(library)
+        written.replace(record)
+    finally:
+        new.unlink(missing_ok=True)
+    return Library(handle, digest, record_facts)
+
+
+def has_room(directory: Path) -> bool:
+    """Return whether the file system of ``place`` has a megabyte left."""
+    state = os.statvfs(directory)
+    return state.f_bavail * state.f_frsize > 1 << 20
+
+
+def make_private(directory: Path) -> None:
+    """Make a folder for its owner alone. Raises OSError, and Unbuilt if it belongs to others."""
+    directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+    check_private(directory)
+
+
+def check_private(directory: Path) -> None:
+    """Raises Unbuilt unless ``directory`` is a folder that only this user may read and write."""
+    state = directory.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
+        raise Unbuilt(
+            f"not a folder of mode 0700 that belongs to this user (mode {stat.S_IMODE(state.st_mode):04o})"
+        )
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from building the same library. Raises OSError."""
+    with path.open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Translate the statements of a kernel: assignments, branches, loops and returns.
+
+Every assignment makes a new C variable, so that a value never changes after it was bound. Where two branches meet,
+a variable takes the value of either; a name that a loop assigns is a variable that the end of each pass assigns.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FunctionType
+
+from rths_nodes.codegen.arrays import INDENT, address
+from rths_nodes.codegen.expressions import Call, Outside
+from rths_nodes.codegen.loops import Looping, for_loop, leave_pass, used_after, while_loop
+from rths_nodes.codegen.values import (
+    Arr,
+    Fn,
+    Lines,
+    Mismatch,
+    Plain,
+    Return,
+    Scalar,
+    Tup,
+    Untranslatable,
+    Value,
+    form,
+    from_python,
+    kind_of_both,
+    leaves,
+    rebuilt,
+)
+
+
+def source_of(function: FunctionType) -> ast.FunctionDef:
+    """Return the syntax tree of a Python function. Raises Untranslatable if its source is not available."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, TypeError, SyntaxError) as error:
+        raise Untranslatable(f"{function.__qualname__}: its source is not available ({error})") from error
+    if not isinstance(tree, ast.FunctionDef):
+        raise Untranslatable(f"{function.__qualname__}: is a lambda: write it as a function with a name")
+    return tree
+
+
+class FunctionTranslator(Looping):
+    """Translates one Python function for arguments of one form.
+
+    ``lines`` is the body afterwards, ``returned`` the values of all returns, ``declared`` the C variables.
+    """
+
+    def __init__(self, outside: Outside, call: Call, function: FunctionType, arguments: Sequence[Value]) -> None:
+        super().__init__(outside, call, source_of(function))
+        self.function = function
+        self.first_line = function.__code__.co_firstlineno
+        self._outer = self._names_from_outside()
+        self._bind_arguments(arguments)
+
+    def _names_from_outside(self) -> dict[str, object]:
+        names = dict(self.function.__globals__)
+        cells = zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True)
+        return names | {name: cell.cell_contents for name, cell in cells}
+
+    def _bind_arguments(self, arguments: Sequence[Value]) -> None:
+        names = [entry.arg for entry in self.tree.args.args]
+        defaults = self.function.__defaults__ or ()
+        missing = len(names) - len(arguments)
+        if missing < 0 or missing > len(defaults):
+            raise Untranslatable(
+                f"{self.function.__qualname__}: takes {len(names)} arguments, not {len(arguments)}"
+            )
+        rest = [from_python(value, names[-1]) for value in defaults[len(defaults) - missing :]] if missing else []
+        self.env = dict(zip(names, [*arguments, *rest], strict=True))
+
+    def translate(self) -> list[Value]:
+        """Translate the body and return the values of all its return statements."""
+        ended = self.block(self.tree.body)
+        if not ended:
+            self.lines.append(Return(Plain(None), self.indent))
+        return [line.value for line in self.lines if isinstance(line, Return)]
+
+    def lookup(self, name: str) -> Value:
+        """Return the value of a name of the function, its closure, its module or Python."""
+        if name in self.env:
+            value = self.env[name]
+            if isinstance(value, Plain) and isinstance(value.value, Mismatch):
+                raise Untranslatable(f"{name} has two forms: one name has one type and shape within a function")
+            return value
+        if name in self._outer:
+            return self.outside(self._outer[name], name)
+        if name in vars(builtins):
+            return Fn(vars(builtins)[name])
+        raise Untranslatable(f"{name} is not defined")
+
+    # -- blocks -------------------------------------------------------------------------------------------
+
+    def block(self, statements: Sequence[ast.stmt]) -> bool:
+        """Translate statements; return True if control never reaches their end."""
+        return any(self.located(statement) for statement in statements)
+
+    def located(self, statement: ast.stmt) -> bool:
+        """Translate a statement. Raises Untranslatable with file and line."""
+        try:
+            return self.statement(statement)
+        except Untranslatable as error:
+            if error.placed:
+                raise
+            line = self.first_line + statement.lineno - 1
+            placed = type(error)(f"{inspect.getsourcefile(self.function)}:{line}: {error}")
+            placed.placed = True
+            raise placed from error
+
+    def statement(self, node: ast.stmt) -> bool:
+        """Translate a statement; return True if control never reaches the next one."""
+        match node:
+            case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Assert():
+                return False
+            case ast.Expr():
+                self.value(node.value)
+            case ast.Assign():
+                value = self.value(node.value)
+                for target in node.targets:
+                    self.assign(target, value)
+            case ast.AnnAssign(value=ast.expr() as annotated):
+                self.assign(node.target, self.value(annotated))
+            case ast.AnnAssign():
+                return False
+            case ast.AugAssign():
+                self._augment(node)
+            case ast.If():
+                return self._if(node)
+            case ast.While():
+                while_loop(self, node)
+            case ast.For():
+                for_loop(self, node)
+            case ast.Return():
+                value = Plain(None) if node.value is None else self.value(node.value)
+                self.lines.append(Return(value, self.indent))
+                return True
+            case ast.Break() | ast.Continue():
+                loop = self.loops[-1]
+                leave_pass(self, loop.end if isinstance(node, ast.Break) else loop.next)
+                return True
+            case _:
+                raise Untranslatable(f"{type(node).__name__} is not among the statements of a kernel")
+        return False
+
+    # -- assignments --------------------------------------------------------------------------------------
+
+    def assign(self, target: ast.expr, value: Value) -> None:
+        """Bind a name, unpack a tuple, or store into an array."""
+        if isinstance(target, ast.Name):
+            self.env[target.id] = self.bound(value, target.id)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            items = self.items_of(value)
+            if len(items) != len(target.elts):
+                raise Untranslatable(f"{len(items)} values for {len(target.elts)} names")
+            items = [self.stable(item) for item in items]
+            for part, item in zip(target.elts, items, strict=True):
+                self.assign(part, item)
+        elif isinstance(target, ast.Subscript):
+            self.store(target, value)
+        else:
+            raise Untranslatable(f"cannot assign to {ast.unparse(target)}")
+
+    def bound(self, value: Value, name: str) -> Value:
+        """Return ``value`` with every expression in a variable that is called after ``name``."""
+        if isinstance(value, Scalar) and not value.simple:
+            return self.variable(value, name)
+        if isinstance(value, Tup):
+            items = [self.bound(item, f"{name}_{position}") for position, item in enumerate(value.items)]
+            return replace(value, items=tuple(items))
+        return value
+
+    def _augment(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Subscript):
+            self.store(node.target, self.operated(node.op, self.value(node.target), self.value(node.value)))
+            return
+        assert isinstance(node.target, ast.Name)
+        old, more = self.several([node.target, node.value])
+        if isinstance(old, Arr):
+            self.store_all(old, self.operated(node.op, old, more))
+        else:
+            self.assign(node.target, self.operated(node.op, old, more))
+
+    # -- branches -----------------------------------------------------------------------------------------
+
+    def _if(self, node: ast.If) -> bool:
+        test = self.truth(self.value(node.test))
+        if test.const is not None:
+            return self.block(node.body if test.const else node.orelse)
+        before = dict(self.env)
+        with self.buffered() as body:
+            one_ends = self.block(node.body)
+            one = self.env
+        self.env = dict(before)
+        with self.buffered() as other_body:
+            other_ends = self.block(node.orelse)
+            other = self.env
+        if not one_ends and not other_ends:
+            self.env = self._joined(node, [one, other], [body, other_body])
+        else:
+            self.env = other if one_ends else one
+        self.branch(test.c, body, other_body)
+        return one_ends and other_ends
+
+    def _joined(self, node: ast.If, ends: list[dict[str, Value]], bodies: list[Lines]) -> dict[str, Value]:
+        """Return the names after two branches, which assign common variables at their ends.
+
+        An array that only one branch replaces, in a loop that hands it on, is copied there, so that a pass without
+        the branch copies nothing. References to the memory that this overwrites are copied before.
+        """
+        stored = [self._stored(ends[0], ends[1]), self._stored(ends[1], ends[0])]
+        for end, body, pairs in zip(ends, bodies, stored, strict=True):
+            with self._at_end_of(body):
+                changed = {array.base for array, _ in pairs}
+                for name in end if changed else ():
+                    if self._is_needed(name, node):
+                        end[name] = self._detached(end[name], changed, [array for array, _ in pairs])
+                detached = [(array, self._detached(value, changed - {array.base})) for array, value in pairs]
+                for array, value in detached:
+                    self.store_all(array, value)
+        one, other = ends
+        after = {}
+        for name in {**one, **other}:
+            if name not in one or name not in other:
+                after[name] = one[name] if name in one else other[name]
+            elif one[name] == other[name]:
+                after[name] = one[name]
+            else:
+                after[name] = self.meet(one[name], other[name], name, *bodies)
+        return after
+
+    def _stored(self, one: dict[str, Value], other: dict[str, Value]) -> list[tuple[Arr, Arr]]:
+        """Return the arrays of ``one`` that replace an array which a loop hands on; they become that array."""
+        pairs: list[tuple[Arr, Arr]] = []
+        for name in one.keys() & other.keys():
+            parts, their_parts = leaves(one[name]), leaves(other[name])
+            if len(parts) != len(their_parts):
+                continue
+            for position, (mine, theirs) in enumerate(zip(parts, their_parts, strict=True)):
+                if not isinstance(mine, Arr) or not isinstance(theirs, Arr) or theirs.base not in self.handed_on:
+                    continue
+                if mine != theirs and (mine.kind, mine.shape) == (theirs.kind, theirs.shape):
+                    pairs.append((theirs, mine))
+                    parts[position] = theirs
+            one[name] = rebuilt(one[name], parts)
+        return pairs
+
+    def _detached(self, value: Value, changed: set[str], except_for: Sequence[Arr] = ()) -> Value:
+        """Return ``value`` with copies of arrays in memory that is going to change."""
+        parts = [
+            self.copy(part)
+            if isinstance(part, Arr) and changed & self.memory_of(part) and part not in except_for
+            else part
+            for part in leaves(value)
+        ]
+        return rebuilt(value, parts)
+
+    def _is_needed(self, name: str, node: ast.stmt) -> bool:
+        return used_after(self, name, node) or any(name in loop.carried for loop in self.loops)
+
+    @contextmanager
+    def _at_end_of(self, body: Lines) -> Iterator[None]:
+        """Emit to the end of a branch."""
+        outer, self.lines = self.lines, body
+        self.indent += 1
+        yield
+        self.indent -= 1
+        self.lines = outer
+
+    def meet(self, one: Value, other: Value, name: str, body: Lines, other_body: Lines) -> Value:
+        """Return one value for the two ends of branches, to whose lines the assignments are appended."""
+        parts, their_parts = leaves(one), leaves(other)
+        if len(parts) != len(their_parts) or form(rebuilt(one, [Plain(None)] * len(parts))) != form(
+            rebuilt(other, [Plain(None)] * len(parts))
+        ):
+            return Plain(Mismatch(name))
+        met: list[Value] = []
+        for mine, theirs in zip(parts, their_parts, strict=True):
+            if mine == theirs:
+                met.append(mine)
+            elif isinstance(mine, Scalar) and isinstance(theirs, Scalar):
+                kind = kind_of_both(mine, theirs)
+                variable = self.declare(kind, name)
+                body.append(f"{INDENT * (self.indent + 1)}{variable.c} = {mine.c};")
+                other_body.append(f"{INDENT * (self.indent + 1)}{variable.c} = {theirs.c};")
+                met.append(variable)
+            elif isinstance(mine, Arr) and isinstance(theirs, Arr) and form(mine) == form(theirs):
+                pointer = self.declare_pointer(mine, name)
+                self.sources[pointer] = self.memory_of(mine) | self.memory_of(theirs)
+                for lines, array in ((body, mine), (other_body, theirs)):
+                    lines.append(f"{INDENT * (self.indent + 1)}{pointer} = {address(array)};")
+                both = mine.temporary and theirs.temporary
+                met.append(replace(mine, base=pointer, offset="0", temporary=both))
+            else:
+                return Plain(Mismatch(name))
+        return rebuilt(one, met)
+
+    def branch(self, test: str, body: Lines, other_body: Lines) -> None:
+        """Emit an if statement with the lines of its branches."""
+        if body:
+            self.emit(f"if ({test}) {{")
+            self.lines += body
+            if other_body:
+                self.emit("} else {")
+                self.lines += other_body
+            self.emit("}")
+        elif other_body:
+            self.emit(f"if (!({test})) {{")
+            self.lines += other_body
+            self.emit("}")

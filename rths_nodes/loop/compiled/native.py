@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops over kernels in C, or in plain Python if this machine cannot build them; each kind is built once."""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes import codegen
+from rths_nodes.codegen.building import Library, Toolchain, Unbuilt, built, folder, kept, key_of, toolchain
+from rths_nodes.codegen.calling import Entry, Fixed, Signature, Slots, program_of
+from rths_nodes.codegen.elementary import check_elementary
+from rths_nodes.codegen.identity import digest, identity
+from rths_nodes.codegen.values import Untranslatable, Value, form
+from rths_nodes.core.version import __version__
+from rths_nodes.loop.compiled.history import given, room
+from rths_nodes.loop.compiled.parts import Parts, parts_of
+from rths_nodes.loop.compiled.running import KernelLoop, Way, in_arrays, plain
+from rths_nodes.loop.embedded import Loop, checked_loop
+from rths_nodes.loop.scenario.schema import Scenario
+
+SLOWER = "20 to 100 times as long"
+HANDED = ("samples", "before")
+"""Integers among the constants that one library takes in any value."""
+_ways: dict[object, Way] = {}
+_reported: set[str] = set()
+
+
+def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
+    """Return the loop of a scenario over its kernels, or why there is none; ``loop`` is the embedded one."""
+    parts = parts_of(loop.assembly)
+    if isinstance(parts, str):
+        return parts
+    return KernelLoop(loop, parts, way_of(parts) if compiled else plain(parts))
+
+
+def remarks(scenario: Scenario) -> list[str]:
+    """Return the reasons why runs of this kind are not compiled; empty if they are.
+
+    Raises ConfigError if the scenario cannot run.
+    """
+    parts = parts_of(checked_loop(scenario).assembly)
+    if isinstance(parts, str):
+        return [f"engine python: {parts}"]
+    return list(way_of(parts).notes)
+
+
+def way_of(parts: Parts) -> Way:
+    """Return the call of a loop: in C, or in plain Python with the reason in ``notes``, once in a process."""
+    kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
+    key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, _form_of(parts)
+    if key not in _ways:
+        try:
+            _ways[key] = _compiled(parts)
+        except (Unbuilt, Untranslatable) as error:
+            _ways[key] = plain(parts)._replace(notes=(f"{error}; the loop runs in plain Python, {SLOWER}",))
+    way = _ways[key]
+    notes = tuple(note for note in way.notes if note not in _reported)
+    _reported.update(notes)
+    return way._replace(notes=notes)
+
+
+def _form_of(parts: Parts) -> object:
+    """Return all of constants and states that decides on the text: types, shapes and integers."""
+    return tuple(form(value) for value in _values(*_arguments(parts)))
+
+
+def _values(arguments: tuple[Any, ...], fixed: tuple[Fixed, ...]) -> list[Value]:
+    slots, pairs = Slots(), zip(arguments, fixed, strict=True)
+    return [slots.value(*pair, lengths=position < TABLES) for position, pair in enumerate(pairs)]
+
+
+def _compiled(parts: Parts) -> Way:
+    """Return the loop in C, from the folder if it is there. Raises Untranslatable, and Unbuilt."""
+    tools = toolchain()
+    check_elementary(tools)
+    arguments, fixed = _arguments(parts)
+    key = key_of(_contents(parts), tools)
+    library = kept(key) or _built(key, parts, arguments, fixed, tools)
+    signature = Signature(*(library.facts[name] for name in Signature._fields))
+    return Way(Entry(library, signature, fixed), True, library.notes, library.digest)
+
+
+def _built(key: str, parts: Parts, arguments: Any, fixed: tuple[Fixed, ...], tools: Toolchain) -> Library:
+    text, signature = program_of(function_of(parts), _values(arguments, fixed))
+    damaged = (folder() / f"{key}.so").exists()
+    library = built(key, text, signature._asdict(), tools)
+    note = (f"{folder()}: a library there was damaged; it was built again",) if damaged else ()
+    return library._replace(notes=(*note, *library.notes))
+
+
+TABLES = 4
+"""Place of the first argument of ``run`` whose arrays may have any length: excitation and histories."""
+
+
+def function_of(parts: Parts) -> Any:
+    """Return the function ``run`` of a loop, with the kernels as its globals and its source at hand."""
+    text = parts.text
+    name = f"<loop {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    space: dict[str, Any] = {**parts.kernels, "__name__": "loop"}
+    exec(compile(text, name, "exec"), space)
+    return space["run"]
+
+
+def _arguments(parts: Parts) -> tuple[tuple[Any, ...], tuple[Fixed, ...]]:
+    """Return arguments of ``run``, and which of their integers are part of the text."""
+    constants, states = (in_arrays(tuple(group.values())) for group in (parts.constants, parts.states))
+    quiet = parts._replace(noise=[None] * len(parts.noise), channel_noise=None)
+    inputs = given(quiet, 1, in_arrays(parts.excitation), False)
+    if parts.channel_noise is not None:
+        inputs = (*inputs, np.zeros((1, parts.kind.channels)))
+    fixed = tuple(name not in HANDED for name in parts.constants)
+    return (0, 1, constants, states, inputs, room(parts, 1, 1)), (False, False, fixed, False, False, False)
+
+
+def _contents(parts: Parts) -> str:
+    """Return all that decides on the C text: the loop, its kernels, forms and the translator."""
+    kernels = [name + digest(kernel).hex() for name, kernel in sorted(parts.kernels.items())]
+    return "\0".join([__version__, _translator(), parts.text, repr(_form_of(parts)), *kernels])
+
+
+@cache
+def _translator() -> str:
+    """Return a hash of the translator's own text."""
+    position = Path(codegen.__file__).parent
+    hasher = hashlib.sha256()
+    for path in sorted(position.glob("*.py")):
+        hasher.update(path.read_bytes())
+    return hasher.hexdigest()

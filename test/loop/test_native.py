@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops over kernels in C: the bits of the embedded loop, the folder of libraries, and runs without a compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shipped_cases import WITHOUT_KERNELS, cases
+
+from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
+from rths_nodes.codegen import building
+from rths_nodes.loop.compiled import native
+from rths_nodes.loop.compiled.parts import Parts, parts_of
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.recording.run import Run
+
+Different = Callable[..., list[str]]
+SHORT = ["duration=5"]
+
+
+def parts(name: str = "chen_ricles_2010", *overrides: str, case: str = "") -> Parts:
+    parts = parts_of(Assembly(files.load(name, [*SHORT, *overrides], case)))
+    assert isinstance(parts, Parts), parts
+    return parts
+
+
+def run(engine: str, name: str = "chen_ricles_2010", case: str = "") -> tuple[Any, Run]:
+    result = hosts.run(name, SHORT, case=case, engine=engine)
+    return result, result.read()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the library of one loop."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(native, "_ways", {})
+        native.way_of(parts())
+        yield building.folder()
+
+
+@pytest.fixture
+def process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A process that has not loaded anything yet, and the folder."""
+    forget(monkeypatch)
+    return cache
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_ways", {})
+    monkeypatch.setattr(native, "_reported", set())
+    building.toolchain.cache_clear()
+    native.check_elementary.cache_clear()
+
+
+# The same bits
+
+
+def test_the_loop_in_c_has_the_bits_of_the_embedded_loop(process: Path, different: Different) -> None:
+    plain, expected = run("python")
+    compiled, computed = run("compiled")
+    assert different(computed, expected) == []
+    assert repr((compiled.metrics, compiled.compensator)) == repr((plain.metrics, plain.compensator))
+    assert (plain.engine, compiled.engine) == ("python", "compiled")
+    assert (expected.information["engine"], computed.information["engine"]) == ("python", "compiled")
+    assert compiled.notes == []
+
+
+@pytest.mark.parametrize("words", sorted(cases()))
+@pytest.mark.briefly(12)
+def test_every_shipped_case_has_the_same_bits(words: str, process: Path, different: Different) -> None:
+    if words in WITHOUT_KERNELS:
+        pytest.skip(WITHOUT_KERNELS[words])
+    name, _, case = words.partition(" ")
+    plain = hosts.run(name, ["duration=2"], case=case, engine="python")
+    compiled = hosts.run(name, ["duration=2"], case=case, engine="compiled")
+    assert different(compiled.read(), plain.read()) == []
+    if plain.outcome == "finished":
+        assert (compiled.engine, compiled.notes) == ("compiled", [])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("level", ["-O1", "-O2", "-O3"])
+def test_compilers_and_levels_give_the_same_bits(
+    compiler: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, different: Different
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", compiler)
+    monkeypatch.setattr(building, "FLAGS", (*building.FLAGS, level))
+    forget(monkeypatch)
+    for words in sorted(cases()):
+        if words not in WITHOUT_KERNELS:
+            name, _, case = words.partition(" ")
+            results = [hosts.run(name, ["duration=2"], case=case, engine=each) for each in ("python", "compiled")]
+            assert different(*(result.read() for result in results)) == [], words
+
+
+def test_a_limit_that_breaks_is_reported_by_the_embedded_loop(process: Path, different: Different) -> None:
+    overrides = [*SHORT, "axes.story_1.limits.force=1e5"]
+    expected = hosts.run("chen_ricles_2010", overrides)
+    computed = hosts.run("chen_ricles_2010", overrides, engine="compiled")
+    assert computed.outcome == "tripped"
+    assert (computed.outcome, computed.samples) == (expected.outcome, expected.samples)
+    assert different(computed.read(), expected.read()) == []
+    assert (computed.engine, computed.read().information["engine"]) == ("python", "python")
+
+
+# The folder of libraries
+
+
+def test_a_second_process_builds_nothing(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "program_of", None)
+    way = native.way_of(parts("chen_ricles_2010", "compensator.alpha_es=20", "duration=7"))
+    assert (way.compiled, way.notes) == (True, ())
+    assert way.library in {json.loads(path.read_text())["sha256"] for path in process.glob("*.json")}
+
+
+def test_scenarios_of_a_kind_share_a_library(process: Path) -> None:
+    ways = [native.way_of(parts("chen_ricles_2010", f"compensator.alpha_es={alpha}")) for alpha in (15, 20, 25)]
+    assert len({id(way.run) for way in ways}) == 1
+
+
+def test_the_key_is_of_kernels_forms_compiler_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = building.toolchain()
+
+    def key(*overrides: str) -> str:
+        return building.key_of(native._contents(parts("chen_ricles_2010", *overrides)), tools)
+
+    keys = {key(), key("compensator.alpha_es=20"), key("duration=9")}
+    assert len(keys) == 1
+    keys |= {key("compensator.type=none"), key("axes.story_1.specimen={type: maxwell_damper}")}
+    keys |= {key(f"compensator={{type: polynomial, delay: 0.02, order: {order}}}") for order in (2, 3)}
+    monkeypatch.setattr(native, "__version__", "0.0.0")
+    keys.add(key())
+    keys.add(building.key_of(native._contents(parts()), tools._replace(identity="another compiler")))
+    assert len(keys) == 7
+
+
+def test_the_folder_belongs_to_its_user_alone(process: Path) -> None:
+    assert process.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("kind", ["so", "json"])
+def test_a_damaged_library_is_built_again(kind: str, process: Path, different: Different) -> None:
+    for file in process.glob(f"*.{kind}"):
+        damaged = file.with_suffix(".damaged")
+        damaged.write_bytes(file.read_bytes()[:-30])
+        damaged.replace(file)
+    compiled, computed = run("compiled")
+    assert [note for note in compiled.notes if str(process) in note and "damaged" in note]
+    assert different(computed, run("python")[1]) == []
+
+
+@pytest.mark.parametrize("folder", ["a file", "readable by others", "a link"])
+def test_a_folder_that_is_not_private_keeps_nothing(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, different: Different
+) -> None:
+    place = tmp_path / "rths_nodes" / "kernels"
+    place.parent.mkdir(parents=True)
+    if folder == "a file":
+        place.write_text("", encoding="utf-8")
+    elif folder == "a link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        place.symlink_to(tmp_path / "elsewhere")
+    else:
+        place.mkdir(mode=0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    forget(monkeypatch)
+    compiled, computed = run("compiled")
+    assert compiled.engine == "compiled"
+    assert [str(place) in note for note in compiled.notes] == [True]
+    assert different(computed, run("python")[1]) == []
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_two_processes_build_one_library(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--set", "duration=2"]
+    words += ["--engine", "compiled", "--no-record", "--json"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    runs = [subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    engines = [json.loads(each.communicate(timeout=110)[0])["engine"] for each in runs]
+    assert engines == ["compiled", "compiled"]
+    assert not list(tmp_path.rglob("*.new"))
+
+
+# Without a compiler
+
+
+def broken_compiler(place: Path, text: str) -> str:
+    script = place / "cc"
+    script.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo broken && exit 0\n{text}\n', encoding="utf-8")
+    script.chmod(0o755)
+    return str(script)
+
+
+@pytest.mark.parametrize(
+    ("compiler", "parts_of_note"),
+    [("missing", ("no C compiler", "gcc")), ("failing", ("does not compile", "no such instruction"))],
+)
+def test_without_a_compiler_the_loop_runs_in_plain_python(
+    compiler: str,
+    parts_of_note: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    different: Different,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(building, "COMPILERS", ("gcc-that-is-not-there",))
+    monkeypatch.delenv("CC", raising=False)
+    if compiler == "failing":
+        monkeypatch.setenv("CC", broken_compiler(tmp_path, "echo 'no such instruction' >&2; exit 1"))
+    forget(monkeypatch)
+    compiled, computed = run("compiled")
+    assert len(compiled.notes) == 1
+    assert all(part in compiled.notes[0] for part in (*parts_of_note, "plain Python"))
+    assert different(computed, run("python")[1]) == []
+    assert run("compiled")[0].notes == []  # reported once
+    building.toolchain.cache_clear()
+    native.check_elementary.cache_clear()
+
+
+def test_another_c_library_is_refused(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rths_nodes.codegen import elementary
+
+    results = {**elementary.RESULTS, "exp": ("0x1.0p+0", *elementary.RESULTS["exp"][1:])}
+    monkeypatch.setattr(elementary, "RESULTS", results)
+    way = native.way_of(parts())
+    assert not way.compiled
+    assert "exp(0.1)" in way.notes[0]
+    native.check_elementary.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("words", "parts_of_message"),
+    [
+        ("chen_ricles_2010 --host composed", ("engine = 'compiled'", "embedded", "composed")),
+        ("chen_ricles_2010 --fault delay@1:target,3", ("engine = 'compiled'", "faults", "python")),
+        ("tall_frame", ("engine = 'compiled'", "interface", "use python")),
+    ],
+)
+def test_an_engine_that_does_not_fit_is_refused(
+    words: str, parts_of_message: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *words.split(), "--engine", "compiled", "--no-record"]) == 2
+    message = capsys.readouterr().err
+    assert all(part in message for part in parts_of_message)
+
+
+def test_a_recording_of_it_is_that_of_the_embedded_loop(
+    process: Path, tmp_path: Path, different: Different
+) -> None:
+    runs = [
+        hosts.run("chen_ricles_2010", SHORT, engine=engine, record=tmp_path / engine, keep=False).read()
+        for engine in ("python", "compiled")
+    ]
+    assert different(*runs) == []
+    assert repr(runs[0].metrics) == repr(runs[1].metrics)
+    assert [each.information["engine"] for each in runs] == ["python", "compiled"]
