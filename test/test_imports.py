@@ -98,6 +98,7 @@ LAYERS = {
             "rungs",
             "scales",
             "small_force",
+            "warning",
         ),
         ("acting", "checks", "placing", "small_move", "unloading"),
         ("session",),

@@ -126,6 +126,7 @@ VALUES: dict[str, Any] = {
     "in_lockstep": True,
     "address": "10.0.0.1",
     "trigger": object(),
+    "can_warn": True,
     "armed": True,
     "paced": True,
     "handover": object(),
@@ -137,6 +138,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "drop_heartbeat": (),
     "numbers": (),
     "accept_any_start": (),
+    "warn": (True,),
     "set_interlock": (False,),
     "set_hydraulics": ("low",),
 }

@@ -385,6 +385,7 @@ static void stop(rths_target *t, uint8_t reason) {
   if (t->state == RTHS_BRAKING || t->state == RTHS_STOPPED) return;
   t->reason = reason;
   t->trigger = 0;
+  t->warning = 0;
   for (i = 0; i < RTHS_QUEUE; i++) t->queue[i].counter = 0; /* what waits is forgotten */
   t->state = t->state == RTHS_RUNNING ? RTHS_BRAKING : RTHS_STOPPED;
 }
@@ -486,6 +487,7 @@ static void advance(rths_target *t) {
   if (on_time) {
     t->missing = 0;
     t->trigger = t->base.trigger;
+    t->warning = t->base.warning;
     for (i = 0; i < t->config.inputs; i++) t->input[i] = t->base.input[i];
     change_modes(t);
     press(t);
@@ -713,6 +715,7 @@ static int commanded(rths_target *t, const uint8_t *data, size_t size) {
   clear(&c, sizeof c);
   c.counter = counter;
   c.trigger = (get16(data + RTHS_AT_FLAGS) & t->config.flags & RTHS_TRIGGER) != 0;
+  c.warning = (get16(data + RTHS_AT_FLAGS) & t->config.flags & RTHS_WARNING) != 0;
   for (i = 0; i < t->config.axes; i++, row += RTHS_COMMAND_ROW) {
     c.command[i] = get_real(row);
     c.slope[i] = get_real(row + 8);
@@ -828,7 +831,8 @@ size_t rths_state(rths_target *t, const rths_sensors *measured, uint8_t *out, si
   row = out + RTHS_HEAD;
   head(t, out, RTHS_STATE, t->session, t->counter);
   if (t->counter != UINT32_MAX) t->counter++; /* months after the session was over */
-  put16(out + RTHS_AT_FLAGS, (t->config.flags & ~RTHS_TRIGGER) | t->moved_flags | (t->trigger ? RTHS_TRIGGER : 0u) |
+  put16(out + RTHS_AT_FLAGS, (t->config.flags & ~(RTHS_TRIGGER | RTHS_WARNING)) | t->moved_flags |
+                                 (t->trigger ? RTHS_TRIGGER : 0u) | (t->warning ? RTHS_WARNING : 0u) |
                                  (measured->saturated ? RTHS_SATURATED : 0u));
   out[RTHS_AT_HYDRAULICS] = measured->hydraulics;
   out[RTHS_AT_INTERLOCK] = measured->interlock;

@@ -73,6 +73,7 @@ enum { RTHS_OPEN = 1, RTHS_BEGIN = 2, RTHS_COMMAND = 3, RTHS_CLOSE = 4, RTHS_ANS
 #define RTHS_LIMITED 16u  /* a command was beyond a limit in the last sample, or is being caught up with */
 #define RTHS_SATURATED 32u
 #define RTHS_TRIGGER 64u /* of a command, a state: the output is high; of an open, an answer: there is one */
+#define RTHS_WARNING 256u /* of a command, a state: the output is on; of an answer: there is one */
 #define RTHS_NEWTONS 128u /* of an open: commands in N will come; of an answer: there are limits for them */
 
 /* Modes of an axis: of a command, where 0 is displacement, too, and of a state. */
@@ -150,7 +151,7 @@ typedef struct {
   uint32_t bridged;     /* samples for which the slope is continued */
   uint32_t watchdog;    /* samples without a command after which the session is over; more than bridged */
   uint32_t persistence; /* samples in a row beyond force or error after which the session is over; at least 1 */
-  uint32_t flags;       /* RTHS_EMULATOR, RTHS_LOCKSTEP, RTHS_RAMP, RTHS_TRIGGER */
+  uint32_t flags;       /* RTHS_EMULATOR, RTHS_LOCKSTEP, RTHS_RAMP, RTHS_TRIGGER, RTHS_WARNING */
   rths_limits limits[RTHS_MAX_AXES];
   uint8_t group[RTHS_MAX_AXES]; /* axes with the same number move one specimen: they stop in a common time */
   double unit[RTHS_MAX_AXES];   /* of measured displacement, in that of commands: 1 where both are m; never 0 */
@@ -162,6 +163,7 @@ typedef struct {
 typedef struct {
   uint32_t counter; /* 0: the place is empty */
   uint32_t trigger; /* 1: the digital output is to be high */
+  uint32_t warning; /* 1: the warning output is to be on */
   double command[RTHS_MAX_AXES], slope[RTHS_MAX_AXES], input[RTHS_MAX_AUXILIARY];
   uint8_t mode[RTHS_MAX_AXES];
 } rths_command;
@@ -215,6 +217,7 @@ typedef struct {
   uint8_t newtons;             /* 1: this session has commands in N */
   uint8_t mode[RTHS_MAX_AXES]; /* RTHS_BY_FORCE: command and velocity are in N and N/s; RTHS_BY_DISPLACEMENT: m and m/s */
   rths_loop loop[RTHS_MAX_AXES];
+  uint32_t warning; /* digital output for a horn or a lamp: 1 before a motion */
 } rths_target;
 
 /* What this build, on this processor, computes otherwise than the tested one: 0, or a sum of these. */

@@ -52,6 +52,8 @@ class OfPort(Protocol):
     """Name of the port in what refuses it."""
     trigger: object = None
     """A digital output of the rig that tells when a test runs (``laboratory/ports/trigger.py``)."""
+    can_warn: bool = False
+    """Presence of an output for a horn or a lamp, which :meth:`warn` switches; valid once the port is open."""
     armed: bool = False
     """An operator has armed it, so that a test may open it though real actuators can move."""
     paced: bool = False
@@ -80,6 +82,10 @@ class OfPort(Protocol):
     def accept_any_start(self) -> None:
         """Take it that the first command will be the active one, wherever that is: a procedure opens the port."""
         return
+
+    def warn(self, on: bool) -> None:
+        """Switch the warning output, from the next command on; only called if the port ``can_warn``."""
+        raise PortError("this port has no warning output")
 
     def set_interlock(self, closed: bool) -> None:
         """Open the interlock of a rig that can be switched, or close it again."""

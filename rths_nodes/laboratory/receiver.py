@@ -102,6 +102,7 @@ class _Command(ctypes.Structure):
     _fields_ = (
         ("counter", ctypes.c_uint32),
         ("trigger", ctypes.c_uint32),
+        ("warning", ctypes.c_uint32),
         ("command", _Axes),
         ("slope", _Axes),
         ("input", _Channels),
@@ -165,6 +166,7 @@ class _Target(ctypes.Structure):
         ("newtons", ctypes.c_uint8),
         ("mode", _Modes),
         ("loop", _Loop * LARGEST_AXES),
+        ("warning", ctypes.c_uint32),
     )
 
 
@@ -332,7 +334,7 @@ class Receiver:
         return int(self._library.rths_rest_samples(self._target))
 
     def __getattr__(self, name: str) -> int:
-        """state_number, reason, counter, newest, bridged, limited, transport, trigger, sender, as it has them."""
+        """state_number, reason, counter, newest, bridged, limited, transport, trigger, warning, sender."""
         if name.startswith("_"):
             raise AttributeError(name)
         return int(getattr(self._target, "state" if name == "state_number" else name))

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
+from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.pacing import Clock
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, UNCONDITIONAL, ActRefused, why_not
@@ -17,6 +18,7 @@ from rths_nodes.procedure.machine import ActUnderWay, Seen, SessionMachine, stop
 from rths_nodes.procedure.motions import DriveOutcome
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.rungs import RungUnderWay
+from rths_nodes.procedure.warning import MotionWarning
 
 ARMED_FOR_S = 60.0
 """After so long without a run nothing is armed any more: who armed it may look elsewhere by then."""
@@ -56,6 +58,7 @@ class Acting:
     """
 
     drive: RigDrive
+    warning: MotionWarning
     clearance: Clearance
     _taken: Offsets | None
 
@@ -157,7 +160,7 @@ class Acting:
     @as_act
     def resume(self) -> None:
         """The rung that is held goes on."""
-        with self._machine.lock:
+        with self._warned("resume", held=False), self._machine.lock:
             self._begin("resume")
             assert self._rung is not None
             self._rung.resume()
@@ -227,6 +230,30 @@ class Acting:
             self._rung = None
         return then
 
+    def _measured(self, measured: Measurement) -> None:
+        """Take in a Measurement, in the thread that drives the rig."""
+        self.warning.look()
+        self._leave_start()
+
+    def _warn(self, act: str, held: bool = True) -> None:
+        """Warn of the motion of ``act``; the rig is ``held`` by the drive, or by a rung."""
+        if not self.warning.wired:
+            return
+        self._begin(act)
+        if held:
+            self._ready()
+        under_way = self._machine.under_way
+        self.warning.begin(act, lambda: under_way.stopped if under_way is not None else "", held)
+
+    @contextmanager
+    def _warned(self, act: str, held: bool = True) -> Iterator[None]:
+        """Warn of the motion of ``act`` before the block."""
+        self._warn(act, held)
+        try:
+            yield
+        finally:
+            self.warning.off()
+
     @contextmanager
     def _moving(
         self, act: str, state: State, then: State, begins: Callable[[], None] = lambda: None
@@ -240,6 +267,7 @@ class Acting:
 
         def begin() -> None:
             nonlocal entered
+            self._warn(act)
             with machine.lock:
                 self._begin(act)
                 self._ready()
@@ -258,6 +286,8 @@ class Acting:
                 machine.brake("the act has failed")
                 machine.to(State.TRIPPED, "the act has failed")
             raise
+        finally:
+            self.warning.off()
         with machine.lock:
             mishap = drive.mishap or (DriveOutcome(self.stopped) if self.stopped else None)
             if mishap is None:

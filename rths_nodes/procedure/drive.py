@@ -187,8 +187,8 @@ class RigDrive:
         the act raises (:meth:`expect`): then nothing has moved.
         """
         self._begin, begin = _nothing, self._begin
-        self._modes_of = modes
         begin()
+        self._modes_of = modes
         if self.mishap is None:
             outcome = self._driven(motion)
             self.mishap = outcome if outcome.reason else None

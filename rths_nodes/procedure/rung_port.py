@@ -49,6 +49,8 @@ class RungPort(PortBefore):
         self._turn = threading.Lock()
         self._true: Measurement | None = None
         self._opened = self._lost = ""
+        self.begins: Callable[[], None] = lambda: None
+        """Called when the run begins to drive the rig."""
 
     @property
     def counter_at_start(self) -> int | None:
@@ -97,6 +99,7 @@ class RungPort(PortBefore):
             raise PortError("the port of a rung serves one run, which is over")
         drive = self._drive
         drive.lend()
+        self.begins()
         self._begun = True
         drive.pace = self._pacer
         self._measured = drive.measured

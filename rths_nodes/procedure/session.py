@@ -8,7 +8,7 @@ terminal, a file of answers, a service. Numbers are untared, in coordinates of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -45,6 +45,7 @@ from rths_nodes.procedure.motions import positioning_velocities
 from rths_nodes.procedure.offsets import Offsets, Watching
 from rths_nodes.procedure.quasi_static import QuasiStatic, Script
 from rths_nodes.procedure.records import (
+    RUNGS,
     AxisChecks,
     Note,
     ProcedureRecord,
@@ -52,6 +53,7 @@ from rths_nodes.procedure.records import (
     UnloadingRecord,
 )
 from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome
+from rths_nodes.procedure.warning import MotionWarning
 
 __all__ = ["ActRefused", "RigSession", "RunOutcome"]
 
@@ -100,8 +102,9 @@ class RigSession(Acting):
             realtime,
             clock,
             self._machine.brake,
-            lambda measured: self._leave_start(),
+            self._measured,
         )
+        self.warning = MotionWarning(self.drive, scenario, clock)
         judgement.refuse(scenario, self.drive.port.simulated)
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
         cautions = [] if self.drive.port.simulated else judged(scenario, False)
@@ -121,9 +124,13 @@ class RigSession(Acting):
     def connect(self) -> None:
         """Open the port; the first command is the active one of the controller. Raises ConfigError."""
         self.drive.connect()
-        if self.stopped:
+        try:
+            self.warning.check()
+            if self.stopped:
+                raise ActRefused(f"connect: {stopped_by_operator(self.stopped)}")
+        except ConfigError:
             self.drive.close()
-            raise ActRefused(f"connect: {stopped_by_operator(self.stopped)}")
+            raise
         self.record.port = type(self.scenario.port).type_name
         self.record.controller = told_of(self.drive)
         self.code = self.code.behind(self.drive.port.build)
@@ -242,8 +249,13 @@ class RigSession(Acting):
         The rung stands in the record before the runner begins, without an outcome. Raises ActRefused, and it stays
         armed, where a file of it or the code has changed.
         """
-        drive, offsets = self.drive, self.offsets
         self._begin("run")
+        moves = self._rung is not None and RUNGS[self._rung.armed.rung].moves
+        with self._warned("run") if moves else nullcontext():
+            return self._run(runner)
+
+    def _run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
+        drive, offsets = self.drive, self.offsets
         if self._rung is not None and (changed := self._rung.armed.changed(drive.port.build)):
             raise ActRefused(*(f"run: {words}" for words in changed))
         with self._machine.lock:
@@ -252,7 +264,7 @@ class RigSession(Acting):
             assert rung is not None
             assert offsets is not None
             self._ready()
-            armed = rung.armed
+            armed, rung.port.begins = rung.armed, self.warning.off
             written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
             self._machine.to(State.RUNNING, f"rung {armed.rung}")
         written.scenario_hash, written.offsets_hash = armed.scenario_hash, offsets.hash

@@ -30,7 +30,7 @@ AXIS = """
 """
 
 
-def rig_text(port: int, n_axes: int, emulator: bool = True) -> str:
+def rig_text(port: int, n_axes: int, emulator: bool = True, further: str = "") -> str:
     """A rig file of one axis or two, whose second one is slower and counts the other way round."""
     axes = AXIS.format(name="north", serves="story_1", sign=-1, velocity=0.4, deceleration=5.0)
     if n_axes == 2:
@@ -39,7 +39,7 @@ def rig_text(port: int, n_axes: int, emulator: bool = True) -> str:
     return (
         f"version: 1\nname: bench\nservo_rate: 1024.0\n"
         f"port: {{type: udp, port: {port}, emulator: {told}, transport_samples: 2, longest_wait: 1.0}}\n"
-        f"bridge: {{max_bridge: 0.02}}\naxes:{axes}"
+        f"bridge: {{max_bridge: 0.02}}\n{further}axes:{axes}"
     )
 
 
@@ -58,9 +58,11 @@ class EmulatedBench:
     As an Operator the person turns the switches that the words name, after some samples of the session.
     """
 
-    def __init__(self, folder: Path, n_axes: int = 1, planted: Sequence[str] = (), mounted: float = 0.0) -> None:
+    def __init__(
+        self, folder: Path, n_axes: int = 1, planted: Sequence[str] = (), mounted: float = 0.0, further: str = ""
+    ) -> None:
         self.file = folder / "bench.yaml"
-        self.file.write_text(rig_text(free_port(), n_axes))
+        self.file.write_text(rig_text(free_port(), n_axes, further=further))
         scenario = scenario_of(files.load_rig(self.file))
         specimen = f"specimen={{type: kelvin_voigt, stiffness: {mounted}, damping: 0.0}}"
         far = (

@@ -13,7 +13,7 @@ from rths_nodes.procedure import acting, machine, rungs, session
 from rths_nodes.procedure.session import RigSession
 
 WATCHED = {module.__file__ for module in (acting, machine, rungs, session)}
-EACH_TICK = ("leave", "<lambda>", "_displaced", "_lapsed", "_leave_start", "lost")
+EACH_TICK = ("leave", "<lambda>", "_measured", "look", "_displaced", "_lapsed", "_leave_start", "lost")
 """Of these, not of the act."""
 PATIENCE_S = 20.0
 

@@ -838,6 +838,7 @@ static void your_controller(const uint8_t *mode, const double *command, const do
   (void)velocity; if (mode[0] == RTHS_BY_DISPLACEMENT) reached = command[0];
 }
 static void your_digital_output(uint32_t high) { (void)high; }
+static void your_horn(uint32_t high) { (void)high; }
 int begin(void) {
   static const double position[1] = {0.0};
   static rths_config config;

@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Lead the operator through all that is measured, and write the result; 0 where every row has passed."""
     from rths_nodes.procedure.commissioning.whole import scenario_of
+    from rths_nodes.procedure.warning import warning_of
     from rths_nodes.recording import commissioning
 
     file = files.locate(options.rig, files.RIG)
@@ -59,7 +60,9 @@ def run(options: argparse.Namespace) -> int:
     scenario = scenario_of(rig)
     realtime = arguments.in_realtime(scenario, options.pace)
     free = override(scenario, [f"axes.{name}.specimen=null" for name in scenario.axes])
-    for caution in judgement.cautions(free, Assembly(scenario).port.simulated):
+    port = Assembly(scenario).port
+    warning_of(scenario, port)
+    for caution in judgement.cautions(free, port.simulated):
         print(f"caution: {caution}")
     out = Path(options.out) if options.out else commissioning.beside(file)
     terminal.check_writable(out)

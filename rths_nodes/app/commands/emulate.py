@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 from dataclasses import asdict
 
-from rths_nodes.app.commands import arguments
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.emulation import misbehaviour, planted
 from rths_nodes.app.emulation.emulator import Emulator, Session
 from rths_nodes.app.emulation.own_sensors import EmulatedSensors
@@ -70,6 +70,8 @@ def run(options: argparse.Namespace) -> int:
     plans = [misbehaviour.parse(words) for words in options.misbehave]
     emulator = Emulator(scenario, options.port, options.own_clock, plans, options.plant)
     sensors = _sensors(options, emulator)
+    output = scenario.rig_file.warning.output if scenario.rig_file and scenario.rig_file.warning else ""
+    emulator.warned = lambda on: terminal.tell_now(f"{output}: {'on' if on else 'off'}")
     address, port = emulator.address
     _say(
         options,

@@ -103,6 +103,10 @@ class Emulator:
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0
+        head = scenario.rig_file
+        self._flags |= datagrams.WARNING if head is not None and head.warning is not None else 0
+        self.warned: Callable[[bool], None] = lambda on: None
+        """Called with each change of the warning output."""
         self._bridged = max(1, scenario.bridge.longest(scenario.dt))
         self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
         assembly = Assembly(override(scenario, ["port={type: simulator}"]))
@@ -171,7 +175,7 @@ class Emulator:
         )
         self._controllers.start(active)
         self._saboteur = Saboteur(self._plans)
-        self._last = b""
+        self._last, self._warning = b"", False
         self._position: dict[str, str] = {}
         self._tell(rig.read())
 
@@ -290,6 +294,9 @@ class Emulator:
             modes = self._edge.modes(modes)
             command = self._edge.driven(command, modes)
         command = self._planted.leads(command, rig.hydraulics)
+        if (on := bool(receiver.warning)) != self._warning:
+            self._warning = on
+            self.warned(on)
         if self._controllers:
             stands = rig.hydraulics == HYDRAULICS_OFF or receiver.sensors.interlock == INTERLOCK_OPEN
             command = self._controllers.led(command, modes, self._shown, stands)

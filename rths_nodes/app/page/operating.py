@@ -169,6 +169,7 @@ class Operating:
             "offsets_hash": answer.offsets_hash,
             "to_sign": list(answer.to_sign),
             "checklist": list(answer.checklist),
+            "warning": answer.warning,
             "motions": dict(zip(answer.acts, answer.motions, strict=True)),
             "test_id": answer.test_id,
             "state": state,

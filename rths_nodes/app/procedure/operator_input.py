@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import copy_context
+from functools import partial
 from signal import SIGINT
 from typing import Any, TypeVar
 
@@ -47,7 +48,7 @@ class OperatorInput:
         """Why the test is to end, in words; empty while it goes on."""
         self._signals: list[int] = []
         self._heard_at = -SAME_KEY_S
-        self._answered = 0
+        self._answered, self._warned = 0, ""
         self._done, self._hears = (0, 0), dialogue.attended
         runner.watch.progress = self.far
 
@@ -72,11 +73,19 @@ class OperatorInput:
                 self._attend()
                 if self._done[1]:
                     bar(*self._done)
+                self._warn()
                 thread.join(LOOK_S)
         if "error" in found:
             raise found["error"]
         result: T = found["result"]
         return result
+
+    def _warn(self) -> None:
+        """Print the warning output and the seconds left until the motion, once per second."""
+        text = self.runner.session.warning.text
+        if text and text != self._warned:
+            self._say(text)
+        self._warned = text
 
     def far(self, sample: int, samples: int) -> None:
         self._done = sample, samples
@@ -122,6 +131,10 @@ class OperatorInput:
             self._signals.clear()
             self._answered = 0
         given |= {"reason": f"the operator has asked to {act}"} if "reason" in ACTS[act].arguments else {}
+        if act == "resume":  # it may wait for a warning, in which keys and signals still stop
+            resume = partial(copy_context().run, self._attempt, act, **given)
+            threading.Thread(target=resume, name=act, daemon=True).start()
+            return
         self._attempt(act, **given)
         if act == "hold" and self.runner.can_resume:
             self._say_held()

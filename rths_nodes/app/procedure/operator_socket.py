@@ -59,7 +59,8 @@ class Answer:
     ``state`` is the state of the procedure, ``stops`` the count of its stops. ``acts`` are all acts, ``why_not``
     the reasons why they are not possible now. ``next_rung`` is the next planned rung, with its
     ``scenario_hash``; ``offsets_hash`` the hash of the last offsets; ``to_sign`` names that ``sign_for`` takes;
-    ``motions`` the motions of the acts, empty if nothing moves; ``checklist`` the unconfirmed items.
+    ``motions`` the motions of the acts, empty if nothing moves; ``checklist`` the unconfirmed items;
+    ``warning`` the warning output that is on, with the seconds left.
     """
 
     done: bool = False
@@ -76,6 +77,7 @@ class Answer:
     to_sign: tuple[str, ...] = ()
     motions: tuple[str, ...] = ()
     checklist: tuple[str, ...] = ()
+    warning: str = ""
 
     @property
     def possible(self) -> dict[str, str]:

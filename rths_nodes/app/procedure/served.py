@@ -154,6 +154,7 @@ class Served:
             test_id=runner.record.test_id,
             to_sign=() if possible["sign_for"] else tuple(each.name for each in wanting),
             checklist=tuple(runner.clearing.unconfirmed),
+            warning=runner.session.warning.text,
             motions=tuple("" if why else runner.clearing.motion(act) for act, why in possible.items()),
         )
 

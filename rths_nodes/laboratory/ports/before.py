@@ -62,6 +62,7 @@ class PortBefore(Port):
     address = _handed_on()
     label = _handed_on()
     trigger = _handed_on()
+    can_warn = _handed_on()
     armed = _handed_on()
     paced = _handed_on()
     handover = _handed_on()
@@ -70,6 +71,7 @@ class PortBefore(Port):
     drop_heartbeat = _handed_on()
     numbers = _handed_on()
     accept_any_start = _handed_on()
+    warn = _handed_on()
     set_interlock = _handed_on()
     set_hydraulics = _handed_on()
 

@@ -24,7 +24,7 @@ MAGIC, VERSION = 0x53485452, 2
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
 """Kinds of datagrams: the last two come from the rig."""
 
-EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER, NEWTONS = 1, 2, 4, 8, 16, 32, 64, 128
+EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER, NEWTONS, WARNING = (1 << bit for bit in range(9))
 """Flags."""
 
 IDLE, WAITING, RUNNING, BRAKING, STOPPED = range(5)
@@ -84,7 +84,11 @@ LAYOUT = {
     ),
     "heard": ("I", "the newest counter that was heard from the other end; answer: that of the open it answers"),
     "period": ("I", "of the tick, ns"),
-    "flags": ("H", "1 emulator, 2 lockstep, 4 ramp, 8 bridged, 16 limited, 32 saturated, 64 trigger, 128 newtons"),
+    "flags": (
+        "H",
+        "1 emulator, 2 lockstep, 4 ramp, 8 bridged, 16 limited, 32 saturated, 64 trigger, 128 newtons, "
+        "256 warning",
+    ),
     "transport": ("B", "samples after which a command acts"),
     "auxiliary": ("B", "number of auxiliary channels behind the axes, 0 to 8"),
     "state": ("B", "0 idle, 1 waiting, 2 running, 3 braking, 4 stopped; from the test computer 0"),

@@ -98,6 +98,7 @@ class NamedPort(Port):
     in_lockstep = _read_back("in_lockstep", OfPort.in_lockstep, bool)
     address = _read_back("address", OfPort.address, str)
     trigger = _read_back("trigger", OfPort.trigger)
+    can_warn = _read_back("can_warn", OfPort.can_warn, bool)
     armed = _read_back("armed", OfPort.armed, bool)
     paced = _read_back("paced", OfPort.paced, bool)
     handover = _read_back("handover", OfPort.handover)
@@ -107,6 +108,7 @@ class NamedPort(Port):
     drop_heartbeat = _perhaps("drop_heartbeat", "dropping the heartbeat")
     numbers = _perhaps("numbers", "asking what it has counted")
     accept_any_start = _perhaps("accept_any_start", "asking it to accept any start")
+    warn = _perhaps("warn", "switching the warning output")
     set_interlock = _perhaps("set_interlock", "switching the interlock")
     set_hydraulics = _perhaps("set_hydraulics", "switching the pressure")
 

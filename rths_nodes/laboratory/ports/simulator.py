@@ -15,7 +15,6 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params, text, vector
@@ -42,6 +41,7 @@ from rths_nodes.laboratory.ports.drive import Drive
 from rths_nodes.laboratory.ports.parts import Parts
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
+from rths_nodes.laboratory.ports.warning import WarningPort
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensing import SENSOR_FAULTS, AuxiliarySensors, SecondSensors, SensorPair
 from rths_nodes.laboratory.sensors import converted, seats
@@ -51,7 +51,7 @@ CHANNELS = ("displacement", "force")
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
 
-class Simulator(OfPort):
+class Simulator(WarningPort):
     """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` whose axes are coupled.
 
     ``axes`` maps names to the axes' parameters. A rig that is wrong is led by a ``Drive``; what else is wrong

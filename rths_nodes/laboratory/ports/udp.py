@@ -20,7 +20,6 @@ import numpy as np
 
 from rths_nodes.core.addresses import check_address, check_one_computer
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.durations import median_count
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, integer, number, params, text, texts
@@ -45,6 +44,7 @@ from rths_nodes.laboratory.ports.udp_ear import UdpEar
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms, load_of, stated_of
 from rths_nodes.laboratory.ports.udp_sent import SentCommands
+from rths_nodes.laboratory.ports.warning import WarningPort
 
 GOODBYES = 3
 """The end of a session is told so often: nobody answers it."""
@@ -52,7 +52,7 @@ FURTHEST = 100_000
 """Samples: a state that is further ahead is none of this test."""
 
 
-class UdpPort(OfPort):
+class UdpPort(WarningPort):
     """The port of a rig that is reached by UDP, and whose receiver bridges, brakes and holds by itself."""
 
     @params
@@ -185,7 +185,7 @@ class UdpPort(OfPort):
         self._state = None
         self._needed: Counter[int] = Counter()
         self._bridged = self._limited = 0
-        self._last, self._dropped, self.heartbeat = b"", False, 0
+        self._last, self._dropped, self.heartbeat, self.warning = b"", False, 0, False
         self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
         self.trigger.set(False)
         self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
@@ -209,7 +209,7 @@ class UdpPort(OfPort):
         except BaseException:
             self._link.close()
             raise
-        self.in_lockstep = opening.in_lockstep
+        self.in_lockstep, self.can_warn = opening.in_lockstep, opening.can_warn
         self._sent.start(opening.answer.active)
         self.build = f"{opening.answer.build:016x}"
         self.ear = UdpEar(self._link, self._head)
@@ -219,7 +219,8 @@ class UdpPort(OfPort):
     def _of_kind(self, kind: int, counter: int = 0) -> Head:
         self._head.kind, self._head.counter = kind, counter
         self._head.heard = max(self._expected - 1, 0)
-        self._head.flags = datagrams.TRIGGER if self.trigger.high and kind == datagrams.COMMAND else 0
+        self._head.flags = datagrams.TRIGGER * self.trigger.high if kind == datagrams.COMMAND else 0
+        self._head.flags |= datagrams.WARNING if self.warning and kind == datagrams.COMMAND else 0
         return self._head
 
     def begin(self) -> None:

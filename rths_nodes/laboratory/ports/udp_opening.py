@@ -58,7 +58,8 @@ class Terms:
 class Opening:
     """Opens the session of ``link`` on ``terms``, in lockstep where that is ``wanted`` and the rig can do it.
 
-    ``answer`` is what the receiver tells of itself. Raises ConfigError where the two ends do not agree.
+    ``answer`` is the answer of the receiver; ``can_warn``: it has a warning output. Raises ConfigError
+    where the two ends do not agree.
     """
 
     def __init__(self, link: UdpLink, terms: Terms, lockstep: bool) -> None:
@@ -71,6 +72,7 @@ class Opening:
             head, data = self._ask()
         if reason := self._objection(head):
             raise ConfigError(f"port 'udp' at {link.place}: refused: {reason}")
+        self.can_warn = bool(head.flags & datagrams.WARNING)
         try:
             self.answer = datagrams.answer_of(data, head)
         except Unreadable as error:

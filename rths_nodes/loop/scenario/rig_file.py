@@ -41,6 +41,7 @@ TWO_PERSONS = (
     "rung g asks for the names of the operator and of a second person: an entry of a checklist, not access control"
 )
 CHECKLIST = "statements that the operator confirms by name before the first motion; an unconfirmed one bars motion"
+WARNING = "digital output for a horn or a lamp, on before each motion; left out: there is none"
 REMOVED = {
     "roles": "has been removed, with its passphrases and consents; use two_persons: true",
     "unattended": "has been removed: on a real rig a person clears each motion, at the terminal or at the page; "
@@ -73,6 +74,21 @@ class RigFileAxis(OnRig):
 
 
 @params
+class WarningOutput:
+    """Digital output of the rig for a horn or a lamp."""
+
+    output: str = text("name of the output, as the terminal and the page print it")
+    seconds: float = number(
+        "time for which it is on, and the rig held, before each motion", "s", 3.0, at_least=3.0, at_most=30.0
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses an empty name."""
+        if not self.output.strip():
+            raise ConfigError(f"{path}.output = {show(self.output)}: must be a name, such as horn")
+
+
+@params
 class RigFile:
     """A rig: its port, axes, further channels and limits."""
 
@@ -81,6 +97,7 @@ class RigFile:
     description: str = text("where and what it is", "")
     two_persons: bool = flag(TWO_PERSONS, False)
     checklist: tuple[str, ...] = texts(CHECKLIST)
+    warning: WarningOutput | None = section(WarningOutput, WARNING, None)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     port: OfPortParams = component("port", "the way to the rig")
     axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
@@ -168,6 +185,7 @@ class RigHead:
     description: str = text("where and what it is", "")
     two_persons: bool = flag(TWO_PERSONS, False)
     checklist: tuple[str, ...] = texts(CHECKLIST)
+    warning: WarningOutput | None = section(WarningOutput, WARNING, None)
     servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     auxiliary: dict[str, Channel] = sections(Channel, "channels that are scaled, by name", optional=True)
 

@@ -19,6 +19,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.commissioning.free_rig import FreeRig, Refused, TooEarly
 from rths_nodes.procedure.motions import positioning_velocities
+from rths_nodes.procedure.warning import warning_of
 
 BRAKING_SAMPLES = 8.0
 """Samples of the stops that are measured: enough to tell a deceleration from its half and its double."""
@@ -105,10 +106,16 @@ class Bench:
             self.opening(rig.port.simulated, rig.open)
             try:
                 self.build = rig.port.build
+                warning_of(self.scenario, rig.port)
                 self.go_home(rig)
                 yield rig
             finally:
                 rig.close()
+
+    def clear(self, rig: FreeRig, motion: str) -> None:
+        """State a motion, wait until the operator has cleared it, and warn of it."""
+        self.operator.meanwhile(motion, rig.tick, moves=True)
+        rig.warn()
 
     def go_home(self, rig: FreeRig) -> None:
         """Move slowly to the position of the first session, once the operator has cleared it."""
@@ -119,7 +126,7 @@ class Bench:
             velocities = positioning_velocities(self.scenario)
             rows = zip(self.names, self.home - rig.command, velocities, strict=True)
             each = ", ".join(f"{name} by {1e3 * way:.3g} mm at {1e3 * v:.3g} mm/s" for name, way, v in rows)
-            self.operator.meanwhile(f"all axes move back to their first position: {each}", rig.tick, moves=True)
+            self.clear(rig, f"all axes move back to their first position: {each}")
             rig.ramp(self.home, velocities)
             rig.hold(REST_S)
 
@@ -127,7 +134,7 @@ class Bench:
         """Ask the operator to act while the axes move, which begins then. Raises TooEarly where it was before."""
         rig.awaits_stop = True
         try:
-            self.operator.meanwhile(words, rig.tick, moves=True)
+            self.clear(rig, words)
         except PortError as error:
             raise TooEarly from error
         last = rig.rows[-1]

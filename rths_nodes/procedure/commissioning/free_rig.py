@@ -18,6 +18,7 @@ from rths_nodes.core.samples import Array, Command, Measurement
 from rths_nodes.loop.pacing import Pacer, pacer_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.motions import BoundedRamp, accelerations
+from rths_nodes.procedure.warning import warning_of
 
 LOOK_S = 0.001
 """Between two looks whether a Measurement is there, where the port cannot wait for it."""
@@ -165,6 +166,16 @@ class FreeRig:
     def hold(self, seconds: float) -> list[Row]:
         """Stand for ``seconds`` of the rig's clock; what was measured meanwhile."""
         return [self.tick() for _ in range(self.samples(seconds))]
+
+    def warn(self) -> None:
+        """Hold the rig with its warning output on, if its rig file has one; a motion follows."""
+        if (section := warning_of(self.scenario, self.port)) is None:
+            return
+        self.port.warn(True)
+        try:
+            self.hold(section.seconds)
+        finally:
+            self.port.warn(False)
 
     def samples(self, seconds: float) -> int:
         """Samples in ``seconds``, at least 8."""

@@ -39,7 +39,7 @@ def signs(bench: Bench) -> Rows:
     """Each axis goes out and back by its small move: it, and it alone, has to move that way."""
     with bench.opened() as rig:
         each = ", ".join(f"{name} {1e3 * way:.3g} mm" for name, way in zip(bench.names, rig.way, strict=True))
-        bench.operator.meanwhile(f"one axis after the other goes out and back: {each}", rig.tick, moves=True)
+        bench.clear(rig, f"one axis after the other goes out and back: {each}")
         return [_moved(rig, index) for index in range(len(bench.names))]
 
 
@@ -84,11 +84,10 @@ def limits(bench: Bench) -> Rows:
             step = BEYOND_VELOCITY * float(stated.velocity[index]) * bench.dt
             beyond = min(BEYOND_STROKE * float(stated.stroke[index]), MOST_BEYOND)
             far = float(stated.stroke[index]) + beyond
-            bench.operator.meanwhile(
+            bench.clear(
+                rig,
                 f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then slowly to both ends "
                 f"of its stroke, and {1e3 * beyond:.3g} mm further: +- {1e3 * far:.4g} mm",
-                rig.tick,
-                moves=True,
             )
             found += [
                 _velocity(bench, rig, index, step, float(stated.velocity[index])),

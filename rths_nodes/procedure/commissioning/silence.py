@@ -54,7 +54,7 @@ def closed(bench: Bench) -> Rows:
     with bench.opened() as rig:
         stated, ear = rig.stated(), rig.port.ear
         dash, start = Dash.of(bench.scenario, stated.bridged), rig.command
-        bench.operator.meanwhile(moves(bench, dash, "then the session is closed"), rig.tick, moves=True)
+        bench.clear(rig, moves(bench, dash, "then the session is closed"))
         for sample in range(1, dash.rising + STEADY + 1):
             rig.tick(start + dash.place(sample))
         last = rig.rows[-1]
@@ -185,6 +185,7 @@ def _drive(bench: Bench, rig: FreeRig, pipe: Connection) -> None:
     if ear is not None:
         reduction.send_handle(pipe, ear.fileno(), os.getppid())
     bench.go_home(rig)
+    rig.warn()
     dash, start, before = Dash.of(bench.scenario, stated.bridged), rig.command, rig.rows[-1].sample
     for sample in range(1, dash.until + dash.rising + 1):
         rig.tick(start + dash.place(sample))

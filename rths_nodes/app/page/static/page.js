@@ -420,6 +420,7 @@ function procedure() {
   if (!acts) return;
   $("leading").hidden = Boolean(token) || !told.may_lead;
   text("operator", acts.operator ? `led by ${acts.operator}` : token ? "" : "nobody leads it from a page");
+  text("warning", acts.warning);
   const key = JSON.stringify([acts, token, asked]);
   if (key === shownActs) return;
   shownActs = key;
@@ -446,7 +447,7 @@ function choose(name) {
 
 // the form of an act: what somebody types into it stays for as long as it is about the same thing
 function needs(name) {
-  const { possible, words: _, operator, ...about } = told.acts, form = name && JSON.stringify([name, about]);
+  const { possible, words: _, operator, warning, ...about } = told.acts, form = name && JSON.stringify([name, about]);
   if (form === shownForm) return;
   shownForm = form;
   const row = document.createElement("div");

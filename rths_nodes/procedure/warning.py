@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Warning before motion: a digital output of the rig (horn or lamp) is on for some seconds before each motion.
+
+The seconds are samples of the rig: the rig is held for them by its ticks, in lockstep as in real time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import EMPTY, Array, Measurement
+from rths_nodes.loop.pacing import Clock
+from rths_nodes.loop.scenario.rig_file import WarningOutput
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.acts import ActRefused
+from rths_nodes.procedure.drive import RigDrive
+from rths_nodes.procedure.machine import stopped_by_operator
+
+LOOK_S = 0.01
+"""Polling interval of the stop while a held rung is warned of, s."""
+
+
+def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
+    """Return the warning output that the rig file names, or None. Raises ConfigError if ``port`` has none."""
+    section = scenario.rig_file.warning if scenario.rig_file is not None else None
+    if section is not None and not port.can_warn:
+        raise ConfigError(
+            f"rig: warning.output = {show(section.output)}: the port {type(scenario.port).type_name!r} "
+            f"{f'at {port.address} ' if port.address else ''}has no warning output: delete the key, or connect one"
+        )
+    return section
+
+
+class _Held:
+    """A motion that holds ``command`` for ``samples``, or until ``ended``; ``shown`` gets the samples left."""
+
+    def __init__(
+        self, command: Array, samples: int, ended: Callable[[], str], shown: Callable[[int], None]
+    ) -> None:
+        self._command, self._left, self._ended, self._shown = np.array(command, float), samples, ended, shown
+
+    def step(self, measured: Measurement) -> Array | None:
+        """Return the command again; None at the end."""
+        self._shown(self._left)
+        if not self._left or self._ended():
+            return None
+        self._left -= 1
+        return self._command.copy()
+
+
+class MotionWarning:
+    """Warning output of the rig of ``drive``, as the rig file of ``scenario`` names it.
+
+    ``left`` is the time until the motion may begin, s; 0 if no motion is warned of. Raises ConfigError if the port
+    has no such output.
+    """
+
+    def __init__(self, drive: RigDrive, scenario: Scenario, clock: Clock) -> None:
+        self._drive, self._scenario, self._clock = drive, scenario, clock
+        self._section = warning_of(scenario, drive.port)
+        self.left = 0.0
+        self._on, self._start = False, EMPTY
+
+    def check(self) -> None:
+        """Check the far end of the open port. Raises ConfigError if it has no warning output."""
+        warning_of(self._scenario, self._drive.port)
+
+    @property
+    def wired(self) -> bool:
+        """True if the rig file names an output."""
+        return self._section is not None
+
+    @property
+    def text(self) -> str:
+        """Name of the output and whole seconds left; empty if no motion is warned of."""
+        if self._section is None or not self.left:
+            return ""
+        return f"{self._section.output} is on: motion in {math.ceil(self.left)} s"
+
+    def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
+        """Switch the output on before ``act``, and wait for its seconds; the caller switches it :meth:`off`.
+
+        The drive holds the rig while it is ``held``; otherwise a rung does, and the clock counts.
+        Raises ActRefused once ``stopped`` returns a reason, and if the rig can no longer be held.
+        """
+        assert self._section is not None  # the output is wired
+        if self._on:
+            raise ActRefused(f"{act}: another motion begins: {self._section.output} is on")
+        self._on, self._start = True, self._drive.command
+        self._drive.port.warn(True)
+        try:
+            reason = (self._hold if held else self._wait)(self._section.seconds, stopped)
+            if why := stopped():
+                reason = stopped_by_operator(why)
+            if reason:
+                raise ActRefused(f"{act}: nothing has moved: {reason}")
+        except BaseException:
+            self.off()
+            raise
+        finally:
+            self.left = 0.0
+
+    def off(self) -> None:
+        """Switch the output off; may be called again."""
+        if self._on:
+            self._on = False
+            self._drive.port.warn(False)
+
+    def look(self) -> None:
+        """Switch the output off once the command has changed; called with each Measurement."""
+        if self._on and not np.array_equal(self._drive.command, self._start):
+            self.off()
+
+    def _hold(self, seconds: float, stopped: Callable[[], str]) -> str:
+        drive, dt = self._drive, self._scenario.dt
+
+        def shown(samples: int) -> None:
+            self.left = samples * dt
+
+        return drive.drive(_Held(drive.command, math.ceil(seconds / dt), stopped, shown)).reason
+
+    def _wait(self, seconds: float, stopped: Callable[[], str]) -> str:
+        end = self._clock.monotonic_ns() + round(1e9 * seconds)
+        while not stopped() and (left := end - self._clock.monotonic_ns()) > 0:
+            self.left = left * 1e-9
+            self._clock.sleep(LOOK_S)
+        return ""
