@@ -240,7 +240,9 @@ def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
     how: dict[str, Any] = {"host": options.host, "pace": options.pace, "faults": options.faults}
     result = RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)
     code = outcomes.valid(found["exit_code"], result.late, result.samples)
-    result.exit_code, result.outcome = code, code.outcome
+    result.exit_code = code
+    if code is outcomes.ExitCode.NOT_VALID:  # the rig ran to its end; ``ending`` and the exit code judge the test
+        result.outcome = outcomes.ExitCode.FINISHED.outcome
     return result
 
 

@@ -25,7 +25,6 @@ from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.specimen_history import tell_broken_off, tell_specimen
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
-from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import inputs
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
@@ -297,9 +296,7 @@ class ProcedureRunner:
                 tell_broken_off(self.record, entry, folder)
                 raise
             kept.append(done)
-            # a rung that is not valid ran to its end: whether it counts is asked of the operator
-            ran_to_its_end = done.exit_code in (ExitCode.FINISHED, ExitCode.NOT_VALID)
-            return RunOutcome("finished" if ran_to_its_end else done.outcome, done.reason, done.samples)
+            return RunOutcome(done.outcome, done.reason, done.samples)
 
         started, self._under_way = time.monotonic(), step
         try:
