@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     FAILED = 1, "the test has failed", "a node died, a file could not be written, or something unforeseen happened"
     REFUSED = 2, "the test was refused", "the input is wrong, or a node cannot take part; nothing has moved"
     TRIPPED = 3, "the test was tripped", "a limit, the monitor or a trip request brought the rig to rest"
-    NOT_VALID = 4, "the test is not valid", "the test ran to its end, but too many of its samples were missed or bridged"
+    NOT_VALID = 4, "the test is not valid", "the test ran to its end, but too much of it was missed or bridged"
     HELD = (
         130,
         "the test was held",
