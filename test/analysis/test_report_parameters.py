@@ -72,7 +72,7 @@ def test_compensator_structure_and_axes_are_printed_with_units_and_meaning() -> 
         assert f'<tr class="head"><th>{title}</th>' in page
     for name, value, unit, meaning in (
         ("alpha_es", "15", "samples", "estimated delay constant"),
-        ("mass", "503400", "kg", "mass m"),
+        ("mass", "503400", "kg", "mass m of the numerical part, without the specimen"),
         ("limits.velocity", "0.76", "m/s", "largest step of the command from the previous one, per servo period"),
     ):
         row = re.search(rf"<tr><th>{re.escape(name)}</th>(.*?)</tr>", page)
