@@ -23,6 +23,9 @@ from rths_nodes.procedure.warning import MotionWarning
 ARMED_FOR_S = 60.0
 """After so long without a run nothing is armed any more: who armed it may look elsewhere by then."""
 
+ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
+"""Acts that are possible on a rig that was lost."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S", bound="Acting")
@@ -112,6 +115,8 @@ class Acting:
             return {act: self._why_not(act) for act in ACTS}
 
     def _why_not(self, act: str) -> str:
+        if self.state is State.TRIPPED and act not in ON_LOST_RIG and (reason := lost(self.drive)):
+            return f"{reason}: nothing drives this rig any more: finish"
         if reason := why_not(act, self.state):
             return reason
         suspended = self._rung is not None and self._rung.suspended
@@ -129,8 +134,6 @@ class Acting:
             return "nothing is to be signed for"
         if ACTS[act].moves and (reason := self.drive.unfit()):
             return reason
-        if act == "acknowledge" and (reason := lost(self.drive)):
-            return f"{reason}: nothing drives this rig any more: finish"
         return self.clearance.barred() if act in ("position", "arm", "run") else ""
 
     def _nothing_learns(self) -> str:

@@ -112,8 +112,11 @@ def reported(told: Told, folder: Path, state: str, since: float, reason: str) ->
     assert told.process.stdin is not None
     told.process.stdin.close()
     possible = told.until("possible", 10.0)["reason"]
-    assert {name for name, why in possible.items() if not why} <= {"finish", "note", "rehearse", "stop"}
-    assert "finish" in possible["acknowledge"]
+    refused = {name: why for name, why in possible.items() if why}
+    assert possible.keys() - refused.keys() == {"finish", "note", "rehearse", "stop"}
+    for why in refused.values():
+        assert mentions(why, found["reason"], "finish")
+        assert "acknowledge" not in why
     assert told.until(State.FINISHED.name, 30.0)
 
 

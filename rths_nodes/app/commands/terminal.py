@@ -135,7 +135,7 @@ class _Bar:
             self._started = True
             self._bars.reset(self._task, description=self._name, total=of)  # the start is not of its speed
         if self._started:
-            self._bars.update(self._task, completed=done, total=of, share=f"{done / of:4.0%}")
+            self._bars.update(self._task, completed=done, total=of, share=f"{100.0 * done / of:3.0f} %")
 
     def starting(self, words: str) -> None:
         if not self._started and words != self._waits:

@@ -71,8 +71,9 @@ def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str) -> E
     failed = failed or runner.unwritten
     if failed:
         code, reason = ExitCode.FAILED, failed
-    elif last is not None and last.outcome == "tripped":
-        code, reason = ExitCode.TRIPPED, f"rung {last.name}: {last.reason}"
+    elif last is not None and last.outcome in (ExitCode.TRIPPED.outcome, ExitCode.FAILED.outcome):
+        code = ExitCode.TRIPPED if last.outcome == ExitCode.TRIPPED.outcome else ExitCode.FAILED
+        reason = f"rung {last.name}: {last.reason}"
     elif runner.tripped:
         code, reason = ExitCode.TRIPPED, runner.tripped
     elif refused and not stopped:

@@ -25,9 +25,10 @@ from rths_nodes.app.cli import main
 from rths_nodes.app.procedure import act_sequence
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.records import ProcedureRecord
+from rths_nodes.procedure.records import ProcedureRecord, RungRecord
 from rths_nodes.recording import procedure
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
@@ -122,32 +123,63 @@ def test_a_rung_and_its_act_are_written_before_anything_moves(
     assert now.specimen.history[-1]["displacement"]["story_1"] > 0.0
 
 
-@pytest.mark.parametrize("why", ["disk", "cable"])
+def broken_off(runner: ProcedureRunner, folder: Path) -> RungRecord:
+    """Record of a rung g that broke off; the history of the specimen has the peaks of its recording."""
+    assert runner.state is State.TRIPPED
+    (rung,) = [entry for entry in procedure.read(folder).rungs if entry.name == "g"]
+    run = read_run(folder / rung.recording)
+    assert rung.outcome == "failed"
+    assert rung.samples == len(run.time) - 1
+    (row,) = procedure.read(folder).specimen.history
+    assert row["displacement"]["story_1"] == pytest.approx(abs(run.displacement).max())
+    assert row["displacement"]["story_1"] > 0.0
+    return rung
+
+
 def test_a_rung_that_breaks_off_is_in_the_history_with_what_was_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its row stayed without numbers, though the specimen had gone through it."""
     of_steel(monkeypatch)
     runner = conducted(tmp_path / "test")
     positioned(runner)
     armed(runner)
-
-    def cut(sample: int, samples: int) -> None:
-        if why == "cable" and sample > 150:
-            raise PortError("the cable is cut")
-
-    runner.watch.progress = cut
-    with largest_file(100_000 if why == "disk" else None), pytest.raises(RuntimeError, match=r"broke off|is cut"):
+    with largest_file(100_000), pytest.raises(RuntimeError, match=naming("broke", "off")):
         runner.do("run", clear="CLEAR")
-    assert runner.state is State.TRIPPED
-    (rung,) = [each for each in procedure.read(tmp_path / "test").rungs if each.name == "g"]
-    run = read_run(tmp_path / "test" / rung.recording)
-    assert rung.outcome == "failed"
-    assert rung.samples == len(run.time) - 1
-    assert each_mentions(rung.remarks, ("peaks", "recorded"))
-    (row,) = procedure.read(tmp_path / "test").specimen.history
-    assert row["displacement"]["story_1"] == pytest.approx(abs(run.displacement).max())
-    assert row["displacement"]["story_1"] > 0.0
+    assert each_mentions(broken_off(runner, tmp_path / "test").remarks, ("peaks", "recorded"))
+
+
+@pytest.mark.parametrize("fails_in", ["write", "read", "wait_tick"])
+def test_a_cable_that_is_cut_in_a_rung_fails_the_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_in: str
+) -> None:
+    """A result, not an exception: the procedure tries once to hold the rig; then only finish leads on."""
+    of_steel(monkeypatch)
+    runner = conducted(tmp_path / "test")
+    positioned(runner)
+    armed(runner)
+    works, started = getattr(Simulator, fails_in), runner.session.measured.sample
+    failures: list[int] = []
+
+    def cut(self: Simulator, *given: Any) -> Any:
+        if self.sample - started >= 150:
+            failures.append(self.sample)
+            raise PortError("the cable is cut")
+        return works(self, *given)
+
+    monkeypatch.setattr(Simulator, fails_in, cut)
+    assert mentions(runner.do("run", clear="CLEAR"), "rung g", "failed", "cable is cut")
+    rung = broken_off(runner, tmp_path / "test")
+    assert mentions(rung.reason, "cable is cut")
+    assert 148 <= rung.samples <= 151
+    possible = {act for act, why in runner.possible().items() if not why}
+    assert possible == {"finish", "note", "stop"}
+    assert "acknowledge it" not in "".join(runner.possible().values())
+    runner.do("finish")
+    assert len(failures) == 2, "one by the run, one by the procedure, which tries to hold the rig once"
+    assert act_sequence.ended(runner, "", "", "") is ExitCode.FAILED
+    record = procedure.read(tmp_path / "test")
+    assert (record.outcome, mentions(record.reason, "rung g", "cable is cut")) == ("failed", True)
 
 
 class FullDisk:
