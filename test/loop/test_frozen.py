@@ -88,6 +88,20 @@ def test_a_channel_that_flickers_or_is_dead_does_not_follow_either() -> None:
     assert (healthy.breach, healthy.metrics()) == ("", {})
 
 
+@pytest.mark.parametrize("lead_s", [-0.1, -0.05, 0.0, 0.015, 0.05, 0.1])
+@pytest.mark.parametrize("frequency", [0.5, 2.0, 5.0])
+def test_an_axis_that_moves_early_or_late_is_not_stuck(frequency: float, lead_s: float) -> None:
+    """A compensator that leads too far moves an axis against its target for a part of each cycle."""
+    scenario = files.load(NAME, NOISY)
+    moved = {name: scenario.axes[name] for name in scenario.moved_axes}
+    watch, omega = FrozenSensors(moved, scenario.dt, 0, None, None), 2.0 * np.pi * frequency
+    for sample in range(8192):
+        time = sample * scenario.dt
+        aim, shown = 0.004 * np.sin(omega * time), 0.004 * np.sin(omega * (time + lead_s))
+        watch.add(sample, [aim], [shown], [8e6 * shown])
+    assert (watch.breach, watch.metrics()) == ("", {})
+
+
 def test_a_plateau_one_way_is_no_frozen_force() -> None:
     """Of an elastoplastic specimen and of friction alone: the force changes where the motion turns."""
     state = [0.0, 0.0]

@@ -108,8 +108,7 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
 def rungs(record: ProcedureRecord) -> Table:
     """The ladder so far: of each axis how far it went beside where it is stopped, and a verdict."""
     heads = ("rung", "level", "axis", "mm (stop)", "kN (stop)", "before", "rehearsal", "verdict")
-    differences = "differences to the rung before and to the rehearsal"
-    title = f"{label(record.simulation)}: the ladder: largest displacement and force; {differences}"
+    title = f"{label(record.simulation)}: ladder: peaks; differences to the rung before and to the rehearsal"
     grid = _narrow(*heads, title=title)
     for column in grid.columns[1:-1]:
         column.no_wrap = True

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensors that do not follow in a run: a displacement that stands still trips, a force that freezes is reported.
 
-A displacement has to show a tenth of each travel D of its target one way. A force is frozen if it changes by no
+A displacement has to change by a tenth of D, in any direction, while its target travels by D one way: a compensator
+that leads too far moves an axis against its target. A force is frozen if it changes by no
 more than its noise and resolution explain, while the measured displacement has gone there and back by as much as
 should change it ten times more. D is derived from resolution, noise, lost motion and stroke
 (``supervision/travel.py``).
@@ -48,7 +49,7 @@ class _Axis:
         seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, noise, strict=True))
         lost = TWICE * axis.output.lost_motion
         way = way if way is not None else max(seen, lost, LEAST_TRAVEL * axis.limits.stroke)
-        self.moved = OneWay(way, block)
+        self.moved = OneWay(way, block, STUCK * way)
         self.stiffness = _stiffness(axis)
         expected = force if force is not None else max(self.stiffness * way, felt / STUCK)
         self.pushed = OneWay(expected, block, felt) if self.stiffness > 0.0 else None

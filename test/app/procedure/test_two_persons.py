@@ -104,9 +104,9 @@ def test_a_program_gives_the_second_name_as_an_argument(tmp_path: Path) -> None:
     assert offsets is not None
     names = ("rung", "scenario_hash", "offsets_hash")
     values = ("g", runner.ladder.step("g").hash, offsets.hash)
-    refused = served.answer(Request("arm", names, values, "Ada", now.stops, now.state), PEER)
+    refused = served.answer(Request("arm", names, values, "Ada", now.stops, now.state, now.test_id), PEER)
     assert (refused.done, "second: empty" in refused.reason) == (False, True)
-    both = Request("arm", (*names, "second"), (*values, "Grace"), "Ada", now.stops, now.state)
+    both = Request("arm", (*names, "second"), (*values, "Grace"), "Ada", now.stops, now.state, now.test_id)
     assert served.answer(both, PEER).done
     runner.session.close()
 
