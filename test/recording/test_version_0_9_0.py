@@ -18,7 +18,7 @@ from rths_nodes.app.procedure import signatures
 from rths_nodes.app.procedure.specimen_history import tell_specimen
 from rths_nodes.recording import procedure
 
-STORED = Path(__file__).with_name("version_0_9_0.tar.xz")
+STORED = Path(__file__).with_name("procedure_0_9_0.tar.xz")
 SIGNED = """version: 1
 rig_hash: abc
 signatures:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensors that do not follow in a run: a displacement that stands still trips, a force that freezes is reported.
 
-A displacement has to change by a tenth of D, in any direction, while its target travels by D one way: a compensator
-that leads too far moves an axis against its target. A force is frozen if it changes by no
-more than its noise and resolution explain, while the measured displacement has gone there and back by as much as
-should change it ten times more. D is derived from resolution, noise, lost motion and stroke
-(``supervision/travel.py``).
+A displacement has to change by a tenth of D, in any direction, while its target travels by D one way: a
+compensator that leads too far moves an axis against its target. A force is frozen if it changes by no more than
+its noise and resolution explain, while the measured displacement has gone there and back by as much as should
+change it ten times more. D is derived from resolution, noise, lost motion and stroke (``supervision/travel.py``).
 """
 
 from __future__ import annotations
