@@ -72,7 +72,9 @@ def toolchain(named: str = "") -> Toolchain:
         command = shutil.which(name)
         if command is None:
             continue
-        done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [command, "--version"], capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
+        )
         if done.returncode == 0:
             library = " ".join(part for part in platform.libc_ver() if part)
             parts = done.stdout.partition("\n")[0], platform.machine(), library, *FLAGS
@@ -131,7 +133,9 @@ def _made(directory: Path, key: str, text: str, facts: Data, tools: Toolchain) -
     try:
         source.write_text(text, encoding="utf-8")
         command = [tools.compiler, *FLAGS, "-o", str(new), str(source), "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
+        )
         if done.returncode != 0:
             if not has_room(directory):
                 raise OSError(28, "no space left on the device")

@@ -17,7 +17,7 @@ from shipped_cases import WITHOUT_KERNELS, cases
 
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.codegen import building
+from rths_nodes.codegen import building, elementary
 from rths_nodes.loop.compiled import native
 from rths_nodes.loop.compiled.parts import Parts, parts_of
 from rths_nodes.loop.scenario import files
@@ -60,7 +60,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "_ways", {})
     monkeypatch.setattr(native, "_reported", set())
     building.toolchain.cache_clear()
-    native.check_elementary.cache_clear()
+    elementary.check_elementary.cache_clear()
 
 
 # The same bits
@@ -125,7 +125,7 @@ def test_a_second_process_builds_nothing(process: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(native, "program_of", None)
     way = native.way_of(parts("chen_ricles_2010", "compensator.alpha_es=20", "duration=7"))
     assert (way.compiled, way.notes) == (True, ())
-    assert way.library in {json.loads(path.read_text())["sha256"] for path in process.glob("*.json")}
+    assert way.library in {json.loads(path.read_text("utf-8"))["sha256"] for path in process.glob("*.json")}
 
 
 def test_scenarios_of_a_kind_share_a_library(process: Path) -> None:
@@ -190,7 +190,8 @@ def test_two_processes_build_one_library(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--set", "duration=2"]
     words += ["--engine", "compiled", "--no-record", "--json"]
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    runs = [subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    pipe = {"stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+    runs = [subprocess.Popen(words, env=environment, **pipe) for _ in range(2)]
     engines = [json.loads(each.communicate(timeout=110)[0])["engine"] for each in runs]
     assert engines == ["compiled", "compiled"]
     assert not list(tmp_path.rglob("*.new"))
@@ -229,18 +230,16 @@ def test_without_a_compiler_the_loop_runs_in_plain_python(
     assert different(computed, run("python")[1]) == []
     assert run("compiled")[0].notes == []  # reported once
     building.toolchain.cache_clear()
-    native.check_elementary.cache_clear()
+    elementary.check_elementary.cache_clear()
 
 
 def test_another_c_library_is_refused(process: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rths_nodes.codegen import elementary
-
     results = {**elementary.RESULTS, "exp": ("0x1.0p+0", *elementary.RESULTS["exp"][1:])}
     monkeypatch.setattr(elementary, "RESULTS", results)
     way = native.way_of(parts())
     assert not way.compiled
     assert "exp(0.1)" in way.notes[0]
-    native.check_elementary.cache_clear()
+    elementary.check_elementary.cache_clear()
 
 
 @pytest.mark.parametrize(
