@@ -14,6 +14,7 @@ import pytest
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
+from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.stages.frozen import FrozenSensors, frozen_notes
@@ -25,6 +26,8 @@ FROZEN_AT = 2048
 """Sample of 2 s."""
 DETECTED = 1024
 """Samples within which a displacement that stands still is found; in lockstep the trip acts 512 samples later."""
+HEALTHY, FOUND = 6144, 1024
+"""Samples of a healthy sensor, and then of a frozen one, within which it is found."""
 SEEDS = 1000
 BRIEF = 40
 
@@ -100,6 +103,30 @@ def test_an_axis_that_moves_early_or_late_is_not_stuck(frequency: float, lead_s:
         aim, shown = 0.004 * np.sin(omega * time), 0.004 * np.sin(omega * (time + lead_s))
         watch.add(sample, [aim], [shown], [8e6 * shown])
     assert (watch.breach, watch.metrics()) == ("", {})
+
+
+SLOW = (
+    "first_order, alpha: 116",
+    "pure_delay, delay: 0.15",
+    "second_order, natural_frequency: 2.5, damping_ratio: 1.0",
+)
+
+
+@pytest.mark.parametrize("actuator", SLOW)
+def test_a_slow_actuator_follows_its_target_and_a_frozen_sensor_does_not(actuator: str) -> None:
+    """The sensor freezes after six cycles of 1 Hz."""
+    scenario = files.load(NAME, [f"axes.story_1.actuator={{type: {actuator}}}"])
+    axis = scenario.axes["story_1"]
+    moved = registry.build("actuator", axis.actuator, scenario.dt, registry.build("specimen", axis.specimen))
+    watch = FrozenSensors(scenario.axes, scenario.dt, 1, None, None)
+    for sample in range(HEALTHY + FOUND):
+        aim = 0.02 * np.sin(2.0 * np.pi * sample * scenario.dt)
+        if sample < HEALTHY:
+            moved.step(float(aim))
+        watch.add(sample, [float(aim)], [moved.displacement], [moved.force])
+        if sample == HEALTHY - 1:
+            assert watch.breach == ""
+    assert watch.breach.startswith("axes.story_1: ")
 
 
 def test_a_plateau_one_way_is_no_frozen_force() -> None:
