@@ -25,7 +25,10 @@ CONSOLE = "console"
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
 """Publishes the state of a procedure, and stops it. It is in no run, and no peer of the nodes of one."""
-OPERATOR_SERVICES = ("stop", "hold")
+OPERATOR_SERVICES = ("stop", "stop_by_page", "hold")
+STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
+STRANGER, PAGE = "anybody", "page"
+"""Names of the callers of these services, in the record."""
 MOTION = "motion "
 """Beginning of the frame_id of curves that are of no run, but of a motion of the procedure."""
 RIG = "rig"

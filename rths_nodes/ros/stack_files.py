@@ -27,6 +27,8 @@ from rths_nodes.ros.names import (
     OPERATOR,
     OPERATOR_SERVICES,
     OPERATOR_TOPICS,
+    PAGE,
+    PAGE_STOP,
     STOPS,
     TEST_STATE,
     TOPICS,
@@ -47,8 +49,6 @@ TYPES = "get_type_description"
 LIFECYCLE = (
     *("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph"),
 )
-PAGE = "page"
-"""Who looks on, and may stop."""
 LOOKED_AT = (
     *("live", "live_curves", "procedure_state", "rig_state"),
     *(DIAGNOSTICS.name, TEST_STATE, "node_status", "sync_status", "trip"),
@@ -164,7 +164,7 @@ def _operator(rig: str) -> ElementTree.Element:
 def _page(rig: str) -> ElementTree.Element:
     """Whoever looks on: hears everything that is told, and may only stop."""
     hears = [_under(rig, name) for name in LOOKED_AT]
-    asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/stop"]
+    asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/{PAGE_STOP}"]
     topics = {"publish": ["/parameter_events"], "subscribe": [*hears, CLOCK.name, "/parameter_events"]}
     return _rules(rig, PAGE, topics, {"request": asks})
 

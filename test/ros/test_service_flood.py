@@ -144,8 +144,12 @@ def test_rclpy_serves_nothing_of_the_operator_node(tmp_path: Path) -> None:
         onlooker = Node("onlooker", context=context)
         services = partial(onlooker.get_service_names_and_types_by_node, "operator", "/rths_0")
         wait_for(lambda: "operator" in onlooker.get_node_names())
-        wait_for(lambda: len(services()) >= 2)
-        assert sorted(name for name, _ in services()) == ["/rths_0/operator/hold", "/rths_0/operator/stop"]
+        wait_for(lambda: len(services()) >= 3)
+        assert sorted(name for name, _ in services()) == [
+            "/rths_0/operator/hold",
+            "/rths_0/operator/stop",
+            "/rths_0/operator/stop_by_page",
+        ]
         onlooker.destroy_node()
 
 

@@ -31,6 +31,7 @@ from rths_nodes.procedure.machine import Seen
 from rths_nodes.procedure.records import ANYBODY, PAGE, SOCKET, TERMINAL, AxisOffsets
 from rths_nodes.recording.records import RecordingError
 from rths_nodes.ros import environment
+from rths_nodes.ros.names import STRANGER
 
 if TYPE_CHECKING:
     from rths_nodes.ros.transport.greeting import Credentials
@@ -41,7 +42,6 @@ LOOK_S = 0.05
 """Interval at which the end of the test is polled, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which the rig does not report by itself: its port is closed, or a run has topics of its own."""
-STRANGER = "anybody"
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
@@ -102,11 +102,11 @@ class Served:
 
     # -- over ROS, for everybody --------------------------------------------------------------------------
 
-    def stop(self, reason: str) -> None:
-        """Stop the rig; recorded only if an act is under way or a rung is armed: a flood fills no record."""
+    def stop(self, reason: str, by: str = STRANGER) -> None:
+        """Stop the rig for ``by``; recorded only during an act or while armed: a flood fills no record."""
         session = self._runner.session
         if session.at_work:
-            self._runner.do("stop", STRANGER, ANYBODY, reason=reason)
+            self._runner.do("stop", by, ANYBODY, reason=reason)
         else:
             session.stop(reason)
 

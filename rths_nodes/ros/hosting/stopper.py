@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node that stops a rig and does nothing else: without subscriptions, so that nothing delays a stop."""
+"""Node by which a page stops a rig, and nothing else: without subscriptions, so that nothing delays a stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rclpy.callback_groups import ReentrantCallbackGroup
 from std_srvs.srv import Trigger
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.ros.names import ACTUATOR, OPERATOR, STOPS
+from rths_nodes.ros.names import ACTUATOR, OPERATOR, PAGE_STOP, STOPS
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Stopper(ThreadedNode):
         self._stops = {
             kind: self._node.create_client(Trigger, f"{ACTUATOR}/{kind}", callback_group=group) for kind in STOPS
         }
-        self._procedure = self._node.create_client(Trigger, f"{OPERATOR}/stop", callback_group=group)
+        self._procedure = self._node.create_client(Trigger, f"{OPERATOR}/{PAGE_STOP}", callback_group=group)
 
     def reaches(self) -> bool:
         """Return whether a node is there that could stop the rig, and the middleware has found it."""

@@ -2,6 +2,7 @@
 """The operator node: stop and hold of a procedure for everybody, and the state of rig and procedure.
 
     service  ~/stop            std_srvs/srv/Trigger          the act stop: at every moment, never refused
+    service  ~/stop_by_page    std_srvs/srv/Trigger          the same, recorded as a stop of the page
     service  ~/hold            std_srvs/srv/Trigger          the act hold: of the rung under way
     topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
     topic    rig_state         rths_nodes/msg/Measurement    the rig, untared, by its own counter: outside of
@@ -41,10 +42,14 @@ from rths_nodes.msg import Measurement as MeasurementMessage
 from rths_nodes.ros.names import (
     DIAGNOSTICS,
     FORMER_TRIP,
+    HOLD,
     MOTION,
     OPERATOR,
-    OPERATOR_SERVICES,
     OPERATOR_TOPICS,
+    PAGE,
+    PAGE_STOP,
+    STOP,
+    STRANGER,
     TOPICS,
     TRIP,
     TRIP_REQUESTS,
@@ -56,7 +61,6 @@ from rths_nodes.ros.transport.service_thread import SERVICE_QOS, LoopCalls, Serv
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 from rths_nodes.ros.transport.trip_requests import reason_of
 
-ASKED = "asked for by anybody"
 RIG_STATE_HZ = 10.0
 """Rate at which rig_state is published without a watcher."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
@@ -102,8 +106,8 @@ class Conducted(Protocol):
         """By motion its number, samples in a column, first sample and columns of what has come since."""
         ...
 
-    def stop(self, reason: str) -> None:
-        """Stop the rig; never refused."""
+    def stop(self, reason: str, by: str = STRANGER) -> None:
+        """Stop the rig for ``by``; never refused."""
         ...
 
     def hold(self, reason: str) -> None:
@@ -132,8 +136,11 @@ class OperatorNode(ThreadedNode):
         self._codec = Codec(0, n_axes, 0, n_auxiliary)
         self._every = max(1, round(constants["servo_rate"] / conducted.told_hz)) if conducted.told_hz else 0
         """Samples of the rig between two that a watcher hears of; 0 where there is none."""
-        stop, hold = OPERATOR_SERVICES
-        self._threads = self._thread(stop, conducted.stop, first=True), self._thread(hold, conducted.hold)
+        self._threads = (
+            self._thread(STOP, conducted.stop, first=True),
+            self._thread(PAGE_STOP, partial(conducted.stop, by=PAGE), "the page", first=True),
+            self._thread(HOLD, conducted.hold),
+        )
         """Threads of the services. A stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
         """Publication time, source and reason of the last trip requests."""
@@ -149,15 +156,17 @@ class OperatorNode(ThreadedNode):
 
     @property
     def stop_service(self) -> str:
-        return f"{self._node.get_fully_qualified_name()}/stop"
+        return f"{self._node.get_fully_qualified_name()}/{STOP}"
 
     @property
     def address(self) -> bytes:
         """The name of the operator socket."""
         return address(self._node.get_fully_qualified_name(), self._context.get_domain_id())
 
-    def _thread(self, name: str, act: Callable[[str], None], first: bool = False) -> ServiceThread:
-        answer = partial(_serve, name, act)
+    def _thread(
+        self, name: str, act: Callable[[str], None], by: str = STRANGER, first: bool = False
+    ) -> ServiceThread:
+        answer = partial(_serve, name, act, by)
         service = self._node.create_service(
             Trigger, f"~/{name}", answer, qos_profile=SERVICE_QOS, callback_group=ByHand()
         )
@@ -170,10 +179,10 @@ class OperatorNode(ThreadedNode):
         request = info["source_timestamp"], message.source, message.reason
         if reason is not None and request not in self._received:  # both subscriptions receive a latched one
             self._received.append(request)
-            self._conducted.stop(f"{ASKED}: {reason}")
+            self._conducted.stop(_asked(STRANGER, reason))
 
     def _former_trip(self, _: Empty) -> None:
-        self._conducted.stop(f"{ASKED}: trip requested")
+        self._conducted.stop(_asked(STRANGER, "trip requested"))
         self._node.get_logger().warning(
             f"the topic {FORMER_TRIP} is now {TRIP}; the next version does not receive the old name"
         )
@@ -264,9 +273,16 @@ class OperatorNode(ThreadedNode):
             self._publishers["live"].publish(message_of(header, first, per, values))
 
 
-def _serve(name: str, act: Callable[[str], None], _: object, response: Trigger.Response) -> Trigger.Response:
+def _asked(by: str, how: str) -> str:
+    """Return the reason of a stop or hold."""
+    return f"asked for by {by}: {how}"
+
+
+def _serve(
+    name: str, act: Callable[[str], None], by: str, _: object, response: Trigger.Response
+) -> Trigger.Response:
     try:
-        act(f"{ASKED}: service {name}")
+        act(_asked(by, f"service {name}"))
         response.success = True
     except ConfigError as error:
         response.message = str(error)

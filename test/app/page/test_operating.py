@@ -552,7 +552,7 @@ def test_the_page_stops_what_a_procedure_moves(check_alone: bool, tmp_path: Path
     ended = [
         act.act
         for act in record.acts
-        if re.search("by anybody: service stop|held after", act.refused + act.result)
+        if re.search("by the page: service stop_by_page|held after", act.refused + act.result)
     ]
     assert ended == (["check"] if check_alone else [act for act, _, _ in STOPPED])
     assert record.outcome == "held"

@@ -269,34 +269,39 @@ def test_a_stop_during_the_prompt_ends_what_is_answered_to_it(
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize("way", ["trip", "latched trip", "emergency_stop", "service"])
+@pytest.mark.parametrize("way", ["trip", "latched trip", "emergency_stop", "service", "page"])
 def test_anybody_stops_a_run_in_lockstep_over_ros(tmp_path: Path, way: str) -> None:
     """No node of the run receives it, for there is none; before, where nothing moves, it leaves no trace."""
     from rclpy.node import Node
     from rclpy.qos import DurabilityPolicy, QoSProfile
     from std_msgs.msg import Empty
+    from std_srvs.srv import Trigger
 
     from rths_nodes.msg import Trip
     from rths_nodes.ros.hosting.composed import ros_context
     from rths_nodes.ros.hosting.stopper import Stopper
 
+    by = "page" if way == "page" else "anybody"
     latched = DurabilityPolicy.TRANSIENT_LOCAL if way == "latched trip" else DurabilityPolicy.VOLATILE
     qos = QoSProfile(depth=10, durability=latched)
     with ros_context() as context, with_node(tmp_path, 0, 30.0) as session:
         anybody, stopper = Node("anybody", namespace="rths_0", context=context), Stopper("rths_0", "stopper")
         request = Empty() if way == "emergency_stop" else Trip()
         topic = anybody.create_publisher(type(request), way if way == "emergency_stop" else "trip", qos)
+        client = anybody.create_client(Trigger, "operator/stop")
         stopper.start()
 
         def stop() -> None:
-            if way != "service":
-                topic.publish(request)
-            else:
+            if way == "page":
                 assert asyncio.run(stopper.stop("stop")) == "stopped"
+            elif way == "service":
+                client.call_async(Trigger.Request())
+            else:
+                topic.publish(request)
 
         try:
             operator, runner = Operator(session), session.runner
-            while not (topic.get_subscription_count() and stopper.reaches()):
+            while not (topic.get_subscription_count() and stopper.reaches() and client.service_is_ready()):
                 time.sleep(0.01)
             stop()
             while not runner.session.seen.stops:
@@ -310,8 +315,8 @@ def test_anybody_stops_a_run_in_lockstep_over_ros(tmp_path: Path, way: str) -> N
             running.join(60.0)
             assert runner.state is State.HELD
             stops = [act for act in runner.record.acts if act.act == "stop"]
-            assert [(act.by, act.way, act.refused) for act in stops] == [("anybody", ANYBODY, "")]
-            assert mentions(runner.session.reason, "asked", "anybody")
+            assert [(act.by, act.way, act.refused) for act in stops] == [(by, ANYBODY, "")]
+            assert mentions(runner.session.reason, "asked", by)
             assert runner.record.rungs[-1].samples < 30 * 1024
         finally:
             anybody.destroy_node()
