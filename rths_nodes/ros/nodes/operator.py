@@ -278,12 +278,9 @@ def _asked(by: str, how: str) -> str:
     return f"asked for by {by}: {how}"
 
 
-def _serve(
-    name: str, act: Callable[[str], None], by: str, _: object, response: Trigger.Response
-) -> Trigger.Response:
+def _serve(name: str, act: Callable[[str], None], by: str, *_: object) -> Trigger.Response:
     try:
         act(_asked(by, f"service {name}"))
-        response.success = True
     except ConfigError as error:
-        response.message = str(error)
-    return response
+        return Trigger.Response(message=str(error))
+    return Trigger.Response(success=True)

@@ -178,10 +178,9 @@ class StopRequests:
         self._requests = [open_inbox(node, row, group, RunMark()) for row in TRIP_REQUESTS]
 
         def answer(act: Act, reason: str, message: str) -> Answer:
-            def carry_out(_: object, response: Trigger.Response) -> object:
+            def carry_out(*_: object) -> object:
                 calls.call(partial(act, reason))
-                response.success, response.message = True, message
-                return response
+                return Trigger.Response(success=True, message=message)
 
             return carry_out
 
