@@ -161,7 +161,7 @@ class Emulator:
         self._receiver = Receiver(
             self._planted.limits(self._limits),
             scenario.dt,
-            *self._planted.waits(self._bridged, self._watchdog),
+            *self._planted.waits(self._bridged, self._watchdog, scenario.dt),
             self._flags,
             len(rig.auxiliary_inputs),
             len(rig.auxiliary_names),

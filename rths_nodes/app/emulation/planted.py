@@ -37,8 +37,8 @@ KINDS = {
 FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: ("stroke", 1.2)}
 FACTORS |= {VELOCITY: ("velocity", 2.0)}
 JUMP_M = 1e-3
-NEVER = 999_998
-"""Samples that are as good as for ever."""
+LONGEST_S = 9.9
+"""Silence that a receiver with a dead watchdog bears, s: ``rths_init`` refuses 10 s and more."""
 
 
 class Planted:
@@ -62,12 +62,13 @@ class Planted:
                 found = [each._replace(**{name: factor * getattr(each, name)}) for each in found]
         return found
 
-    def waits(self, bridged: int, watchdog: int) -> tuple[int, int]:
-        """Samples that the receiver bridges, and after which it ends the session, where it states those."""
+    def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
+        """Return the samples that the receiver bridges, and after which it ends the session; it states others."""
+        longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:
-            return NEVER, NEVER + 1
+            return longest, longest + 1
         if WATCHDOG in self._kinds:
-            return bridged, NEVER
+            return bridged, longest
         return (2 * bridged, watchdog + bridged) if BRIDGE in self._kinds else (bridged, watchdog)
 
     def answer(self, data: bytes, stated: Sequence[ReceiverLimits], bridged: int, watchdog: int) -> bytes:
