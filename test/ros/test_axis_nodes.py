@@ -150,7 +150,7 @@ def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_
     [
         ("sensor_spike@0.2:story_2,force,1e6", ("axes.story_2.limits.force", "measured")),
         ("sensor_stuck@0.2:story_3,displacement", ("axes.story_3.limits.velocity",)),
-        ("nan@0.2:measurement", ("axes.story_1",)),
+        ("nan@0.2:measurement", ("axes.story_1.limits.stroke", "nan m")),
         ("nan@0.2:command", ("axes.story_1",)),
         ("interlock@0.2", ("rig", "interlock")),
         ("hydraulics@0.2:off", ("rig", "hydraulics")),
@@ -158,7 +158,7 @@ def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_
 )
 @pytest.mark.briefly("sensor_spike", "interlock")
 def test_a_fault_on_purpose_does_the_same_as_with_one_node(fault, words, tmp_path, different):
-    overrides = ["duration=3", "soft_start=null"]
+    overrides = ["duration=3", "soft_start=null", "monitor.stuck_displacement=0.1"]  # a limit of the axis trips
     reference = hosts.run(NAME, overrides, faults=[fault])
     report = per_axis(overrides, host="composed", faults=[fault], record=tmp_path / "run")
     assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason

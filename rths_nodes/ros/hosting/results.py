@@ -41,8 +41,9 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """``finished``, ``not valid``, ``held``, ``tripped``, ``refused`` or ``failed``."""
-        return self.exit_code.outcome
+        """``finished``, also of a test that is not valid, ``held``, ``tripped``, ``refused`` or ``failed``."""
+        ran_to_its_end = self.exit_code is ExitCode.NOT_VALID
+        return ExitCode.FINISHED.outcome if ran_to_its_end else self.exit_code.outcome
 
     @property
     def ending(self) -> str:
