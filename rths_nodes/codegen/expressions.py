@@ -23,6 +23,7 @@ from rths_nodes.codegen.values import (
     Value,
     constant,
     from_python,
+    kind_of_both,
     leaves,
     rebuilt,
     wrapped,
@@ -158,15 +159,15 @@ class Expressions(Arrays):
         raise Untranslatable(f"the operator {type(op).__name__} has no such operands in a kernel")
 
     def _arithmetic(self, op: ast.operator, left: Scalar, right: Scalar) -> Scalar:
-        checked_index = left.kind != FLOAT and right.kind != FLOAT
-        if checked_index and left.const is not None and right.const is not None and not isinstance(op, ast.Div):
+        integral = left.kind != FLOAT and right.kind != FLOAT
+        if integral and left.const is not None and right.const is not None and not isinstance(op, ast.Div):
             return constant(CONSTANT_FOLDING[type(op)](int(left.const), int(right.const)))
-        if isinstance(op, ast.Div) and checked_index:
+        if isinstance(op, ast.Div) and integral:
             return Scalar(FLOAT, f"(double){wrapped(left.c)} / (double){wrapped(right.c)}")
         if type(op) in OPERATORS:
             c = f"{wrapped(left.c)} {OPERATORS[type(op)]} {wrapped(right.c)}"
-            return Scalar(INT if checked_index else FLOAT, c)
-        if type(op) in OF_INTEGERS and checked_index:
+            return Scalar(INT if integral else FLOAT, c)
+        if type(op) in OF_INTEGERS and integral:
             return Scalar(INT, f"{wrapped(left.c)} {OF_INTEGERS[type(op)]} {wrapped(right.c)}")
         raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
 
@@ -260,8 +261,7 @@ class Expressions(Arrays):
         with self.buffered() as other_body:
             other = self.value(node.orelse)
         if not body and not other_body and isinstance(one, Scalar) and isinstance(other, Scalar):
-            kind = one.kind if one.kind == other.kind else FLOAT
-            return Scalar(kind, f"{wrapped(test.c)} ? {wrapped(one.c)} : {wrapped(other.c)}")
+            return Scalar(kind_of_both(one, other), f"{wrapped(test.c)} ? {wrapped(one.c)} : {wrapped(other.c)}")
         met = self.meet(one, other, "either", body, other_body)
         self.branch(test.c, body, other_body)
         return met
