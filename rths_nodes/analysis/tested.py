@@ -1,20 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Description of a test in a few lines before it: excitation, natural periods, stiffness of both parts."""
+"""Facts of a test that ``rths check`` prints: excitation, stiffness, margins, times of steps and round trips."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.analysis.share_of_structure import partition
 from rths_nodes.core import registry
+from rths_nodes.core.braking import braked_together, braking_way, changes_of_step, samples_to_rest, way_left
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Array
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.samples import Array, Command, Measurement, Target
 from rths_nodes.core.validation import to_data
+from rths_nodes.loop.options import REALTIME
+from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.command import PATIENCE
 from rths_nodes.numerical.ground_motions.record import Record
+from rths_nodes.recording.run import Run
+
+ADVISED = 0.6
+"""Share of a step that ``predictor_corrector`` predicts unless told otherwise."""
+
+SAMPLES = 1000
+"""So many at least: of fewer 99.9 % are all."""
 
 LISTED = 3
 """Natural periods that are told, the longest ones."""
@@ -72,3 +87,92 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     yield f"peak {1e3 * peak:.4g} mm" if prescribed else f"peak {peak:.4g} m/s^2"
     whole = f" of {motion.step * (len(motion.values) - 1):.4g} s" if isinstance(motion, Record) else ""
     yield f"{scenario.duration:g} s{whole}"
+
+
+class RoundTrips(NamedTuple):
+    """Time from a Measurement to the Command that answers it: of 99.9 % of the samples, and the longest, s."""
+
+    p999: float
+    longest: float
+
+    def depth(self, dt: float) -> int:
+        """Return the ``hops.depth`` with which 99.9 % of them are in time, at a servo period of ``dt`` s."""
+        return max(0, math.ceil(self.p999 / dt - ANSWERED))
+
+
+def of_recording(run: Run) -> RoundTrips:
+    """Return the round trips of a test in real time. Raises ConfigError for another one, and for a short one."""
+    pace = run.information.get("pace", "")
+    if pace != REALTIME:
+        raise ConfigError(
+            f"pace = {pace!r}: must be {REALTIME}: nobody is waited for in it, so hops can be measured"
+        )
+    if len(run.time) < SAMPLES or "loop" not in run.timing:
+        raise ConfigError(
+            f"{len(run.time)} samples: must be >= {SAMPLES}, to tell the longest 0.1 % of their ways"
+        )
+    return RoundTrips(run.timing["loop"]["p999_s"], run.timing["loop"]["max_s"])
+
+
+def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
+    """Sentences on steps that ``took`` so long, s; the ramp predicts ``predicted`` samples of a step."""
+    count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
+    yield f"a step takes {quantiles(took)}"
+    in_time = (predicted + PATIENCE) * scenario.dt
+    late, lost = (int(np.count_nonzero(took > limit)) for limit in (in_time, in_time + bridge.max_bridge))
+    share, ramp = predicted / scenario.samples_per_step, "this ramp"
+    if not share:
+        share, ramp = ADVISED, "ramp.type = predictor_corrector"
+    good = math.ceil(float(took.max()) / share / scenario.dt) * scenario.dt
+    yield f"in real time {_ms(in_time)} of {_ms(step)} are left for it: {late} of {count} took longer"
+    yield f"none does with {ramp} and steps of {_ms(good)} or more"
+    if lost:
+        then = "the rig pauses" if bridge.pauses else "the rig trips; with bridge.when_late = pause it slows down"
+        yield f"caution: {lost} took longer even than bridge.max_bridge = {_ms(bridge.max_bridge)} lets it: {then}"
+
+
+def quantiles(took: Array) -> str:
+    """Median and tail of the times ``took`` (s), in words."""
+    median, rare, longest = (_ms(value) for value in (np.median(took), np.percentile(took, 99.0), took.max()))
+    return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), alone on this machine"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"
+
+
+class Margins:
+    """A sink of a loop that follows displacement commands; ``limits`` and ``groups`` as of a LimitCheck, ``dt`` s.
+
+    ``smallest`` has m by axis, inf for an axis of which there was no command; ``samples`` is the last one.
+    """
+
+    def __init__(self, limits: dict[str, Limits], dt: float, groups: Sequence[int]) -> None:
+        self._strokes = [each.stroke for each in limits.values()]
+        self._changes = changes_of_step(limits.values(), dt)
+        forced = [each.of_force for each in limits.values()]
+        together = braked_together(limits.values(), groups)
+        self._groups = [group for group in together if not forced[group[0]]]
+        self.smallest = [float("inf")] * len(limits)
+        self.samples = 0
+        self._before: list[float] = []
+
+    def command(self, command: Command) -> None:
+        now, before = command.command.tolist(), self._before
+        self._before, self.samples = now, command.sample
+        for group in self._groups if before else ():
+            steps = [now[axis] - before[axis] for axis in group]
+            samples = samples_to_rest(steps, [self._changes[axis] for axis in group])
+            for axis, step in zip(group, steps, strict=True):
+                left = way_left(now[axis], step, self._strokes[axis]) - braking_way(step, samples)
+                self.smallest[axis] = min(self.smallest[axis], left)
+
+    def target(self, target: Target) -> None: ...
+
+    def measurement(self, measured: Measurement) -> None: ...
+
+    def truth(self, true: Measurement) -> None: ...
+
+    def state(self, sample: int, values: Sequence[float]) -> None: ...
+
+    def updating(self, sample: int, values: Sequence[float]) -> None: ...

@@ -8,12 +8,14 @@ compensator's inner numbers from TestState and NodeStatus.
 from __future__ import annotations
 
 import os
+import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
@@ -24,7 +26,7 @@ from rths_nodes.core.inputs import replace_files
 from rths_nodes.core.parameters import declared, recorded
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
-from rths_nodes.core.wire.columns import Columns, StreamLayout, layout_of
+from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, TRAILING, fields_of
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.axis import Axis
@@ -34,6 +36,11 @@ from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
 from rths_nodes.recording.run import Run, assembled, widths
+
+Columns = dict[str, NDArray[Any]]
+
+_LENGTHS, _TRIED = 4, 8
+"""Lengths of messages that are tried for a layout, and messages of each: one of them is whole, or none."""
 
 BATCH = 4096
 """Messages of a stream that are unpacked together."""
@@ -287,3 +294,107 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
         if kind not in registry.names(family):
             reason = f"the {family.replace('_', ' ')} {kind!r} is not installed here"
         return recorded(kind, values, reason, of_recorded(family))
+
+
+class _Places:
+    """Where the numbers of a message stand: grows field by field, aligned as CDR wants it."""
+
+    def __init__(self) -> None:
+        self.names, self.formats, self.offsets = ["encapsulation"], ["V4"], [0]
+        self.size = len(ENCAPSULATION)
+
+    def add(self, name: str, kind: str, count: int | None = None) -> None:
+        code, size = CODES[kind]
+        self.size += -(self.size - len(ENCAPSULATION)) % size
+        self.names.append(name)
+        self.formats.append(f"<{code}" if count is None else f"({count},)<{code}")
+        self.offsets.append(self.size)
+        self.size += size * (1 if count is None else count)
+
+    def add_text(self, size: int) -> None:
+        """Characters that nobody reads; in all messages they are as many."""
+        self.size += size
+
+    def dtype(self) -> np.dtype[np.void]:
+        layout = {"names": self.names, "formats": self.formats, "offsets": self.offsets, "itemsize": self.size}
+        return np.dtype(layout)  # type: ignore[call-overload, no-any-return]
+
+
+class StreamLayout:
+    """The layout of a stream in a recording: that of the definition ``text``, with the lengths of ``message``.
+
+    Raises ValueError where the message has not that layout, and for fields that are neither numbers nor arrays of
+    numbers.
+    """
+
+    def __init__(self, text: str, message: bytes) -> None:
+        places = _Places()
+        self._counts: dict[str, int] = {}
+        try:
+            for name, kind, is_array in fields_of(text):
+                if kind in (HEADER, TIME):
+                    places.add("sec", "uint32")
+                    places.add("nanosec", "uint32")
+                    if kind == HEADER:
+                        places.add_text(self._count(places, "frame_id.length", message))
+                elif is_array:
+                    if count := self._count(places, f"{name}.length", message):
+                        places.add(name, kind, count)
+                else:
+                    places.add(name, kind)
+            self._dtype = places.dtype()
+        except (struct.error, KeyError, ValueError) as error:
+            raise ValueError(f"another layout than its definition ({error})") from error
+        self._size = places.size
+        self._names = [name for name in places.names[1:] if name not in self._counts]
+        if not self._fits(message):
+            raise ValueError(f"a message of another length than {self._size} bytes")
+
+    def _count(self, places: _Places, length: str, message: bytes) -> int:
+        """Return how many characters or numbers follow, by the field ``length`` of ``message``."""
+        places.add(length, "uint32")
+        (count,) = struct.unpack_from("<I", message, places.size - 4)
+        if places.size + count > len(message):
+            raise ValueError(f"{length} = {count}: longer than the message")
+        self._counts[length] = count
+        return int(count)
+
+    def _fits(self, message: bytes) -> bool:
+        return self._size <= len(message) <= self._size + TRAILING
+
+    def columns(self, messages: Sequence[bytes]) -> Columns:
+        """The fields of ``messages`` by name: scalars ``(n,)``, arrays ``(n, length)``, but for empty ones.
+
+        Messages of another layout are left out.
+        """
+        fitting = [message[: self._size] for message in messages if self._fits(message)]
+        rows = np.frombuffer(b"".join(fitting), self._dtype)
+        good = rows["encapsulation"] == np.void(ENCAPSULATION)
+        for length, count in self._counts.items():
+            good &= rows[length] == count
+        rows = rows if good.all() else rows[good]
+        return {name: np.ascontiguousarray(rows[name]) for name in self._names}
+
+
+def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
+    """The layout that more than half of the ``messages`` have. Raises ValueError where there is none."""
+    problem = ValueError("messages of many layouts")
+    for found in _layouts(text, messages):
+        if isinstance(found, ValueError):
+            problem = found
+        elif 2 * len(next(iter(found.columns(messages).values()))) > len(messages):
+            return found
+    raise problem
+
+
+def _layouts(text: str, messages: Sequence[bytes]) -> Iterator[StreamLayout | ValueError]:
+    """The layouts of the messages, each length of a message tried a few times, the most frequent first."""
+    tried: Counter[int] = Counter()
+    for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
+        for message in messages:
+            if len(message) == length and tried[length] < _TRIED:
+                tried[length] += 1
+                try:
+                    yield StreamLayout(text, message)
+                except ValueError as error:
+                    yield error

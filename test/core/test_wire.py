@@ -22,10 +22,10 @@ from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire import layout
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.columns import Columns, layout_of
 from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
 from rths_nodes.core.wire.plain import decode, encode
 from rths_nodes.core.wire.run_mark import RunMark, frame_of
+from rths_nodes.recording.reading import Columns, layout_of
 
 MESSAGES = sorted(path.stem for path in resource("msg").glob("*.msg"))
 STAMP = 1_700_000_000_123_456_789

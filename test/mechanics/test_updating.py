@@ -14,7 +14,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data
-from rths_nodes.mechanics.updating import least_squares, unscented
+from rths_nodes.mechanics.updating import unscented
 from rths_nodes.mechanics.updating.copies import Copy, Open
 from rths_nodes.mechanics.updating.square_root import Belief, capped, corrected, triangular
 from rths_nodes.mechanics.updating.step import (
@@ -31,6 +31,8 @@ from rths_nodes.mechanics.updating.step import (
     Sample,
     Settings,
     at_rest,
+    forgotten,
+    linear_answer,
     step,
 )
 
@@ -132,8 +134,8 @@ def test_recursive_least_squares_are_those_of_all_samples(forgetting: float) -> 
     first = Belief(np.ones(3), 0.3 * np.eye(3))
     belief = first
     for row, measured in zip(rows, y.tolist(), strict=True):
-        belief = least_squares.predicted(belief, PERIOD, forgetting)
-        belief = corrected(least_squares.answered(belief, row, 0.0), belief.mean, measured, noise)
+        belief = forgotten(belief, PERIOD, forgetting)
+        belief = corrected(linear_answer(belief, row, 0.0), belief.mean, measured, noise)
     age = np.exp(-0.5 * PERIOD / forgetting * np.arange(200, -1, -1))
     weighted = np.vstack((age[0] * np.eye(3) / 0.3, age[1:, None] * rows / noise))
     wanted = np.concatenate((age[0] * np.ones(3) / 0.3, age[1:] * y / noise))
@@ -156,7 +158,7 @@ def test_both_laws_are_one_where_the_force_is_linear() -> None:
             measured,
             noise,
         )
-        other = corrected(least_squares.answered(other, *copy.row(at, speed)), other.mean, measured, noise)
+        other = corrected(linear_answer(other, *copy.row(at, speed)), other.mean, measured, noise)
     np.testing.assert_allclose(one.mean, other.mean, rtol=1e-9)
     np.testing.assert_allclose(one.root @ one.root.T, other.root @ other.root.T, rtol=1e-9, atol=1e-18)
 

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rths_nodes.analysis.cautions import judged_margin, of_margin
-from rths_nodes.analysis.round_trips import RoundTrips, of_recording
+from rths_nodes.analysis.tested import Margins, RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
@@ -22,7 +22,6 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
 from rths_nodes.loop.stages.learning_notes import learning_notes
-from rths_nodes.loop.supervision.margins import Margins
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.arming import FULL
 from rths_nodes.recording import commissioning
@@ -187,7 +186,7 @@ def _contents(loaded: Scenario) -> Iterator[str]:
 
 def _step_times(assembly: Assembly) -> Iterator[str]:
     """Say how long the steps of what is in a process of its own take; it is started for that."""
-    from rths_nodes.analysis.step_times import judged, quantiles
+    from rths_nodes.analysis.tested import judged, quantiles
 
     try:
         took = assembly.integrator.rehearsed()

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the files, and say which."""
     from rths_nodes.app.commands.report import write as write_page
-    from rths_nodes.recording import archive, exporting
+    from rths_nodes.recording import exporting
     from rths_nodes.recording.reading import read_run
 
     folder, paths = Path(options.to), [Path(each) for each in options.recording]
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     with terminal.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if options.form == ARCHIVE:
-            for path in archive.write(found, folder, lambda test, page: write_page(test, page, False)):
+            for path in exporting.write_archive(found, folder, lambda test, page: write_page(test, page, False)):
                 print(path)
             return ExitCode.FINISHED
         for name, each in found.items():

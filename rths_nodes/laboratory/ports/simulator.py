@@ -8,8 +8,8 @@ all in lockstep), the servo-controller behind the port in a laboratory.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,6 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
 from rths_nodes.laboratory.ports.drive import Drive
-from rths_nodes.laboratory.ports.parts import Parts
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.warning import WarningPort
@@ -49,6 +48,19 @@ from rths_nodes.laboratory.sensors import converted, seats
 CHANNELS = ("displacement", "force")
 """Channels of the sensors of an axis."""
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
+
+
+class Parts(NamedTuple):
+    """Rig, sensors of the axes, those beside them, converters of commands, and samples until a command acts.
+
+    ``converters``: resolution and range by axis; empty where none converts.
+    """
+
+    rig: Rig
+    sensors: Sequence[SensorPair]
+    auxiliary: AuxiliarySensors
+    converters: Sequence[tuple[float, float]]
+    transport: int
 
 
 class Simulator(WarningPort):

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From Targets to Commands: ramp, setup and compensator; Target, Measurement k -> Command k + 1."""
+"""From Targets to Commands: ramp, setup and compensator; Target, Measurement k -> Command k + 1.
+
+An axis under force control is held where it is at the start of the test, then controlled by force, and perhaps
+held again. Its target is the scenario's (``loop/scenario/loads.py``) and its command equals the target: only the
+force controller knows the actuator's delay and compliance. One exception: an actuator that bears a vertical load
+leans with the drift of the coupled axis, which a Target gives.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -21,17 +28,22 @@ from rths_nodes.core.samples import (
     FLAG_SLOWED,
     FLAG_SOFT_START,
     FLAG_TRIPPED,
+    MODE_DISPLACEMENT,
+    MODE_FORCE,
+    Array,
     Command,
     Measurement,
     Target,
 )
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.loads import LoadHistory
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
-from rths_nodes.loop.stages.force_targets import ForceTargets
 from rths_nodes.loop.stages.in_time import InTime
 from rths_nodes.loop.supervision.bridges import MotionBridge
 from rths_nodes.loop.supervision.limits import OutgoingCommands
+from rths_nodes.mechanics.axial_load import vertical_share
 
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
 """Flags of what teaches a compensator nothing."""
@@ -246,3 +258,69 @@ def _first_of(target: Target, count: int) -> Target:
     """``target`` with the motion of its first ``count`` degrees of freedom: ramp and bridge need no others."""
     motion = (target.displacement[:count], target.velocity[:count], target.acceleration[:count])
     return replace(target, displacement=motion[0], velocity=motion[1], acceleration=motion[2])
+
+
+class ForceTargets:
+    """Targets of the force axes of ``axes``, which stand behind the first ``n_moved``; ``dt`` s."""
+
+    def __init__(self, axes: Mapping[str, Axis], n_moved: int, dt: float) -> None:
+        self._n, self._dt = n_moved, dt
+        self._rows = [_Row(axis, dt) for axis in list(axes.values())[n_moved:]]
+        self._moved = bytes([MODE_DISPLACEMENT]) * n_moved
+
+    def step(self, sample: int, measured: Measurement, aimed: Sequence[float]) -> tuple[Array, bytes]:
+        """Targets ``(n_force,)``, m or N, of ``sample``, which follows ``measured``; the modes of all axes.
+
+        ``aimed`` are the targets of the others at the same sample, m.
+        """
+        n = self._n
+        time = sample * self._dt
+        rows = zip(
+            self._rows,
+            measured.command[n:].tolist(),
+            measured.displacement[n:].tolist(),
+            measured.force[n:].tolist(),
+            strict=True,
+        )
+        targets = [
+            row.step(time, applied, place, force, row.upright(aimed)) for row, applied, place, force in rows
+        ]
+        modes = self._moved + bytes([MODE_FORCE if row.controlled else MODE_DISPLACEMENT for row in self._rows])
+        return np.array(targets), modes
+
+
+class _Row:
+    """One axis."""
+
+    def __init__(self, axis: Any, dt: float) -> None:
+        load, law = axis.own_load, axis.force_control.law
+        self._history = LoadHistory(load, axis.limits.force_rate, dt)
+        self._from = load.held_for
+        self._to = math.inf if load.held_from is None else load.held_from
+        self._inclined = (law.coupled_to - 1, law.column.actuator_length) if load.vertical else None
+        self._held: float | None = None
+        self.controlled = False
+
+    def upright(self, aimed: Sequence[float]) -> float:
+        """Share of the force that is what the load says, where the others are ``aimed`` (m) to."""
+        if self._inclined is None:
+            return 1.0
+        axis, length = self._inclined
+        return vertical_share(aimed[axis], length)
+
+    def step(self, time: float, applied: float, place: float, force: float, share: float) -> float:
+        """Target at ``time`` (s), after the ``applied`` command, measured ``place`` (m) and ``force`` (N).
+
+        A ``share`` of the force is the load.
+        """
+        if self._from < time <= self._to:
+            if not self.controlled:
+                self.controlled, self._begun = True, time
+                self._history.begin(force * share)
+                return force
+            return self._history.step(time - self._begun) / share
+        if self.controlled or self._held is None:
+            # the controller has the axis at what it was sent; after force control only its place is known here
+            self._held = place if self.controlled else applied
+            self.controlled = False
+        return self._held

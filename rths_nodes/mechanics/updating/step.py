@@ -31,7 +31,7 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
     Array,
 )
-from rths_nodes.mechanics.updating import least_squares, unscented
+from rths_nodes.mechanics.updating import unscented
 from rths_nodes.mechanics.updating.copies import Copy
 from rths_nodes.mechanics.updating.square_root import Answer, Belief, capped, corrected
 
@@ -187,7 +187,10 @@ class Unscented:
 
 
 class LeastSquares:
-    """Law ``rls``: recursive least squares, of a copy that is linear in its parameters."""
+    """Law ``rls``: recursive least squares with forgetting, of a copy that is linear in its parameters.
+
+    L. Ljung: System Identification, 2nd ed. 1999, section 11.2, in square-root form.
+    """
 
     def __init__(self, copy: Copy, settings: Settings) -> None:
         self._copy, self._most, self._period = copy, settings.prior, settings.period
@@ -196,10 +199,10 @@ class LeastSquares:
         return Belief(np.ones(len(self._most)), np.diag(self._most))
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        return capped(least_squares.predicted(belief, (1 + lost) * self._period, FORGETTING), self._most)
+        return capped(forgotten(belief, (1 + lost) * self._period, FORGETTING), self._most)
 
     def answered(self, belief: Belief, sample: Sample) -> Answer:
-        return least_squares.answered(belief, *self._copy.row(sample.displacement, sample.velocity))
+        return linear_answer(belief, *self._copy.row(sample.displacement, sample.velocity))
 
 
 LAWS: dict[str, Callable[[Copy, Settings], Estimator]] = {"ukf": Unscented, "rls": LeastSquares}
@@ -271,3 +274,13 @@ def _bounded(belief: Belief, copy: Copy) -> Belief:
     n = len(copy.names)
     mean = np.append(np.clip(belief.mean[:n], copy.lower, copy.upper), belief.mean[n:])
     return Belief(mean, belief.root)
+
+
+def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
+    """Belief a ``period`` (s) later; information as old as ``forgetting`` (s) counts exp(-1) as much, inf: all."""
+    return Belief(belief.mean, belief.root * math.exp(0.5 * period / forgetting))
+
+
+def linear_answer(belief: Belief, row: Array, rest: float) -> Answer:
+    """Answer of the force ``row`` ``(n,)`` N times the numbers, and ``rest`` (N)."""
+    return Answer(float(row @ belief.mean) + rest, belief.root, row @ belief.root)
