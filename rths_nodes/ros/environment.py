@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the environment before ROS 2 is loaded: a row for each variable over which it would fall.
+"""Checks of the environment before ROS 2 is loaded, one row for each variable.
 
-ROS 2 ends the process that loads it (a middleware that is not installed), raises errors that name no variable, or
-takes something else in silence, and its nodes then wait for each other in vain. Nothing here loads it.
+With a wrong variable ROS 2 ends the process, raises errors that do not name the variable, or ignores it, and nodes
+then wait for each other in vain.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import prefixes
 
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
-"""The environment variable of ROS 2 that says how far nodes look for each other."""
+"""Environment variable of ROS 2 with the range of discovery."""
 RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
-"""Its values. ROS 2 takes anything else for LOCALHOST, which is not what was meant."""
+"""Valid values of ``RANGE``. ROS 2 silently takes any other value as LOCALHOST."""
 PEERS = "ROS_STATIC_PEERS"
-"""The environment variable of ROS 2 that names machines, separated by ``;``, on which nodes are looked for."""
+"""Environment variable of ROS 2 with hosts on which nodes are discovered, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
-"""The environment variable of ROS 2 that keeps apart those who have different numbers."""
 HIGHEST_DOMAIN = 232
-"""The ports of a higher one would be above 65535: Fast DDS ends the process."""
+"""Highest domain: ports of a higher one exceed 65535, and Fast DDS ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Settings of Fast DDS 3 and 2. Where the file is not there, it takes its own, shared memory among them."""
+"""Settings files of Fast DDS 3 and 2. If the file is missing, Fast DDS uses its defaults, with shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
-"""Who tells the nodes of each other, ``;`` between several; its port where none is named."""
+"""Discovery servers, separated by ``;``, and their default port."""
 ANSWER_S = 0.2
-"""So long a machine may take to say that nobody listens there."""
+"""Timeout for a host to report a closed port, s."""
 KEYS = (
     *("identity_ca.cert.pem", "cert.pem", "key.pem"),
     *("permissions_ca.cert.pem", "governance.p7s", "permissions.p7s"),
@@ -50,7 +49,7 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Finding:
-    """Problem with a variable, or with what it stands for, and what to do."""
+    """Problem with an environment variable, and the remedy."""
 
     variable: str
     problem: str
@@ -61,7 +60,7 @@ class Finding:
 
 
 def check_page() -> None:
-    """Raises ConfigError where there can be no page: it needs aiohttp."""
+    """Raise ConfigError if aiohttp, which the page needs, is missing."""
     if importlib.util.find_spec("aiohttp") is None:
         raise ConfigError("page: aiohttp is not installed: apt install python3-aiohttp, or pip install aiohttp")
 
@@ -70,13 +69,13 @@ MODULES = {
     "rclpy": "ROS 2 is not installed here, or not sourced (no module rclpy); the host embedded does without",
     "rths_nodes.msg": "the messages of this package are not built here: make set-up, pip install or colcon build",
 }
-"""Modules that every node needs -> what is wrong where one is not there."""
+"""Module that every node needs -> message if it is missing."""
 
 
 def check() -> None:
-    """Refuse, with ConfigError, an environment in which nodes cannot start, or be found.
+    """Raise ConfigError if nodes cannot start in this environment, or cannot be discovered.
 
-    Nodes in one process hear each other all the same, but not who calls their stop service.
+    Nodes in one process discover each other in any case; clients of their stop service do not.
     """
     if words := missing():
         raise ConfigError(words)
@@ -85,7 +84,7 @@ def check() -> None:
 
 
 def missing() -> str:
-    """Return in words which module is not here that every node needs; nothing where all are."""
+    """Return the message for the first missing module; empty if all are installed."""
     return next((words for module, words in MODULES.items() if importlib.util.find_spec(module) is None), "")
 
 
@@ -94,7 +93,7 @@ def findings(environment: Environment = os.environ) -> list[Finding]:
 
 
 def discovery_settings(environment: Environment = os.environ) -> str:
-    """The variables that are set and say how nodes find each other: told where they did not."""
+    """Return the discovery variables that are set, for messages about failed discovery."""
     return ", ".join(f"{name}={environment[name]}" for name in (SERVER, PEERS) if environment.get(name))
 
 
@@ -207,7 +206,7 @@ def _loopback(environment: Environment) -> Iterator[Finding]:
         return
     try:
         with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as ours:
-            ours.connect(("127.0.0.1", SERVER_PORT))  # of datagrams, nothing is sent
+            ours.connect(("127.0.0.1", SERVER_PORT))
     except OSError as error:
         problem = f"{wanted}: 127.0.0.1 cannot be reached ({error.strerror}): the loopback interface is down"
         yield Finding(RANGE, problem, "nodes of one machine find each other there: ip link set lo up")
@@ -224,7 +223,7 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
 
 
 def _absent(place: str) -> str:
-    """Why no discovery server can be at ``place``; empty where one is, or where nothing tells that none is."""
+    """Reason why ``place`` has no discovery server; empty if it may have one."""
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", place)
     if not form or int(form[3] or 0) > 65535:
         return "must be machine:port"
@@ -236,10 +235,10 @@ def _absent(place: str) -> str:
             ours.settimeout(ANSWER_S)
             ours.connect(address)
             if kind == socket.SOCK_DGRAM:
-                ours.send(b"RTPS")  # too short to mean anything to a server
+                ours.send(b"RTPS")  # too short to be a valid message
                 ours.recv(1)
     except TimeoutError:
-        return ""  # a server does not answer that; nor does a machine that is far away, or hidden
+        return ""  # servers do not answer invalid messages; nor do unreachable hosts
     except socket.gaierror as error:
         return f"no machine of that name ({error.strerror})"
     except ConnectionRefusedError:

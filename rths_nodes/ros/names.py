@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every topic: name, type, QoS, who publishes and who listens. One table; the reasons are beside it.
+"""Table of all topics: name, type, QoS, publishers and subscribers.
 
 Plain data: wiring, recordings and documentation are made from it without importing rclpy.
 """
@@ -19,20 +19,20 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "recorder",
 )
 AXIS = "axis"
-"""One axis of a rig whose axes have a node each, in a namespace of its own below that of the rig."""
+"""Node of one axis, in a namespace below the rig."""
 CONSOLE = "console"
-"""The ear of `rths run` where nodes are in other processes: it only listens, and may ask for a trip."""
+"""Node of ``rths run`` if nodes are in other processes: it subscribes, and may request a trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
-"""Publishes the state of a procedure, and stops it. It is in no run, and no peer of the nodes of one."""
+"""Node that publishes the state of a procedure and stops it; not a peer of any run."""
 OPERATOR_SERVICES = ("stop", "stop_by_page", "hold")
 STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
 """Names of the callers of these services, in the record."""
 MOTION = "motion "
-"""Beginning of the frame_id of curves that are of no run, but of a motion of the procedure."""
+"""Prefix of the frame_id of curves of a motion of the procedure."""
 RIG = "rig"
-"""The executable that has several nodes of a test in one process."""
+"""Executable with several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
 LOOP = (INTEGRATOR, COMPENSATOR, ACTUATOR)
 OBSERVERS = options.OBSERVERS
@@ -41,12 +41,12 @@ NAMESPACE = options.NAMESPACE
 STOPS = ("stop", "trip")
 """Services of the actuator node that end a test: held, or tripped."""
 FORMER_TRIP = "emergency_stop"
-"""Name of the topic and of the service ``trip`` up to 0.9.0: still received, and reported, in one more version."""
+"""Name of the topic and service ``trip`` up to 0.9.0: still received, with a warning, for one version."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """One row. Names are relative: they live in the namespace of the rig."""
+    """One row. Names are relative to the namespace of the rig."""
 
     name: str
     type: str
@@ -54,36 +54,36 @@ class Topic:
     subscribers: tuple[str, ...]
     latched: bool = False
     depth: int = 10
-    """Number of messages that a publisher keeps; inboxes keep all."""
+    """Queue depth of publishers; inboxes keep all."""
     stream: bool = False
-    """True for the messages of the loop: reliable or best effort by the parameter ``reliability``."""
+    """True for messages of the loop: reliable or best effort by the parameter ``reliability``."""
     handshake: bool = False
-    """True for what nodes say also before they know which run it is."""
+    """True for messages that nodes also publish before they know the run."""
     recorded: bool = True
     apart: bool = False
-    """True for what only nodes on different machines say to each other."""
+    """True for messages between nodes of different machines only."""
     best_effort: bool = False
-    """True for what is published whether anybody gets it or not."""
+    """True if lost messages do not matter."""
     section: str = ""
-    """Section of a scenario without which it is not there."""
+    """Section of a scenario that this topic needs."""
 
     def wanted(self, scenario: object) -> bool:
-        """Return whether a test of ``scenario`` has it."""
+        """Return whether a test of ``scenario`` has this topic."""
         return not self.section or getattr(scenario, self.section) is not None
 
     @property
     def message(self) -> str:
-        """``Target`` of ``rths_nodes/msg/Target``."""
+        """Name of the message: ``Target`` of ``rths_nodes/msg/Target``."""
         return self.type.rpartition("/")[2]
 
     @property
     def for_onlookers(self) -> bool:
-        """True where our nodes publish and none of them listens: its QoS is for whoever looks on to choose."""
+        """True if only onlookers subscribe: they choose the QoS."""
         return bool(self.publishers) and not self.subscribers
 
     @property
     def kept(self) -> int:
-        """Number of messages that a publisher of our nodes keeps: only the last counts of a latched one."""
+        """Queue depth of our publishers: 1 for a latched topic."""
         return 1 if self.latched else self.depth
 
 
@@ -92,7 +92,7 @@ def _own(message: str) -> str:
 
 
 def _stream(name: str, message: str, publisher: str, *subscribers: str) -> Topic:
-    # what a publisher keeps decides whether an outside recording is complete: with 1 it lost 0.1-6 %
+    # an external recording lost 0.1-6 % with depth 1
     return Topic(name, _own(message), (publisher,), subscribers, False, 2000, True)
 
 
@@ -105,7 +105,7 @@ def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...])
 
 
 STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
-"""Topics of the axes as joints: what is measured, wanted and commanded."""
+"""Topics of the axes as joints: measured, target and commanded."""
 
 
 def _joints(name: str) -> Topic:
@@ -113,10 +113,10 @@ def _joints(name: str) -> Topic:
 
 
 TEST_STATE = "test_state"
-"""The topic on which the actuator node says which run it is."""
+"""Topic on which the actuator node publishes the run."""
 
 TRIP = "trip"
-"""The topic of trips: of the nodes of a test, and of everybody else (``TRIP_REQUESTS``)."""
+"""Topic of trips, from nodes of a test and from other programs (``TRIP_REQUESTS``)."""
 
 TOPICS: dict[str, Topic] = {
     topic.name: topic
@@ -128,19 +128,19 @@ TOPICS: dict[str, Topic] = {
         _stream("compensator_state", "CompensatorState", COMPENSATOR, RECORDER),
         replace(_stream("updating_state", "CompensatorState", INTEGRATOR, RECORDER), section="updating"),
         Topic("sync_status", _own("SyncStatus"), (MONITOR,), (RECORDER, CONSOLE), depth=100),
-        # Latched: who comes late still learns where the test stands.
+        # Latched: a late subscriber still receives the state of the test.
         Topic(TEST_STATE, _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),
         _early("node_status", "NodeStatus", ROLES, ACTUATOR, RECORDER, CONSOLE),
         _early(TRIP, "Trip", (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), ACTUATOR, RECORDER),
         Topic(FORMER_TRIP, "std_msgs/msg/Empty", (), (ACTUATOR,), recorded=False),
         Topic("summary", _own("Summary"), ROLES, (RECORDER, CONSOLE), True),
         Topic("progress", _own("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
-        # How far the clocks of machines differ, before and after a test.
+        # Offsets of the clocks of several machines, before and after a test.
         _clock("clock_question", (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, AXIS)),
         _clock("clock_answer", (*LOOP[:2], MONITOR, RECORDER, AXIS), (ACTUATOR,)),
-        # For tools that draw, and robots, at the rate of sync_status: measured, wanted, commanded.
+        # For plotting tools and robots, at the rate of sync_status: measured, target, commanded.
         *map(_joints, JOINTS),
-        # For who looks on: curves in columns of 10 ms, and what they are called.
+        # For onlookers: curves in columns of 10 ms, and their names.
         Topic("live", _own("Live"), (MONITOR,), (), depth=20, recorded=False, best_effort=True),
         Topic("live_curves", _own("LiveCurves"), (MONITOR,), (), latched=True, recorded=False),
     )
@@ -149,20 +149,20 @@ TOPICS: dict[str, Topic] = {
 TRIP_REQUESTS = tuple(
     Topic(TRIP, _own("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
-"""The topic of trips as other programs publish on it.
+"""Topic of trips for other programs.
 
-Only a volatile subscription receives a volatile publisher. Only a latched one receives what a latched publisher
-has sent before both knew each other.
+Only a volatile subscription matches a volatile publisher, and only a latched one receives earlier messages of a
+latched publisher.
 """
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
-"""The one absolute name: where ROS tools look for it, whatever the namespace of the rig."""
+"""Absolute name: ROS tools expect it there."""
 
 CLOCK = Topic("/clock", "rosgraph_msgs/msg/Clock", (ACTUATOR,), (), recorded=False)
-"""Where ROS tools look for the time of a simulation; only in lockstep, and when it is asked for."""
+"""Simulated time; only in lockstep, on request."""
 
-# Below the namespace of an axis that has a node of its own: what that node and the actuator node say to each
-# other. Not recorded: the actuator node gathers them into the topics of the rig, which are.
+# Below the namespace of an axis with a node of its own. Not recorded: the actuator node merges them into
+# topics of the rig.
 AXIS_TOPICS: dict[str, Topic] = {
     topic.name: replace(topic, recorded=False)
     for topic in (
@@ -181,16 +181,16 @@ OPERATOR_TOPICS: dict[str, Topic] = {
         *(replace(TOPICS[name], publishers=(OPERATOR,)) for name in ("live", "live_curves")),
     )
 }
-"""Topics of a procedure, beside those of its runs: outside of runs the rig reports here."""
+"""Topics of a procedure, for the rig outside of runs."""
 
 
 def axis_node(axis: str) -> str:
-    """The peer that is the node of ``axis``: its name below the namespace of the rig."""
+    """Name of the node of ``axis`` among the peers."""
     return f"{axis}/{AXIS}"
 
 
 def axis_of(peer: str) -> str:
-    """The inverse of :func:`axis_node`; empty for another peer."""
+    """Return the axis of an axis node; empty for another peer."""
     axis, _, role = peer.partition("/")
     return axis if role == AXIS else ""
 
@@ -208,6 +208,6 @@ def heard_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
 
 
 def partners(topic: Topic, node: str, nodes: tuple[str, ...], publishing: bool) -> tuple[str, ...]:
-    """Whose endpoints a node of the role ``node`` must find on ``topic`` when ``nodes`` take part."""
+    """Return the ``nodes`` on the other end of ``topic``."""
     others = topic.subscribers if publishing else topic.publishers
     return tuple(peer for peer in nodes if role_of(peer) in others and (role_of(peer) != node or not publishing))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files by which other programs of ROS 2 know a rig: ros2 bag, diagnostic_aggregator, SROS 2.
+"""Configuration files of other ROS 2 programs for a rig: ros2 bag, diagnostic_aggregator, SROS 2.
 
-All are made from the table of topics (``names.py``), for a rig in one namespace; ``config/stack`` has those of the
-default one. Nothing here imports rclpy.
+All are made from the table of topics (``names.py``), for one namespace; ``config/stack`` has the default files.
+Nothing here imports rclpy.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from rths_nodes.ros.names import (
 )
 
 SILENCE_S = 5.0
-"""A node tells its health once a second, in the slack before a tick: so long it may be silent."""
+"""Timeout of the diagnostics of a node, s; they are published once a second, in the slack."""
 POLICY_VERSION = "0.2.0"
-"""Of the policy files of SROS 2."""
+"""Version of the policy files of SROS 2."""
 PARAMETERS = (
     *("describe_parameters", "get_parameter_types", "get_parameters", "list_parameters"),
     *("set_parameters", "set_parameters_atomically"),
 )
 TYPES = "get_type_description"
-"""Service of every node, by which tools learn of its messages."""
+"""Service of every node, by which tools query its messages."""
 LIFECYCLE = (
     *("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph"),
 )
@@ -53,11 +53,11 @@ LOOKED_AT = (
     *("live", "live_curves", "procedure_state", "rig_state"),
     *(DIAGNOSTICS.name, TEST_STATE, "node_status", "sync_status", "trip"),
 )
-"""Topics that the page of a test listens to."""
+"""Topics that the page of a test subscribes to."""
 
 
 def of_rig(namespace: str, axes: Sequence[str] = ()) -> dict[str, str]:
-    """Text of each file by its name, for a rig in ``namespace``, of which ``axes`` have nodes of their own."""
+    """Return the text of each file for a rig in ``namespace``, of which ``axes`` have nodes."""
     return {
         "rosbag2_qos.yaml": rosbag2_qos(namespace),
         "diagnostics.yaml": diagnostics(namespace),
@@ -69,9 +69,9 @@ def of_rig(namespace: str, axes: Sequence[str] = ()) -> dict[str, str]:
 
 
 def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
-    """The QoS with which ``ros2 bag record`` is to listen: it keeps all, where its default keeps the last ten.
+    """Return the QoS for ``ros2 bag record``: KEEP_ALL, in place of the default KEEP_LAST of 10.
 
-    Streams that are sent by ``best_effort`` are heard by that.
+    Streams sent by ``best_effort`` are subscribed to likewise.
     """
     rows = [*TOPICS.values(), *OPERATOR_TOPICS.values()]
     told = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
@@ -92,9 +92,9 @@ def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
 
 
 def diagnostics(namespace: str) -> str:
-    """Parameters of the ``aggregator_node``: loop, observers and axes of the rig, each a branch of one tree.
+    """Return parameters of the ``aggregator_node``: loop, observers and axes as branches of one tree.
 
-    Nodes of the loop and observers are expected: where one is silent or has never spoken, its branch is stale.
+    Nodes of the loop and observers are expected: a silent one makes its branch stale.
     """
     rig = namespace.strip("/")
     branches: dict[str, object] = {
@@ -119,10 +119,10 @@ def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
 
 
 def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
-    """The policy file of SROS 2: for each node of a rig, what it may publish, hear, serve and ask for.
+    """Return the policy file of SROS 2: what each node may publish, subscribe to, serve and request.
 
-    An enclave for each process of a node, ``/rths/integrator`` and so on, and ``/rths/test`` for a process, or a
-    launch, with all of them.
+    Enclaves: ``/rths/integrator`` and so on for the process of one node, ``/rths/test`` for all nodes in one
+    process.
     """
     rig = "/" + namespace.strip("/")
     profiles = {peer: _profile(rig, peer, axes) for peer in (*NODES, *map(names.axis_node, axes), CONSOLE)}
@@ -132,7 +132,7 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
     enclaves = ElementTree.SubElement(policy, "enclaves")
     for name, members in (own | whole).items():
         enclave = ElementTree.SubElement(enclaves, "enclave", path=f"{rig}/{name}")
-        ElementTree.SubElement(enclave, "profiles").extend(deepcopy(members))  # indented by itself
+        ElementTree.SubElement(enclave, "profiles").extend(deepcopy(members))  # indented separately
     ElementTree.indent(policy, "  ")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(policy, encoding="unicode")}\n'
 
@@ -162,7 +162,7 @@ def _operator(rig: str) -> ElementTree.Element:
 
 
 def _page(rig: str) -> ElementTree.Element:
-    """Whoever looks on: hears everything that is told, and may only stop."""
+    """Return the profile of the page: it subscribes to everything, and may only stop."""
     hears = [_under(rig, name) for name in LOOKED_AT]
     asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/{PAGE_STOP}"]
     topics = {"publish": ["/parameter_events"], "subscribe": [*hears, CLOCK.name, "/parameter_events"]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The composed host: all nodes in one process; who else listens to their topics hears the same."""
+"""Composed host: all nodes in one process; external subscribers receive the same messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rths_nodes.ros.nodes.writers import OpenWriter
 from rths_nodes.ros.transport import middleware
 
 GRACE_S = 0.6
-"""Between the end of a test in which a node has died and that of the others, who wait for its last words."""
+"""Time for the other nodes to report after a node died, s."""
 
 KINDS: dict[str, type[RthsNode]] = {
     kind.role: kind for kind in (IntegratorNode, CompensatorNode, ActuatorNode, AxisNode, MonitorNode)
@@ -53,9 +53,9 @@ def make_node(
     cli_args: Sequence[str] | None = None,
     **hosted: Any,
 ) -> RthsNode:
-    """The node ``role`` with the parameter ``values`` and the faults that they name.
+    """Make the node ``role`` with the parameter ``values`` and their faults.
 
-    ``hosted``: what a :class:`Host` hands in, beside the faults.
+    ``hosted``: further arguments of :class:`Host`.
     """
     faults = FaultInjection(open_writer, hosted.get("own_process", False), hosted.get("clock", SYSTEM_CLOCK))
     host = Host(**{"interpose": faults} | hosted)
@@ -71,7 +71,7 @@ def in_namespace(namespace: str) -> list[str]:
 
 @contextmanager
 def ros_context(args: Sequence[str] = ()) -> Context:
-    """A context of its own, while inside. Raises ConfigError where ROS 2 does not start."""
+    """Create a private rclpy context for the ``with`` block. Raises ConfigError if ROS 2 does not start."""
     context = middleware.started(args)
     try:
         yield context
@@ -90,8 +90,7 @@ def run(
 ) -> Result:
     """Run the nodes to the end of the test, the roles ``separate`` in processes of their own.
 
-    ``starting`` gets what the test waits for, in words, until it begins. A ``port`` that a procedure keeps open is
-    handed to the actuator node.
+    ``starting`` gets a text on missing nodes until the test begins; ``port`` is an open port of a procedure.
     Raises NodeRefused.
     """
     beside = [each for each in descriptions if each.role in separate]
@@ -149,7 +148,7 @@ def _answer(died: Process, rig: ActuatorNode) -> None:
 
 
 def _exit_codes(processes: Processes, console: Console, result: Result) -> list[int]:
-    """Let the separate nodes write all and leave, add what they said to ``result``; return their exit codes."""
+    """Stop the separate nodes, add their reports to ``result`` and return their exit codes."""
 
     def listen() -> None:
         console.listen()
@@ -168,10 +167,7 @@ def _exit_codes(processes: Processes, console: Console, result: Result) -> list[
 
 
 class ComposedTest:
-    """The nodes of a test that share a process, run to its end by ``clock``; what it came to is its ``result``.
-
-    The port ``handed`` in is for the actuator node.
-    """
+    """Runs the nodes of a test that share a process; the actuator node takes over the port ``handed``."""
 
     def __init__(
         self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK, handed: Port | None = None
@@ -185,7 +181,7 @@ class ComposedTest:
         self._ended_at = 0
 
     def add(self, role: str, open_writer: OpenWriter, context: Context, *values: Any, **given: Any) -> RthsNode:
-        """Make one more node of the test; what is ``given`` as of :func:`make_node`."""
+        """Make another node of the test; ``given`` as for :func:`make_node`."""
         if role == ACTUATOR:
             given |= {"prepare": self._prepare, "handed": self._handed}
         self.nodes.append(make_node(role, open_writer, context, *values, clock=self._clock, **given))
@@ -197,7 +193,7 @@ class ComposedTest:
         return next(node for node in self.nodes if isinstance(node, ActuatorNode))
 
     def run(self, context: Context, watch: Callable[[], None] | None = None) -> Result:
-        """Until every node is done; ``watch`` is called now and then. The exit codes are not judged yet."""
+        """Run until every node is done, and call ``watch`` regularly; exit codes are not judged yet."""
 
         def idle() -> None:
             if watch:
@@ -211,10 +207,10 @@ class ComposedTest:
         return self.result
 
     def _prepare(self) -> None:
-        """Real-time scheduling of this process until the end, begun once, however often the rig is configured.
+        """Begin real-time scheduling, once per process.
 
-        Not before the endpoints are matched: the middleware's discovery waits actively for locks that processes
-        share, and under real-time scheduling that can be for ever.
+        Discovery busy-waits for locks shared between processes: under real-time scheduling that may never end, so
+        this waits until the endpoints are matched.
         """
         if self._prepared or self.rig.settings.lockstep:
             return
@@ -224,7 +220,6 @@ class ComposedTest:
         self.result.notes += self._leaving.enter_context(real_time(True))
 
     def _end_soon(self) -> None:
-        """A node has died: the others do not wait long for its summary."""
         now = self._clock.monotonic_ns()
         self._ended_at = self._ended_at or now
         if now - self._ended_at > GRACE_S * SECOND:

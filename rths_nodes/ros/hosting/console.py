@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner's ear: a small node that hears the state of the test, its progress and the final numbers."""
+"""Console of the runner: a node that subscribes to state, progress and results of the test."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from rths_nodes.ros.transport.wiring import Place, endpoints
 
 
 class Console(Node):
-    """Listens to the ``peers`` under the namespace of the rig, and takes in what belongs to the run ``run_id``.
+    """Subscribes to the ``peers`` of the run ``run_id``.
 
-    ``reported`` are the peers whose Summary was heard: what they had to say about the test is said.
+    ``reported`` are the peers whose Summary was received.
     """
 
     def __init__(self, context: Context, namespace: str, peers: tuple[str, ...], run_id: str) -> None:
@@ -40,7 +40,7 @@ class Console(Node):
         )
         self._topics = topics = NodeTopics(self)
         heard = [each for each in endpoints(Place(CONSOLE, f"/{namespace}"), peers) if not each.publishes]
-        topics.open(heard, Codec(0, 0, 0))  # none of them is a stream
+        topics.open(heard, Codec(0, 0, 0))
         self._membership = Membership(
             None, topics.join, lambda: topics.guards[TEST_STATE], lambda: self._settled, self._refuse
         )
@@ -56,13 +56,13 @@ class Console(Node):
 
     @property
     def missing(self) -> dict[str, str]:
-        """The nodes that are not ready for the test, each with what it has said about it."""
+        """Nodes that are not ready for the test, with their problems."""
         return {peer: self.problems.get(peer, "") for peer in self._peers if peer not in self._ready}
 
     def listen(self) -> None:
-        """Take what has come; a publisher that was there before the graph knew its node is asked for again.
+        """Take messages; match publishers again whose node was unknown to the graph.
 
-        The test waits for the console's publisher: no message of a node is lost because its name is not known yet.
+        The test waits for the console's publisher, so no message of a known node is lost.
         """
         guards = self._topics.guards.values()
         for guard in guards:
@@ -85,11 +85,11 @@ class Console(Node):
             result.add(dict(zip(values["names"], values["values"], strict=True)))
         elif name == TEST_STATE:
             if values["run_id"] != self._run_id or not self._membership.counts(values):
-                self._topics.guards[name].drop()  # before the test another node may have the name of a peer
+                self._topics.guards[name].drop()  # another node may have the name of a peer before the test
                 return
             self._hear_state(values)
         elif name == "node_status":
-            self.problems[values["node"]] = values["problem"]  # who waits for others does so until it is ready
+            self.problems[values["node"]] = values["problem"]  # a waiting node repeats this until it is ready
             self._ready |= {values["node"]} if values["ready"] else set()
         else:
             result.sample = max(result.sample, values["sample"])
@@ -99,7 +99,7 @@ class Console(Node):
         self.heard_state = True
         self._settled = self._settled or state >= State.ARMED
         result.state, result.reason = state, reason
-        if state == State.ARMED:  # what was told before is not of this test
+        if state == State.ARMED:  # earlier messages belong to another test
             result.numbers.clear()
             self.reported.clear()
             self._topics.close_guards()
@@ -110,7 +110,7 @@ class Console(Node):
         self.problems[ACTUATOR] = reason
 
     def trip(self, reason: str) -> None:
-        """Make the rig go safe; where not everybody was found, nothing moves yet."""
+        """Trip the rig; before all nodes are discovered there is no motion to stop."""
         if self._trip is not None:
             header = {"stamp": time.time_ns(), "frame_id": self._topics.run.frame_id}
             self._trip.publish(encode("Trip", header | {"source": "runner", "reason": reason}))

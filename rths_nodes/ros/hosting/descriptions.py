@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario -> plain descriptions of nodes, of which the runner makes processes and launch files actions.
-
-The wiring is data: which nodes, under which namespace, with which parameters. Launch files and our own runner
-start the same list, so it is tested without launch.
-"""
+"""Descriptions of the nodes of a scenario, as data: runner and launch files start the same list."""
 
 from __future__ import annotations
 
@@ -22,29 +18,29 @@ from rths_nodes.ros.names import RECORDER
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """One node process: its role, which is its executable in the package, its namespace and parameters."""
+    """One node process: role (its executable), namespace and parameters."""
 
     role: str
     parameters: Data
     namespace: str = names.NAMESPACE
     axis: str = ""
-    """The axis of an axis node, which lives in a namespace of that name."""
+    """Axis of an axis node, which also names its namespace."""
     scenario: Scenario | None = None
-    """The scenario as it is run, where the runner has built it; None where the parameters say how to."""
+    """Scenario as built by the runner; None if parameters define it."""
 
     @property
     def peer(self) -> str:
-        """Name by which the other nodes call it."""
+        """Name of the node for its peers."""
         return names.axis_node(self.axis) if self.axis else self.role
 
 
 def describe(
     options: RunOptions, axes: Sequence[str] = (), console: bool = False, scenario: Scenario | None = None
 ) -> list[NodeDescription]:
-    """The nodes of a rig; without a recording there is no recorder.
+    """Describe the nodes of a rig; without a recording there is no recorder.
 
-    ``axes`` have a node each, all of them or none (:func:`axes_with_nodes`). With ``console`` the test does not
-    begin before the runner's console listens. The nodes get a ``scenario`` that has been built as it is.
+    ``axes`` have a node each, all or none (:func:`axes_with_nodes`). With ``console`` the test waits for the
+    runner's console. A ``scenario`` that is already built is passed to the nodes.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
@@ -60,10 +56,9 @@ def describe(
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
-    """The peers among ``descriptions`` that this machine starts.
+    """Return the peers among ``descriptions`` that this machine starts.
 
-    Raises ConfigError for one that does not take part in the test, and for one process with nodes which lacks
-    the actuator node.
+    Raises ConfigError for an unknown peer, and for a process with nodes but without the actuator node.
     """
     peers = tuple(each.peer for each in descriptions)
     recorders = () if RECORDER in peers or options.recorder != ROSBAG2 else (RECORDER,)
@@ -85,13 +80,13 @@ def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[st
         for name, option in offered_options(NODE).items()
         if not option.roles or role in option.roles
     }
-    # ROS cannot tell the type of an empty list
+    # ROS cannot infer the type of an empty list
     lists = {name: list(value) or [""] for name, value in values.items() if isinstance(value, tuple)}
     return values | lists | {"peers": list(peers)}
 
 
 def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
-    """The axes that have a node of their own: all or none. Raises ConfigError for a rig that cannot have them."""
+    """Return the axes with nodes of their own, all or none. Raises ConfigError if the rig cannot have them."""
     if actuator_nodes == ONE_NODE:
         return ()
     check_layout(scenario)
@@ -99,6 +94,6 @@ def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
 
 
 def starting_words(missing: Mapping[str, str]) -> str:
-    """Say what a test waits for while its nodes start: the names of those ``missing``, and their problems."""
+    """Return a text with the ``missing`` nodes and their problems."""
     words = (f"{node} ({problem})" if problem else node for node, problem in missing.items())
     return f"waits for {', '.join(words)}" if missing else "starts"

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives nodes: all of them in one process, or one alone.
+"""Executor of nodes: all nodes of a test in one process, or a single node.
 
-In one process the nodes hand each other the messages of the loop: right after it was sent a message can be taken.
-So the ring is run in its order, without any executor of rclpy. Other processes get the messages from the
-middleware in the slack only. A thread answers services (parameters, lifecycle; ``services.py``).
+Nodes in one process pass loop messages directly, so the ring runs in order without an rclpy executor; messages for
+other processes are published in the slack. A thread answers services (``services.py``).
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from rths_nodes.ros.transport.endpoints import Inbox
 GONE = attrgetter("phase.gone")
 
 MIXED_S = 0.0005
-"""Longest sleep of a node that waits for a socket and a topic at the same time, s."""
+"""Longest sleep of a node that waits for a socket and a topic, s."""
 
 
 class Waiter:
     """Sleeps until one of the streams that ``nodes`` wait for has a message.
 
-    The caller takes what is there first, and waits only when nothing is.
+    The caller takes pending messages first and waits only if there are none.
     """
 
     def __init__(self, nodes: Sequence[RthsNode], context: Context, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -45,10 +44,10 @@ class Waiter:
         self._context = context
         self._sleep = clock.sleep
         self._sets: dict[int, _rclpy.WaitSet] = {}
-        """Wait sets by how many subscriptions they take: making one takes longer than filling it."""
+        """Wait sets by number of subscriptions; creating one is slower than filling it."""
 
     def wait(self, timeout: float) -> None:
-        """Until a message comes or ``timeout`` seconds are over."""
+        """Wait for a message, at most ``timeout`` s."""
         inboxes = [
             node.topics.opened[key]
             for node in self._nodes
@@ -62,7 +61,7 @@ class Waiter:
         if lines:
             heard = [line.socket for line in lines if not line.ended]
             behind = [line.socket for node in self._nodes for line in node.topics.lines.behind]
-            # a node that hears only a part by line looks at the rest now and then
+            # a node that receives only a part by line polls the rest
             longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
             select.select(heard, behind, [], longest)
             return
@@ -76,43 +75,40 @@ class Waiter:
 
 
 DIAGNOSE_SLACK_NS = 500_000
-"""A node publishes its diagnostics while this much time, or half a sample, is left to the next tick."""
+"""Slack, at most half a sample, that publishing diagnostics needs."""
 RECORD_SLACK_NS = 50_000
-"""While this much time is left to the next tick, the messages that only the recorder wants are sent, and the nodes
-that the loop does not wait for work."""
+"""Slack for messages to the recorder only, and for nodes outside the loop."""
 FOREIGN_AT_A_TIME = 256
-"""Foreign messages that are dropped before a tick from one of the inboxes that neighbours fill."""
+"""Foreign messages dropped per tick from an inbox."""
 DIAGNOSE_EVERY_NS = 20_000_000
-"""Between two looks whether the diagnostics of a node are due."""
+"""Polling period of due diagnostics."""
 OBSERVE_EVERY = 32
-"""Turns between two looks of monitor and recorder in lockstep."""
+"""Turns between two turns of monitor and recorder in lockstep."""
 IDLE_S = 0.02
-"""The longest sleep, s."""
+"""Longest sleep, s."""
 SHORT_SLEEP_S = 0.0005
-"""Where nothing wakes the process up, because its nodes hand each other their messages, s."""
+"""Sleep if no message can wake the process, because its nodes pass messages directly, s."""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in a process of its own, in lockstep, s."""
 YIELDS = 6
-"""Yields of the processor at once where messages come by topic: a thread of the middleware takes the
-message and wakes the node that answers. A socket wakes it itself: there once is enough, and each further one lets
-two nodes yield to each other, with a switch every time."""
+"""Yields in a row for messages by topic, which a thread of the middleware has to pass on. By socket one is enough;
+more would make two nodes yield to each other."""
 POLLS = 4
-"""Looks into the inboxes, with yields between, before a process sleeps: sleeping and being woken costs 100 us."""
+"""Polls of the inboxes, with yields between, before a sleep: a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
-"""A process that has not slept for so long sleeps instead of yielding: the kernel's limit for real-time processes
+"""Time without sleep after which a process sleeps instead of yielding: the kernel's limit for real-time processes
 (``realtime.STARVING_S``) does not count yields as rest."""
 SLEPT_NS = 50_000
-"""A wait that was shorter was no sleep: a message was there already."""
+"""Shortest wait that counts as sleep; a shorter one had a message pending."""
 PATIENT_TURNS = 16
-"""Turns without work after which a real-time process sleeps in any case: it must never starve its processor."""
+"""Turns without work after which a real-time process sleeps, so that it cannot starve its processor."""
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Let ``node`` work, if it is to have its turn; True when there was something to do. A surprise ends it.
+    """Give ``node`` a turn if it is due one; return True if it did something. A surprise ends the node.
 
-    Where the loop is ``paced``, a node has none while it rests.
+    Resting nodes get no turn in a ``paced`` loop.
     """
-    # as ``node.works``, without another call in every turn of every node
     if node.phase.gone or not (node.phase.active or node.participates):
         return False
     if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
@@ -125,7 +121,7 @@ def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
 
 
 class LoopExecutor:
-    """Runs ``nodes`` until all of them are done. ``idle`` is called now and then, for progress and signals."""
+    """Runs ``nodes`` until all are done; ``idle`` is called regularly, for progress and signals."""
 
     def __init__(
         self,
@@ -146,18 +142,17 @@ class LoopExecutor:
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
         if self._rig is not None:
             self._rig.when_armed(self.introduce)
-        # in one process an answer goes at once to the node that waits for it
+        # direct answers reach the waiting node at once
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)
         self._waiter = Waiter(self._ring, context, clock) if self._ring and not self._observers else None
         self._by_hand: Iterator[Inbox] = iter(())
-        # a warm-up happens once in many ticks
         self._warm_ups = [(node, SlackBudget(0.5, clock)) for node in self._ring]
         self._next_diagnosis = 0
         self._turns = self._idle_turns = self._polls = self._slept_at = 0
 
     def introduce(self) -> None:
-        """From now on the nodes of this process hand each other their messages."""
+        """Let the nodes of this process pass messages directly."""
         all_topics = [node.topics for node in self.nodes]
         for node in self.nodes:
             node.topics.hand_to(all_topics, holds=not node.settings.lockstep)
@@ -165,20 +160,19 @@ class LoopExecutor:
         self._by_hand = itertools.cycle([inbox for topics in all_topics for inbox in topics.filled_directly])
 
     def run(self) -> None:
-        """Until every node is done."""
         with answering(self.nodes, self._context, self._desk.calls):
             while not all(map(GONE, self.nodes)):
                 try:
                     self._turn()
-                except Starving as error:  # outside of a node: it cannot be told which of them takes too long
+                except Starving as error:  # outside a node: its cause is unknown
                     for node in self.nodes:
                         node.surprise(error)
                 if self._rig is not None and self._rig.phase.gone:
                     self._end_with(self._rig)
 
     def _end_with(self, rig: ActuatorNode) -> None:
-        """In one process nobody sees the actuator node leave: the other nodes are told, and report."""
-        if not rig.phase.ended:  # it has died: it sends no Summary, but what it sent before is recorded
+        """Report the end of the actuator node to the other nodes of this process."""
+        if not rig.phase.ended:  # a dead node sends no Summary; its earlier messages are still recorded
             self._publish_held()
             self._observe(1_000_000)
         cause = rig.phase.cause if rig.phase.problem and not rig.phase.ended else None
@@ -221,20 +215,20 @@ class LoopExecutor:
             self._wait()
 
     def _yield_processor(self) -> None:
-        """On the host ``processes``, in real time: let the nodes run that wait for the answer of this one."""
+        """Yield to the nodes of other processes that answer this one (host ``processes``, in real time)."""
         if self._yields:
             for _ in range(1 if self.nodes[0].topics.lines.direct else YIELDS):
                 os.sched_yield()
 
     def _polls_on(self) -> bool:
-        """True while it is faster to look again than to sleep, and there is something to look for."""
+        """True while polling for an expected answer is faster than sleeping."""
         if self._polls >= POLLS or not any(node.awaits_answer for node in self._ring):
             return False
         return self._now() - self._slept_at < AWAKE_NS
 
     @property
     def _paced(self) -> bool:
-        """True while everything beside the loop has to fit in before the ticks."""
+        """True while work outside the loop has to fit before the ticks."""
         rig = self._rig
         return rig is not None and rig.pacer is not None and bool(rig.running)
 
@@ -243,7 +237,7 @@ class LoopExecutor:
         return self._waiter is not None and len(self._ring) == 1 and not self.nodes[0].settings.lockstep
 
     def _all_follow(self, rig: ActuatorNode) -> bool:
-        """True when the whole ring has answered ``rig``: another look would find nothing to answer."""
+        """True if the whole ring has answered ``rig``."""
         sample, tick = rig.last_sample, rig.last_tick
         return all(
             node.rests or node.last_sample == (tick if node.role == AXIS else sample)
@@ -255,7 +249,7 @@ class LoopExecutor:
         self._publish_held()
         for inbox in itertools.islice(self._by_hand, 1):
             inbox.drop(FOREIGN_AT_A_TIME)
-        # before a step there is time for the warm-up: the rest may be done a tick later
+        # before a step the warm-up has priority; the rest waits for the next tick
         spare = not any(node.works and node.warm_up.due for node in self._ring)
         if spare and pacer.slack > RECORD_SLACK_NS:
             self._publish_for_record()
@@ -270,7 +264,7 @@ class LoopExecutor:
         self._warm_up(pacer)
 
     def _warm_up(self, pacer: Pacer) -> None:
-        """After everything else, so that what it has brought into the caches is still there at the tick."""
+        """Warm up last, so that the caches still hold its data at the tick."""
         for node, budget in self._warm_ups:
             if node.works and node.warm_up.due:
                 budget.decay()
@@ -293,7 +287,7 @@ class LoopExecutor:
         return busy
 
     def _diagnose_if_due(self) -> None:
-        """At most one node at a time publishes its diagnostics: that takes 50 us."""
+        """Publish the diagnostics of at most one node: that takes 50 us."""
         now = self._now()
         if now < self._next_diagnosis or not self._may_diagnose():
             return
@@ -303,7 +297,7 @@ class LoopExecutor:
                 return
 
     def _may_diagnose(self) -> bool:
-        """True when the loop waits for its tick, and long enough; always where it has none."""
+        """True if the slack suffices for diagnostics, or without a paced loop."""
         rig = self._rig
         if rig is None:
             return all(map(self._unhurried, self.nodes))
@@ -312,18 +306,18 @@ class LoopExecutor:
         return rig.pacer.slack > min(DIAGNOSE_SLACK_NS, round(rig.scenario.dt * 0.5e9))  # type: ignore[union-attr]
 
     def _unhurried(self, node: RthsNode) -> bool:
-        """True when the loop needs nothing of ``node`` now, nor, as far as it knows, for most of a sample."""
+        """True if the loop does not need ``node`` for most of a sample."""
         if node.settings.lockstep or node.role not in (*LOOP, AXIS) or not node.under_way:
             return True
         return self._now() - node.answered_at < round(node.scenario.dt * 0.25e9)
 
     def _time_left(self) -> float | None:
-        """Time to the next deadline of a node in the loop, s; None when nothing is late."""
+        """Time to the next deadline of the loop, s; None without a deadline."""
         deadlines = [found for node in self._ring if node.works and (found := node.deadline) is not None]
         return max(0.0, (min(deadlines) - self._now()) * 1e-9) if deadlines else None
 
     def _wait(self) -> None:
-        """Nothing to do: wait for a message or a deadline, or a little."""
+        """Wait for a message, a deadline or at most an idle time."""
         self._publish_for_record()
         for node in self._ring:
             if node.works and node.warm_up.due and self._unhurried(node):
@@ -334,7 +328,7 @@ class LoopExecutor:
         unfruitful = self._idle_turns % PATIENT_TURNS == 0
         idle = not any(node.participates for node in self.nodes)
         if idle or unfruitful or (self._rig is not None and not self._rig.running):
-            self._sleep(0.001)  # others get the processor even if the wait below should return at once
+            self._sleep(0.001)  # yield even if the wait below returns at once
         elif self._waiter is not None:
             self._waiter.wait(longest)
         elif self._ring:

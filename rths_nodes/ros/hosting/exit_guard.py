@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a process whose middleware hangs once the test is over.
+"""Timed exit of a process whose middleware hangs after a test.
 
-Fast DDS can lock itself up while endpoints go, those of its own process or those of a peer (its issue 6502): from
-the end of the test on, when the first peers leave. Only the process is still there then, and whoever waits for it.
-A node that has told its Summary has done all that it is for; of a recorder that waits for the others the file is
-left as it is, with all that has come, to be completed by ``rths recover``. The call that hangs holds the
-interpreter's lock, so no Python code can end it: the C library does. ``faulthandler.dump_traceback_later`` could
-do so, too, but always with exit code 1: a test that has finished would count as failed.
-
-The end of the interpreter is no better place: it waits for threads that others have left, and what the middleware
-has registered for the end of the process runs while its own threads still do. Who is done leaves it out.
+Fast DDS can deadlock while endpoints are removed, of this process or of a peer (its issue 6502). A node that has
+published its Summary has nothing left to do; ``rths recover`` completes the file of a recorder. The hanging call
+holds the interpreter lock, so the C library ends the process. ``faulthandler.dump_traceback_later`` would end it
+with exit code 1, as if the test had failed. The normal exit of the interpreter is avoided as well: it waits for
+threads, and exit handlers of the middleware race with its threads.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from typing import NoReturn
 from rths_nodes.loop.interrupts import ignore_stop_signals
 
 LEAVING_S = 2.0
-"""A process that has said its last word is gone by then, s, whatever its middleware does."""
+"""Time for a reported process to exit, s."""
 
 _SIGEV_THREAD = 2
 _CLOCK_MONOTONIC = 1
@@ -45,16 +41,16 @@ class _Event(ctypes.Structure):
 
 
 class ExitGuard:
-    """Ends this process with an exit code unless it is disarmed, or armed anew, in time."""
+    """Ends this process with an exit code unless disarmed or armed again in time."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)
         self._timer = ctypes.c_void_p()
         self._code: int | None = None
-        """The exit code of the timer that is there; None while there is none."""
+        """Exit code of the running timer, or None."""
 
     def arm(self, seconds: float, code: int) -> None:
-        """End the process with the exit ``code`` after ``seconds``, s. Raises OSError where there is no timer."""
+        """End the process with the exit ``code`` after ``seconds``. Raises OSError if timers are not available."""
         if code != self._code:
             self.disarm()
             function = ctypes.cast(self._library._exit, ctypes.c_void_p).value
@@ -63,11 +59,10 @@ class ExitGuard:
                 raise OSError(ctypes.get_errno(), "no timer for the end of the process")
             self._code = code
         whole, part = divmod(round(seconds * 1e9), 1_000_000_000)
-        times = (ctypes.c_long * 4)(0, 0, whole, part)  # struct itimerspec: once, and when
+        times = (ctypes.c_long * 4)(0, 0, whole, part)  # struct itimerspec: one shot
         self._library.timer_settime(self._timer, 0, times, None)
 
     def disarm(self) -> None:
-        """The process may take its time again."""
         if self._code is not None:
             self._library.timer_delete(self._timer)
             self._code = None
@@ -75,9 +70,9 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with the exit ``code`` if what is inside takes longer than ``seconds``, s.
+    """End this process with the exit ``code`` if the block takes longer than ``seconds``.
 
-    Raises OSError where the system has no such timer.
+    Raises OSError if timers are not available.
     """
     guard = ExitGuard()
     guard.arm(seconds, code)
@@ -88,14 +83,13 @@ def exits_within(seconds: float, code: int) -> Iterator[None]:
 
 
 def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
-    """End this process with the exit ``code``, within ``LEAVING_S``: the one way in which a process of nodes ends.
+    """End this process with the exit ``code`` within ``LEAVING_S``, after ``closing`` and Python's exit handlers.
 
-    ``closing`` takes leave of the others. What Python has registered for its end is done, and nobody waited for.
-    Raises OSError where the system has no timer.
+    Every process of nodes ends here. Raises OSError if timers are not available.
     """
     ignore_stop_signals()
     ExitGuard().arm(LEAVING_S, code)
     for last in (closing, atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
-        with suppress(Exception):  # all is said, and written; an output that is closed is none
+        with suppress(Exception):  # everything is reported and written; stdout may be closed
             last()
     os._exit(code)

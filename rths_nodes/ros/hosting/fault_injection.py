@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults in a node: what its inboxes lose, what its sensors show, how it is slow, stands still or dies.
+"""Faults of a node: lost messages, wrong sensors, slowness, freezing, death.
 
-The host puts them between a node and its parts; the node knows nothing of them. A fault on a stream is put before
-the inbox of the loop's node that receives it; monitor and recorder see what was sent. Its clock is the number of
-the sample that this node knows of, so that a fault means the same in every host. Everything else happens to a node
-when it takes Measurement k or, the actuator node, when it would send it. In a process of its own that is real:
-SIGKILL, SIGSTOP and SIGCONT. In the host composed, where one process has all nodes, a dead or frozen node gets no
-turn.
+The host inserts them between a node and its parts. A fault on a stream acts before the inbox of the receiving node
+of the loop; monitor and recorder receive the message as sent. The sample number is the clock of all faults, so
+that they mean the same in every host. Other faults act when the node takes Measurement k or, in the actuator node,
+would send it. In the host ``processes`` they are real (SIGKILL, SIGSTOP, SIGCONT); in the host composed a dead or
+frozen node gets no turn.
 """
 
 from __future__ import annotations
@@ -53,19 +52,19 @@ FREEZER = Path(__file__).with_name("freezer.py")
 
 
 class FaultInjection:
-    """Faults of one node, whose host calls this object at each configuration, and opens recordings through it."""
+    """Faults of one node; the host calls it at each configuration and opens recordings through it."""
 
     def __init__(self, open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
         self._open_writer, self._own_process, self._clock = open_writer, own_process, clock
         self._writer: Writer | None = None
 
     def open_writer(self, directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
-        """A recording, whose disk a fault may fill."""
+        """Open a recording whose disk a fault may fill."""
         self._writer = self._open_writer(directory, topics, information)
         return self._writer
 
     def __call__(self, node: Configured) -> Interposer:
-        """The faults of ``node``. Raises ConfigError for those that have no meaning."""
+        """Return the faults of ``node``. Raises ConfigError for faults that cannot occur there."""
         faults = [parse(words) for words in node.settings.faults]
         host = "processes" if self._own_process else "composed"
         pace = "lockstep" if node.settings.lockstep else "realtime"
@@ -76,7 +75,7 @@ class FaultInjection:
 
 
 class _Faults(Interposer):
-    """The ``faults`` that concern one node, put between the node and its parts."""
+    """The ``faults`` of one node, between the node and its parts."""
 
     holds_up = True
 
@@ -89,7 +88,7 @@ class _Faults(Interposer):
         scenario = node.settings.scenario
         self._rate, self._seed, self._substeps = scenario.servo_rate, scenario.seed, scenario.samples_per_step
         self._sent = 0
-        """Number of the last Measurement that this node, the actuator node, has sent."""
+        """Number of the last Measurement sent by this actuator node."""
         self._dead = False
         self._frozen_until = 0
         mine = [fault for fault in faults if node_of(fault) == self._role]
@@ -97,12 +96,12 @@ class _Faults(Interposer):
         self._strikes = [
             (first_sample(fault, self._rate), self._strike(fault)) for fault in mine if not isinstance(fault, Slow)
         ]
-        """Numbers of Measurements, each with the function that makes a fault happen to the node there."""
+        """Number of a Measurement, and the function called there."""
 
     # -- what stands between the node and its parts -------------------------------------------------------
 
     def port(self, port: Port) -> Port:
-        """Sensors are where the port of their axis is: where axes have nodes of their own, there."""
+        """Sensor faults act where the port of their axis is."""
         place, settings = self._node.place, self._node.settings
         if not any(map(of_port, self._faults)):
             return port
@@ -114,9 +113,9 @@ class _Faults(Interposer):
         return port
 
     def inbox(self, topic: str, inbox: Inbox) -> Any:
-        """Before the inbox of a stream, what happens on the way; before that of the Measurements, to the node."""
+        """Insert faults of the transport before the inbox of a stream, and of the node before Measurements."""
         found: Any = inbox
-        # their places are part of the seed
+        # indices are part of the seed
         faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
         if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
             change = _poisoner(topic, self._node.codec)
@@ -128,7 +127,7 @@ class _Faults(Interposer):
         return found
 
     def sender(self, topic: str, send: Send) -> Send:
-        """The node may be slow to send, and the actuator node may die before it sends a Measurement."""
+        """Insert slowness and, before Measurements of the actuator node, its death."""
         if self._role == ACTUATOR and topic == "measurement":
             send = self._counting(send)
             for first, strike in self._strikes:
@@ -139,13 +138,13 @@ class _Faults(Interposer):
         return send
 
     def may_work(self) -> bool:
-        """False while the node is dead or stands still."""
+        """False while the node is dead or frozen."""
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
 
     # -- streams ------------------------------------------------------------------------------------------
 
     def _known_sample(self) -> float:
-        """The last sample that the node knows of; after the test everything has arrived."""
+        """Last sample known to the node; infinite after the test."""
         if self._node.phase.ended:
             return math.inf
         return self._sent if self._role == ACTUATOR else self._node.measurements.expected - 1
@@ -185,7 +184,7 @@ class _Faults(Interposer):
         return slow
 
     def _strike(self, fault: Fault) -> Callable[[], None]:
-        """Return the function that makes ``fault`` happen to the node when its time has come."""
+        """Return the function that makes ``fault`` happen to the node."""
         if isinstance(fault, DiskFull):
             return self._fill_disk
         if not isinstance(fault, Freeze):
@@ -204,14 +203,14 @@ class _Faults(Interposer):
         )
 
     def _stand_still(self, seconds: float) -> None:
-        """In a process with others: no turn for the node. They wait for the actuator node in any case."""
+        """Freeze a node that shares its process; all wait for the actuator node anyway."""
         if self._role == ACTUATOR:
             self._clock.sleep(seconds)
         else:
             self._frozen_until = self._clock.monotonic_ns() + round(seconds * 1e9)
 
     def _fill_disk(self) -> None:
-        """From now on the kernel finds no space for what the recorder writes."""
+        """Let further writes of the recorder fail with ENOSPC."""
         writer = self._writer()
         assert writer is not None
         full = os.open("/dev/full", os.O_WRONLY)
@@ -220,10 +219,9 @@ class _Faults(Interposer):
 
 
 class FaultyInbox:
-    """Stands before an Inbox whose messages pass through ``stream``.
+    """Inbox whose messages pass through ``stream``.
 
-    ``sent_at(number)`` is the sample at which the message of a number is sent, ``clock()`` the sample that the
-    node knows of.
+    ``sent_at(number)`` is the sample at which a message is sent, ``clock()`` the last sample known to the node.
     """
 
     def __init__(
@@ -235,10 +233,9 @@ class FaultyInbox:
         self._arrived: deque[bytes] = deque()
 
     def take(self) -> bytes | None:
-        """The next message that has arrived; None when there is none."""
         while (data := self._take()) is not None:
             if len(data) < HEAD.size:
-                self._arrived.append(data)  # no message of ours: for the node to drop
+                self._arrived.append(data)  # foreign: the node drops it
                 continue
             sample = self._sent_at(number_of(data))
             self._newest = max(self._newest, sample)
@@ -247,15 +244,12 @@ class FaultyInbox:
         return self._arrived.popleft() if self._arrived else None
 
     def waited(self) -> int:
-        """Nothing: a message that was kept back on purpose comes when it comes out."""
+        """Return 0: delayed messages are not counted."""
         return 0
 
 
 class StruckInbox:
-    """Stands before the inbox of the Measurements: at number ``first`` ``strike()`` happens to the node.
-
-    Nothing comes out while the node may not work: it stands still, or is dead.
-    """
+    """Inbox of Measurements that calls ``strike()`` at number ``first``; empty while the node may not work."""
 
     def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:
         self.subscription, self.waited, self._take = inbox.subscription, inbox.waited, inbox.take
@@ -264,7 +258,6 @@ class StruckInbox:
         self._held: bytes | None = None
 
     def take(self) -> bytes | None:
-        """The next message, unless the node is dead or stands still."""
         if self._struck and not self._may_work():
             return None
         data = self._held or self._take()
@@ -280,7 +273,7 @@ class StruckInbox:
 
 
 def _sent_at(stream: str, substeps: int) -> Callable[[int], int]:
-    """Number of a message of ``stream`` -> the sample at which it is sent."""
+    """Map the number of a message of ``stream`` to the sample at which it is sent."""
     if stream == "target":
         return lambda step: max(step - 1, 0) * substeps
     return lambda sample: sample - 1 if stream == "command" else sample
@@ -302,7 +295,7 @@ def _start_freezer(seconds: float) -> subprocess.Popen[bytes]:
 
 
 def _freeze(freezer: subprocess.Popen[bytes]) -> None:
-    """Stop this process until its ``freezer`` wakes it again."""
+    """Stop this process until its ``freezer`` resumes it."""
     assert freezer.stdin is not None
     assert freezer.stdout is not None
     freezer.stdin.write(b".")

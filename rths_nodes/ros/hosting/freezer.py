@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stops the process PID for SECONDS as soon as a byte comes: run by path, as ``freezer.py PID SECONDS``.
+"""Suspend the process PID for SECONDS after receiving a byte: ``freezer.py PID SECONDS``, run by path.
 
-A frozen process cannot wake itself. This one ends when the process that it is to freeze does.
+A frozen process cannot resume itself. This one ends with the process that it freezes.
 """
 
 import os
@@ -12,11 +12,10 @@ from contextlib import suppress
 
 
 def main(pid: int, seconds: float) -> None:
-    """Wait for the byte, freeze, wake, and answer."""
     if os.read(0, 1):
         os.kill(pid, signal.SIGSTOP)
         select.select([0], [], [], seconds)
-        with suppress(ProcessLookupError, BrokenPipeError):  # who was frozen may have been killed meanwhile
+        with suppress(ProcessLookupError, BrokenPipeError):  # the frozen process may have been killed
             os.kill(pid, signal.SIGCONT)
             os.write(1, b".")
 

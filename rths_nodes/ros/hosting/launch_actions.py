@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of nodes -> launch actions: what the files in ``launch/`` share.
-
-Nothing of the wiring stands here; that is ``descriptions.describe``.
-"""
+"""Launch actions for described nodes, shared by the files in ``launch/``; the wiring is in ``descriptions.py``."""
 
 from __future__ import annotations
 
@@ -54,14 +51,14 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "page": ("false", "true: rths page shows the test in the browser while it runs", FLAG),
     "page_port": ("8085", "TCP port of the page, 0 for any; a taken port is refused", ()),
 }
-"""Default, meaning and choices of what launch does with its nodes, beside the options of a run."""
+"""Default, description and choices of launch's own arguments."""
 PAGE = ("-m", "rths_nodes.app.cli", "page")
-"""Arguments of Python that serve the page; no module here may import it."""
+"""Python arguments that serve the page, which this package must not import."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "composed": ("false", "true: all nodes in one process, which hand each other their messages", FLAG),
 }
-"""Where launch makes all nodes: a file with a place for each of them cannot put them into one process."""
+"""Arguments of launch files that make all nodes and can put them into one process."""
 
 
 def declare(name: str, default: str, description: str, choices: Sequence[str]) -> DeclareLaunchArgument:
@@ -84,11 +81,10 @@ def description(
     composes: bool = False,
     **defaults: str,
 ) -> LaunchDescription:
-    """A launch file: the launch arguments of a test, ``further`` ones, and what ``make(context)`` gives.
+    """Launch description with the arguments of a test, ``further`` ones, and the entities of ``make(context)``.
 
-    ``defaults`` take the place of the usual ones; a file that ``composes`` also has ``composed`` and ``separate``.
-    What must not run is refused before any node starts, an unknown argument on the command line as well: launch
-    prints one message and ends with code 1.
+    ``defaults`` replace the usual ones; with ``composes`` there are the arguments ``composed`` and ``separate``.
+    An invalid test or an unknown argument is refused before any node starts, with one message and exit code 1.
     """
     own = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
@@ -113,10 +109,9 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known: Sequence[str]) -> None:
-    """Refuse, with ConfigError, an argument that this launch file does not know.
+    """Raise ConfigError for an unknown argument, which launch itself accepts.
 
-    Launch itself takes any. Only where the file was named on the command line: the arguments of a file that
-    includes it are not ours to judge, and launch tells the two apart nowhere.
+    Only if the command line names this file: arguments of an including file look the same to launch.
     """
     path = Path(context.locals.current_launch_file_path)
     named = any(
@@ -130,9 +125,9 @@ def _check_command_line(context: LaunchContext, known: Sequence[str]) -> None:
 
 
 class LaunchedTest:
-    """One test: its nodes as launch actions, all with the same run id.
+    """Launch actions of the nodes of one test, with one run id.
 
-    ``check_free`` refuses a directory in which a recording cannot be made. Raises ConfigError.
+    Raises ConfigError if ``check_free`` refuses the directory of the recording.
     """
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
@@ -144,7 +139,7 @@ class LaunchedTest:
             if name in configured
         }
         directory = given["directory"]
-        # without one, it is named by the run id, which is not known before the scenario
+        # otherwise named by the run id, which needs the scenario
         chosen = run_options(given | {"directory": directory or "runs"}, LAUNCH, host=host)
         scenario = files.load(chosen.scenario, chosen.overrides, chosen.case, chosen.rig)
         self.run_id = chosen.run_id or scenario.run_id()
@@ -164,7 +159,7 @@ class LaunchedTest:
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
         self.axes = descriptions.axes_with_nodes(scenario, chosen.actuator_nodes)
-        """The axes that have a node of their own."""
+        """Axes with nodes of their own."""
         self._peers: dict[ExecuteProcess, str] = {}
         described = descriptions.describe(self.options, self.axes)
         self._descriptions = {each.peer: each for each in described}
@@ -180,7 +175,7 @@ class LaunchedTest:
         return self.node(names.axis_node(name))
 
     def node(self, peer: str) -> Node:
-        """The node that the others call ``peer``: its role, for the node of an axis ``<axis>/axis``."""
+        """Return the action of the node ``peer``; ``<axis>/axis`` for an axis."""
         described = self._descriptions[peer]
         return self._process(
             peer,
@@ -191,7 +186,7 @@ class LaunchedTest:
         )
 
     def everything(self) -> list[ExecuteProcess]:
-        """All nodes of the test, each in a process of its own or in one, and what else records."""
+        """Return actions of all nodes, in one process or one each, and of foreign recorders."""
         if self.options.host != COMPOSED:
             return [*(self.node(peer) for peer in self._here), *self._foreign_recorders()]
         separate = [peer for peer in self._here if peer in self.options.separate]
@@ -199,7 +194,7 @@ class LaunchedTest:
         return [self.rig(together), *map(self.node, separate), *self._foreign_recorders()]
 
     def rig(self, peers: Sequence[str]) -> Node:
-        """The nodes ``peers`` in one process."""
+        """Return the action that runs the nodes ``peers`` in one process."""
         described = [self._descriptions[peer] for peer in peers]
         common, *others = (each.parameters.items() for each in described)
         shared = {name: value for name, value in common if all((name, value) in other for other in others)}
@@ -224,10 +219,7 @@ class LaunchedTest:
         return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
 
     def together(self, processes: Sequence[ExecuteProcess]) -> list[LaunchDescriptionEntity]:
-        """The actions that run ``processes`` as one test, and tell how it ended (:class:`EndOfLaunch`).
-
-        Those of nodes that another machine starts are left out.
-        """
+        """Run ``processes`` as one test, without nodes of other machines, and report its end."""
         recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
         here = [each for each in processes if self._peers.get(each, names.RIG) in (names.RIG, *self._here)]
         return EndOfLaunch(here, self._peers, self.run_id, recording, self._folder, self._pages()).actions()
@@ -242,7 +234,7 @@ class LaunchedTest:
     def _process(
         self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: object
     ) -> Node:
-        """A process with our executable; a ``patient`` one may take long to write a recording."""
+        """Return an action for our executable; a ``patient`` one has time to write a recording."""
         patience = {"sigterm_timeout": str(node_processes.INDEXING_S)} if patient or peer == RECORDER else {}
         node = Node(
             package="rths_nodes",
@@ -286,7 +278,7 @@ def _value(option: Option, text: str) -> Any:
 
 
 def split(name: str, text: str) -> list[str]:
-    """``a.b=1 c.d='two words'`` -> its parts. Raises ConfigError."""
+    """Split ``a.b=1 c.d='two words'``. Raises ConfigError."""
     try:
         return shlex.split(text)
     except ValueError as error:
@@ -294,7 +286,7 @@ def split(name: str, text: str) -> list[str]:
 
 
 def check_rosbag2(directory: Path) -> None:
-    """Refuse, with ConfigError, to record by rosbag2 where it is missing or would refuse the directory."""
+    """Raise ConfigError if rosbag2 is missing or would refuse the directory."""
     missing = [
         package
         for package, found in (
@@ -310,7 +302,7 @@ def check_rosbag2(directory: Path) -> None:
 
 
 def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
-    """A type for each: launch would read text like 7e3 as a number otherwise."""
+    """Parameters with explicit types: launch would read text like 7e3 as a number."""
     return {name: ParameterValue(value, value_type=_type(value)) for name, value in parameters.items()}
 
 

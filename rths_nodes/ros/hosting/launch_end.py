@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""End of a launched test, and what launch says of it."""
+"""End of a launched test, and its report."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting import node_processes
 
 SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
-"""Whose word on how the test ended counts first: the leader's, the writer's, the judge's; then any other."""
+"""Roles by priority of their reports: leader, writer, judge."""
 
 
 def refusal(words: str) -> RuntimeError:
-    """An exception that ends launch with code 1; launch prints ``words`` and nothing before them."""
+    """Return an exception that ends launch with code 1 and prints only ``words``."""
     logging.getLogger("launch").addFilter(_Plain(words))
     return RuntimeError(words)
 
 
 class _Plain(logging.Filter):
-    """Takes from a line of launch that has ``words`` what stands before them: "Caught exception in launch ..."."""
+    """Removes launch's prefix ("Caught exception in launch ...") from lines with ``words``."""
 
     def __init__(self, words: str) -> None:
         super().__init__()
@@ -50,17 +50,17 @@ class _Plain(logging.Filter):
 
 
 class FolderOfLastWords:
-    """Where the processes of a launch leave their last words; it goes with this object."""
+    """Temporary folder in which the processes of a launch leave their final reports."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
 
     def environment(self, peer: str) -> dict[str, str]:
-        """Return the environment variable that tells the process of ``peer`` where to leave its last words."""
+        """Return the environment variable with the report file of ``peer``."""
         return {last_words.FILE: str(self._file(peer))}
 
     def keep(self, name: str, text: str) -> Path:
-        """Return the path of a new file with ``text``, which lasts as long as the launch."""
+        """Write ``text`` to a new file that lasts as long as the launch, and return its path."""
         path = Path(self._folder.name, name)
         path.write_text(text, encoding="utf-8")
         return path
@@ -69,7 +69,7 @@ class FolderOfLastWords:
         return last_words.read(self._file(peer))
 
     def tell_death(self, words: str) -> None:
-        """Let those that go on know of a process that has left none: the recorder writes it down."""
+        """Record the death of a process without a report, for the recorder."""
         with suppress(OSError):
             Path(self._folder.name, last_words.DIED).write_text(words, encoding="utf-8")
 
@@ -80,11 +80,10 @@ class FolderOfLastWords:
 class EndOfLaunch:
     """Follows the ``processes`` of a test to their end.
 
-    A process that ends with an error ends all of them. One that is done does not, nor one that ends with a trip:
-    the others then leave in order. A foreign recorder, which none of ``peers`` is, is told to stop when the last
-    node has ended. How each has ended it has left in ``folder``; of one that died only launch knows it. Then
-    launch says how the test ended and why, its indices and where the ``recording`` is, and ends with code 1 unless
-    the test has finished. Who speaks for the test: ``SPEAKERS``.
+    A process that ends with an error ends all; after a trip the others leave in order. Foreign recorders, which
+    are not in ``peers``, are stopped after the last node. Then launch prints outcome, reason, indices and
+    ``recording``, and exits with code 1 unless the test has finished. ``SPEAKERS`` ranks the reports in
+    ``folder``.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class EndOfLaunch:
         folder: FolderOfLastWords,
         beside: Sequence[ExecuteProcess] = (),
     ) -> None:
-        """Processes ``beside`` the test, as a page, end with it; it goes on without them."""
+        """Processes ``beside`` the test, such as a page, end with it, but not the test with them."""
         self._processes, self._beside = list(processes), list(beside)
         self._running = list(processes)
         self._peers = peers
@@ -104,14 +103,14 @@ class EndOfLaunch:
         self._recording = _short(recording)
         self._folder = folder
         self._left: dict[str, LastWords] = {}
-        """Last words of the processes, in the order in which they ended, by peer or name."""
+        """Final reports by peer or name, in the order of exit."""
 
     def actions(self) -> list[LaunchDescriptionEntity]:
         recording = f"recording: {self._recording}" if self._recording else "no recording"
         return [
             LogInfo(msg=f"rths: run {self._run_id}, {recording}"),
             RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
-            *self._processes,  # after the handlers: theirs, which print what they say last, come first then
+            *self._processes,  # last, so that it runs before the handlers that print
             *self._beside,
         ]
 
@@ -132,7 +131,7 @@ class EndOfLaunch:
         return []
 
     def _take(self, event: ProcessExited) -> LastWords:
-        """Return the last words of a process that has ended; where it left none, made of its exit code."""
+        """Return the report of an ended process, or make one from its exit code."""
         peer = self._peers.get(event.action)
         name = peer or event.process_name.rpartition("-")[0]
         died = node_processes.death(name, event.returncode) if event.returncode else ""
@@ -152,7 +151,7 @@ class EndOfLaunch:
         raise refusal(f"rths: {words} (exit code {code:d}); {self._report(code)}")
 
     def _result(self) -> tuple[ExitCode, str]:
-        """Return how the test ended, in words too: the worst process counts, then what is said of the test."""
+        """Return exit code and text of the test: worst process first, then the outcome."""
         spoken = [self._left[name] for name in (*SPEAKERS, *self._left) if name in self._left]
         tests = {words.test: words.ending for words in reversed(spoken) if words.test is not None}
         code = of_nodes([words.exit_code for words in self._left.values()], State.FINISHED)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of the nodes: started together, watched, ended together; and what such a node owes its runner."""
+"""Processes of the nodes: started, watched and ended together; reports of a node to its runner."""
 
 from __future__ import annotations
 
@@ -28,44 +28,43 @@ from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.names import RECORDER
 
 INDEXING_S = 600.0
-"""Time that a recorder may take to index what it has written."""
+"""Timeout for a recorder to index its file, s."""
 
 LEAVING_S = 10.0
-"""Time that the nodes may take to leave after the first of them."""
+"""Timeout for the other nodes to exit after the first, s."""
 
 QUIET_S = 0.05
-"""Before the endpoints of a node go, and before its participant does: a peer that is told so in the very moment in
-which it acknowledges a message may hang (see ``exit_guard.py``)."""
+"""Pause before endpoints and participant are removed, s: a peer that is just acknowledging a message could hang
+(``exit_guard.py``)."""
 
 LONGEST_WORDS = 4000
-"""Bytes of what a node says in the end: a pipe takes them without waiting for a reader."""
+"""Limit of a final report, bytes: fits into a pipe without a reader."""
 
 LOOKS = 20
-"""Looks of the runner, within ``HANGS_S``, whether a node stands still."""
+"""Polls within ``HANGS_S``."""
 
 HANGS_S = 20.0
-"""A node whose main thread was not given the processor for so long hangs: a living one wakes up every 20 ms, or
-computes, or waits for a disk, as a recorder that indexes."""
+"""Time without CPU after which a node counts as hung, s. A healthy node wakes every 20 ms, computes, or writes."""
 
 STOPPED_S = 2.0
-"""After the test, a node that a signal has stopped, and nobody lets go on, is not waited for longer."""
+"""Longest wait for a node suspended by a signal after the test, s."""
 
 PARENT = "RTHS_PARENT"
-"""Environment variable with the process id of the runner: a node ends when its runner dies."""
+"""Environment variable with the pid of the runner, with which a node ends."""
 
 TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable that is set when the runner itself says why a test was tripped: the number of an open file,
-into which the node writes why it ends. A node that was never configured has no topic to say it."""
+"""Environment variable with the file descriptor to which a node of our runner writes why it ends. A node that was
+never configured has no topic for it."""
 
 
 def death(name: str, code: int) -> str:
-    """Say by which signal, or with which exit ``code``, the node ``name`` died."""
+    """Return the text on the death of the node ``name`` by a signal or with an exit ``code``."""
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"the {name} node died ({how})"
 
 
 def die_with_parent() -> None:
-    """In a node started by our runner: be told to stop when the runner dies, however it dies."""
+    """Request SIGTERM for this node when its runner dies."""
     parent = os.environ.get(PARENT)
     if not parent:
         return
@@ -76,14 +75,14 @@ def die_with_parent() -> None:
 
 
 def tell_runner(words: str) -> None:
-    """In a node that our runner has started: say why it ends."""
+    """Send the reason of the end to the runner, if one has started this node."""
     if number := os.environ.get(TELLS):
-        with suppress(OSError, ValueError):  # the runner may have gone
+        with suppress(OSError, ValueError):  # the runner may have exited
             os.write(int(number), words.encode()[:LONGEST_WORDS])
 
 
 def refused(error: ConfigError) -> int:
-    """Tell why a process ends at once; its exit code."""
+    """Report why a process is refused; return its exit code."""
     if tell_launch(LastWords(ExitCode.REFUSED, str(error))):
         return ExitCode.FINISHED
     print(f"rths: {error}", file=sys.stderr)
@@ -93,26 +92,24 @@ def refused(error: ConfigError) -> int:
 
 @dataclass
 class Process:
-    """A node process under way."""
-
     role: str
     """Its name among the peers."""
     popen: subprocess.Popen[bytes]
     told: IO[bytes]
-    """Stream of its last words."""
+    """Stream of its final report."""
     sent: set[int] = field(default_factory=set)
-    """The signals that it was sent."""
+    """Signals sent to it."""
     silent: bool = False
-    """True once it was killed because it stood still."""
+    """True once it was killed because it hung."""
     _stopped_at: float = 0.0
-    """When it was seen stopped by a signal, s; 0 while it goes on."""
+    """Time at which it was seen suspended, s; 0 while it runs."""
     _turns: tuple[list[str], float] = field(default_factory=lambda: ([], 0.0))
-    """Processor time and number of turns that its main thread has had; when these last changed, s."""
+    """CPU times and switches of its main thread; time of their last change, s."""
     _next_look: float = 0.0
 
     @property
     def death(self) -> str:
-        """Why it ended, in its own words, or how."""
+        """Reason or manner of its end."""
         if self.hung:
             why = "hangs: nothing moves in it" if self.silent else "did not end by itself"
             return f"the {self.role} node {why}"
@@ -120,43 +117,43 @@ class Process:
 
     @cached_property
     def words(self) -> str:
-        """Last words of the process; empty when it has said nothing."""
+        """Final report; empty if there was none."""
         return (self.told.read(LONGEST_WORDS) or b"").decode(errors="replace")
 
     @property
     def ended_by_us(self) -> bool:
-        """True when it ended by a signal of ours, in the middle of what it did."""
+        """True if one of our signals ended it."""
         return -self.popen.returncode in self.sent
 
     @property
     def hung(self) -> bool:
-        """True when it had to be killed."""
+        """True if it had to be killed."""
         return self.ended_by_us and signal.SIGKILL in self.sent
 
     @property
     def broken_off(self) -> bool:
-        """True when it has ended in the middle of what it did: by a signal, or without a word."""
+        """True if it died by a signal or failed without a report."""
         code = self.popen.returncode
         return code < 0 or (code == ExitCode.FAILED and not self.words)
 
     def check_alive(self) -> None:
-        """Kill it where it hangs: stopped from outside, or for ever waiting for a lock of the middleware."""
+        """Kill a hung process: suspended from outside, or deadlocked in the middleware."""
         now = time.monotonic()
         if now < self._next_look:
             return
         self._next_look = now + HANGS_S / LOOKS
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):
             state, turns = self._main_thread()
             before, since = self._turns
-            if turns != before or state == "D":  # the disk is slow
+            if turns != before or state == "D":  # waits for a disk
                 self._turns = turns, now
             elif now - since > HANGS_S:
                 self._give_up()
 
     def check_going(self) -> None:
-        """Kill it where a signal has stopped it, and nobody has let it go on for ``STOPPED_S``."""
+        """Kill the process if it was suspended for ``STOPPED_S``."""
         now = time.monotonic()
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):
             stopped = self._main_thread()[0] == "T"
             self._stopped_at = (self._stopped_at or now) if stopped else 0.0
             if stopped and now - self._stopped_at > STOPPED_S:
@@ -178,7 +175,7 @@ class Process:
 
 
 def _written(scenario: Scenario, folder: Path) -> Path:
-    """The file of a ``scenario`` as it is run, in ``folder``: one for all nodes, of which some read it already."""
+    """Write ``scenario`` to one file for all nodes, once."""
     file = folder / f"{scenario.name}.yaml"
     if not file.exists():
         folder.mkdir(exist_ok=True)
@@ -188,7 +185,7 @@ def _written(scenario: Scenario, folder: Path) -> Path:
 
 def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> Process:
     read, write = os.pipe()
-    os.set_blocking(read, False)  # a child of the node may hold the other end open
+    os.set_blocking(read, False)  # a child of the node may keep the other end open
     try:
         popen = _popen(command, environment, write)
     finally:
@@ -197,7 +194,7 @@ def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) 
 
 
 def _popen(command: Sequence[str], environment: Mapping[str, str], told: int) -> subprocess.Popen[bytes]:
-    # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
+    # a session of their own: the runner handles Ctrl-C
     return subprocess.Popen(
         command,
         env={**environment, TELLS: str(told)},
@@ -209,8 +206,6 @@ def _popen(command: Sequence[str], environment: Mapping[str, str], told: int) ->
 
 @dataclass
 class Processes:
-    """The processes of a test: started together, ended together."""
-
     descriptions: Sequence[NodeDescription]
     running: list[Process] = field(default_factory=list)
     _folder: tempfile.TemporaryDirectory[str] | None = None
@@ -252,7 +247,7 @@ class Processes:
             self._folder.cleanup()
 
     def kill(self, but: Sequence[str] = ()) -> list[Process]:
-        """End those that still run, but for some; which they were."""
+        """Kill the running processes except the roles ``but``, and return them."""
         killed = [process for process in self.alive() if process.role not in but]
         for process in killed:
             process.kill()
@@ -265,14 +260,14 @@ class Processes:
         return [process for process in self.running if process.popen.poll() not in (None, 0)]
 
     def send(self, number: signal.Signals, *roles: str) -> None:
-        """A signal to the nodes ``roles``, or to all."""
+        """Send a signal to the nodes ``roles``, or to all."""
         for process in self.alive():
             if not roles or process.role in roles:
                 process.sent.add(number)
                 process.popen.send_signal(number)
 
     def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
-        """Wait for all but some to end; False when the time was over first. One that stands still is killed."""
+        """Wait for all roles except ``but``; False on timeout. Hung processes are killed."""
         end = time.monotonic() + seconds
         while any(process.role not in but for process in self.alive()):
             if time.monotonic() > end:
@@ -284,10 +279,7 @@ class Processes:
         return True
 
     def see_out(self, idle: Callable[[], None]) -> list[str]:
-        """Until all have left, the recorder once it has written all.
-
-        What had to be killed, in words, and how to complete what a recorder has left.
-        """
+        """Wait until all have exited; return messages on killed processes and on incomplete recordings."""
         if not self.wait(LEAVING_S, (RECORDER,), idle):
             self.kill((RECORDER,))
         if not self.wait(INDEXING_S, idle=idle):
@@ -302,15 +294,14 @@ class Processes:
         return [f"rths recover {place} completes the recording" for place in places if Path(place).exists()]
 
     def why(self, ended: Process) -> str:
-        """Why a process ended; where it has only heard of a refusal, in the words of the node that has refused."""
+        """Reason of a process's end; of a refusal, the text of the node that refused."""
         alike = (each for each in self.running if each.popen.returncode == ended.popen.returncode)
         return (ended if ended.words else next((each for each in alike if each.words), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
-        """Return the processes whose exit code tells of the test; ``reported`` are those that have told a Summary.
+        """Return the processes whose exit codes count; ``reported`` are those with a Summary.
 
-        One that hung although it had said all does not count: the middleware may do so while its peers leave. A
-        recorder that hangs leaves no recording.
+        A node that hung after its Summary does not count, except a recorder, which leaves no recording.
         """
         said = [each for each in self.running if each.role in reported and each.role != RECORDER]
         return [each for each in self.running if not (each.ended_by_us and each in said)]

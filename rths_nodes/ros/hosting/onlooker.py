@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An onlooker of a rig: a node that hears how a test goes, and is no peer of any test.
+"""Onlooker of a rig: a node that receives published messages without being a peer of a test.
 
-It hears what is published anyway, so that no node of a test knows or waits for it. Everything may be called from
-any thread. What it knows is plain data: a page, a camera or a script makes of it what it likes.
+All methods are thread-safe. It provides plain data, for a page, a camera or a script.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 MOST_COLUMNS = 60_000
-"""Columns that are kept: ten minutes of 10 ms."""
+"""Stored columns: ten minutes of 10 ms."""
 AT_ONCE = 400
-"""Messages with columns that are handed out at once: who comes late gets those before in turns."""
+"""Messages with columns per request; a late client gets earlier ones in turns."""
 MOST_EVENTS = 200
 TURN_S = 0.05
-"""What comes within this time is heard together: to wait for each message costs more than to hear it."""
+"""Time over which messages are taken together, s."""
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
-"""States in which nothing more comes, of a run and of the procedure around it."""
+"""Final states of a run and of a procedure."""
 RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
-"""Nodes that report the kind of their rig, REAL RIG, EMULATED or SIMULATED: of a run, and of a procedure."""
+"""Nodes that report the kind of their rig (REAL RIG, EMULATED or SIMULATED)."""
 
 
 class Onlooker(ThreadedNode):
-    """Hears the rig in ``namespace`` from start to close; ``name`` is that of its node.
+    """Observes the rig in ``namespace`` from start to close; ``name`` is the name of its node.
 
-    Raises ConfigError where ROS 2 does not start.
+    Raises ConfigError if ROS 2 does not start.
     """
 
     def __init__(self, namespace: str, name: str) -> None:
@@ -61,27 +60,27 @@ class Onlooker(ThreadedNode):
         self._lock = threading.Lock()
         self._told: Data = {}
         self._run, self._size = "", BYTES_OF_CURVE
-        """Mark of the run, and bytes of a column."""
+        """Id of the run, and bytes of a column."""
         self._columns: deque[tuple[int, int, bytes]] = deque()
-        """First sample, samples in a column, and the values of columns that came together, as float32."""
+        """First sample, samples per column, and float32 values of received columns."""
         self._kept = self._gone = 0
-        """Columns that are kept, and messages with such that are so no longer."""
+        """Stored columns, and discarded messages with columns."""
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
         self._hear()
 
     def _hear(self) -> None:
-        """Listen to what no node of a test waits for: how it counts its listeners is not to be disturbed."""
+        """Subscribe to topics whose subscribers no node of a test counts."""
         self._listen(TOPICS["live"], self._live)
         self._listen(TOPICS["live_curves"], self._curves)
         self._listen(OPERATOR_TOPICS["procedure_state"], self._procedure_state)
         self._listen(OPERATOR_TOPICS["rig_state"], self._rig_state)
         self._listen(DIAGNOSTICS, self._diagnostics)
         self._of_run: list[object] = []
-        """Subscriptions of what the nodes of a run say to each other, while it runs."""
+        """Subscriptions to the topics of a run, while it lasts."""
 
     def _join(self) -> None:
-        """A run has begun: listen to what its nodes say to each other; what is latched comes again."""
+        """Subscribe to the topics of a run; latched messages are delivered again."""
         self._leave()
         self._of_run = [
             self._listen(TOPICS[TEST_STATE], self._test_state),
@@ -91,13 +90,13 @@ class Onlooker(ThreadedNode):
         ]
 
     def _leave(self) -> None:
-        """The run is over: the nodes of the next one find nobody but themselves."""
+        """Unsubscribe after a run, so that the nodes of the next one match only each other."""
         for each in self._of_run:
             self._node.destroy_subscription(each)
         self._of_run = []
 
     def _listen(self, topic: Topic, hear: Callable[[object], None]) -> object:
-        every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # of a latched one each node has its own
+        every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # KEEP_ALL: each node latches a message of its own
         return self._node.create_subscription(message_class(topic.type), topic.name, self._locked(hear), every)
 
     def _locked(self, hear: Callable[[object], None]) -> Callable[[object], None]:
@@ -115,10 +114,10 @@ class Onlooker(ThreadedNode):
             self._executor.spin_once(timeout_sec=0.0)
         self._leaving.wait(TURN_S)
 
-    # -- what it knows ------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------
 
     def situation(self) -> dict[str, object]:
-        """Return the situation as plain data: state, scenario, sample, limits, nodes, and the age of it, s."""
+        """Return state, scenario, sample, limits, nodes and age (s), as plain data."""
         with self._lock:
             return self._situation()
 
@@ -127,9 +126,9 @@ class Onlooker(ThreadedNode):
         return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return the situation, the number to ask with the next time, and columns that came behind ``number``.
+        """Return the situation, the next ``number``, and the columns since ``number``.
 
-        All of them belong to the same run; to another ``number`` than such a one come the first that are kept.
+        All belong to one run; an outdated ``number`` starts with the first stored column.
         """
         with self._lock:
             end = self._gone + len(self._columns)
@@ -139,7 +138,7 @@ class Onlooker(ThreadedNode):
             return self._situation(), last, list(found)
 
     def note(self, told: Data) -> None:
-        """Keep what is told of stops: ``stop``, how one went, in words; ``reaches``, whether one reaches a rig."""
+        """Store the result of a stop (``stop``, text) or whether a stop can reach the rig (``reaches``)."""
         with self._lock:
             if "stop" in told:
                 self._event("stop", told["stop"])
@@ -149,7 +148,7 @@ class Onlooker(ThreadedNode):
     def _event(self, what: str, words: str, sample: int | None = None) -> None:
         self._events.append({"time": time.time(), "what": what, "words": words, "sample": sample})
 
-    # -- what it hears ------------------------------------------------------------------------------------
+    # -- subscriptions ------------------------------------------------------------------------------------
 
     def _live(self, told: Live) -> None:
         if told.header.frame_id == self._run:

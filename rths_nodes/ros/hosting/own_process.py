@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes in a process of their own: one, or those of a test, as ``ros2 run``, launch and our runner start them.
+"""Nodes in a process of their own, one or several, as started by ``ros2 run``, launch and our runner.
 
     ros2 run rths_nodes recorder --ros-args --params-file test.yaml
     ros2 run rths_nodes rig --ros-args --params-file test.yaml
     ros2 run rths_nodes rig integrator compensator actuator monitor --ros-args -p scenario:=chen_ricles_2010 ...
 
-rclpy has no component container. Parameter files (of one node of a rig: ``/**/recorder:``),
-``-p node:name:=value``, ``-r node:from:=to`` and ``-r __ns:=/lab`` reach each node of it as if it had a process of
-its own; ``-r __node:=x`` would name all of them x.
+rclpy has no component container. Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``,
+``-r node:from:=to`` and ``-r __ns:=/lab`` reach each node of a rig; ``-r __node:=x`` would rename all of them.
 """
 
 from __future__ import annotations
@@ -42,20 +41,19 @@ from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.nodes.writers import OpenWriter
 
 TOLD_S = 5.0
-"""A turn of the node that leads that takes longer, once it has told its Summary, hangs."""
+"""Longest turn of the leading node after its Summary, s; a longer one hangs."""
 
 TURN_S = 30.0
-"""A turn after the test that takes longer hangs, however slow the disk: only what is left over is written then."""
+"""Longest turn after the test, s, on any disk; a longer one hangs."""
 
 FLUSHED_S = 10.0
-"""A node that has not handed over its last messages by then, nor seen its peers leave, hangs."""
+"""Timeout for a node to deliver its last messages or see its peers leave, s; afterwards it hangs."""
 
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run the node ``role``, or a rig of several, with ROS ``arguments`` until the test is over.
+    """Run the node ``role``, or a rig of several, with ROS ``arguments`` until the test has ended.
 
-    A rig has the nodes that stand among the ``arguments``, by default all of a test. The process ends with the
-    exit code of the node, or of the test.
+    A rig has the nodes named in ``arguments``, by default all. Exits with the code of the node or of the test.
     """
     try:
         hosted = _hosted(role, arguments)
@@ -82,7 +80,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
         code = refused(error)
     except ExternalShutdownException:
         print("rths: ROS 2 was shut down in this process under the test", file=sys.stderr)
-    except Exception as error:  # nobody has provided for it; the others are still to be told that this one leaves
+    except Exception as error:  # unexpected; the other nodes still have to be informed
         words = f"{type(error).__name__}: {error}"
         print(f"rths: {words}", file=sys.stderr)
         tell_runner(words)
@@ -116,7 +114,7 @@ def _close(nodes: Sequence[RthsNode], ros: ExitStack) -> None:
 
 
 class HostedNode:
-    """The node ``role``, alone in its process."""
+    """A single node ``role`` in its process."""
 
     def __init__(self, role: str) -> None:
         self._role = role
@@ -126,14 +124,13 @@ class HostedNode:
         self.nodes: list[RthsNode] = []
 
     def make(self, open_writer: OpenWriter, context: Context) -> None:
-        """Make the node, with the parameters of the process."""
         called: dict[str, Any] = {"prepare": self._prepare, "on_ended": self._watch}
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def run(self, context: Context) -> int:
-        """Until the node is done; its exit code, which of the node that speaks for the test is that of the test.
+        """Run until the node is done; return its exit code or, for the leading node, the exit code of the test.
 
-        It is 0 where the node has left its last words for launch.
+        The code is 0 if the final report was left for launch.
         """
         (node,) = self.nodes
         with self._leaving:
@@ -147,7 +144,7 @@ class HostedNode:
         code = test.exit_code if test is not None and speaks else code
         left = tell_launch(last_words(code, node.phase.problem, test, node.shutdown.summary))
         code = ExitCode.FINISHED if left else code
-        with exits_within(FLUSHED_S, code):  # the last words are left: a middleware that hangs loses nothing
+        with exits_within(FLUSHED_S, code):  # the report is written: a middleware that hangs loses nothing
             node.flush()
         tell(node, left)
         if test is not None and speaks and not left and TELLS not in os.environ:
@@ -155,35 +152,35 @@ class HostedNode:
         return code
 
     def _watch(self) -> None:
-        """From the end of the test on a node that hangs ends: called when that is heard, and then in the turns."""
+        """Guard against hanging from the end of the test on; called then, and at each turn."""
         (node,) = self.nodes
         phase = node.phase
-        if phase.now >= Phase.REPORTED and node.role != RECORDER:  # all is said: nothing may take long
+        if phase.now >= Phase.REPORTED and node.role != RECORDER:  # everything is reported; exit must be quick
             self._guard.arm(TOLD_S if isinstance(node, ActuatorNode) else LEAVING_S, phase.exit_code)
-        elif phase.ended or node.shutdown.leader_lost:  # a Summary is missing, or the end of a recording
+        elif phase.ended or node.shutdown.leader_lost:  # a Summary or the end of a recording is missing
             self._guard.arm(TURN_S, phase.exit_code or ExitCode.FAILED)
         else:
             self._guard.disarm()
 
     def _prepare(self) -> None:
-        """Real-time scheduling of the loop's processes until the end, begun once, however often it is configured.
+        """Begin real-time scheduling, once per process.
 
-        Not before the endpoints are matched: the middleware's discovery waits actively for locks that processes
-        share, and under real-time scheduling that can be for ever.
+        Discovery busy-waits for locks shared between processes: under real-time scheduling that may never end, so
+        this waits until the endpoints are matched.
         """
         (node,) = self.nodes
         if self._prepared or node.settings.lockstep:
             return
         self._prepared = True
         in_loop = node.role in (*names.LOOP, names.AXIS)
-        if node.role != names.AXIS:  # the axes work at the same time, the others one after another
+        if node.role != names.AXIS:  # axes work in parallel, the others in sequence
             self._leaving.enter_context(share_processors(node.role in (names.COMPENSATOR, names.ACTUATOR)))
         for words in self._leaving.enter_context(real_time(in_loop)):
             node.get_logger().info(words)
 
 
 class HostedTest:
-    """The nodes ``peers`` of a test, together in this process, which has the ROS ``arguments``."""
+    """The nodes ``peers`` of a test in this process, with the ROS ``arguments``."""
 
     def __init__(self, peers: Sequence[str], arguments: Sequence[str]) -> None:
         self._peers = peers
@@ -195,7 +192,7 @@ class HostedTest:
         return self._test.nodes
 
     def make(self, open_writer: OpenWriter, context: Context) -> None:
-        """Make the nodes, with the parameters of the process; those of axes below the namespace of the others."""
+        """Make the nodes; axis nodes are in namespaces below the others."""
         for role in (peer for peer in self._peers if not names.axis_of(peer)):
             self._test.add(role, open_writer, context, cli_args=self._parameters_of(role))
         for axis in filter(None, map(names.axis_of, self._peers)):
@@ -209,9 +206,9 @@ class HostedTest:
         return ["--ros-args", *own] if own else []
 
     def run(self, context: Context) -> int:
-        """Until every node is done; the exit code of the test, which is told in one line.
+        """Run until every node is done; print the outcome and return the exit code of the test.
 
-        It is 0 where the last words are left for launch.
+        The code is 0 if the final report was left for launch.
         """
         for node in self.nodes:
             start_if_wanted(node)
@@ -240,7 +237,7 @@ def _of_test(node: RthsNode) -> Result | None:
     if isinstance(node, ActuatorNode):
         if node.rig is None and not node.shutdown.interrupted:
             return None
-        # what came to no end although nothing went wrong was given up by the operator
+        # without an error, an incomplete test was abandoned by the operator
         result = Result(interrupted=phase.exit_code == ExitCode.FINISHED)
         result.take_state(node)
     elif phase.begun:
@@ -254,7 +251,7 @@ def _of_test(node: RthsNode) -> Result | None:
 
 
 def start_if_wanted(node: RthsNode) -> None:
-    """Configure and activate a node that starts by itself; one that is refused is gone, and knows why."""
+    """Configure and activate a node that starts by itself; a refused node is GONE, with the reason."""
     if node.settings.autostart:
         try:
             node.start()
@@ -263,9 +260,9 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def tell(node: RthsNode, left: bool = False) -> None:
-    """Tell the user what went wrong. Our runner itself tells of trips and gaps; launch and ros2 run have only us.
+    """Report problems to the user. Our runner reports trips and gaps itself; launch and ros2 run do not.
 
-    ``left``: the node has left its last words for launch, which says why it ended.
+    ``left``: the final report was left for launch.
     """
     told = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host processes: each node in a process of its own, watched by the runner."""
+"""Host ``processes``: each node in its own process, watched by the runner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rths_nodes.ros.names import ACTUATOR, RECORDER
 from rths_nodes.ros.nodes.phase import UNDER_WAY
 
 GRACE_S = 0.6
-"""Between the death of a node and the end of the others."""
+"""Time between the death of a node and the end of the others, s."""
 
 
 def run(
@@ -29,8 +29,8 @@ def run(
 ) -> Result:
     """Start the nodes as processes, watch them to the end of the test, leave no process behind.
 
-    ``starting`` gets what the test waits for, in words, until it begins.
-    Raises ConfigError where there is no room for the nodes.
+    ``starting`` gets a text on missing nodes until the test begins.
+    Raises ConfigError if the nodes cannot be started.
     """
     first = descriptions[0]
     with Processes(descriptions) as processes, ros_context() as context:
@@ -43,7 +43,7 @@ def run(
 
 
 class _Watch:
-    """Leads the ``processes`` of a test, whose nodes ``console`` hears, from their start to their end."""
+    """Watches the ``processes`` of a test, with the help of ``console``."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class _Watch:
         self._asked = False
 
     def result(self) -> Result:
-        """Wait until no node is there any more, and return how the test ended."""
+        """Wait until all nodes have exited, and return the outcome."""
         console, processes, result = self._console, self._processes, self._console.result
         self._wait_for_the_first()
         died = [process for process in processes.dead() if process.popen.returncode not in IN_ORDER]
@@ -68,7 +68,7 @@ class _Watch:
             processes.send(signal.SIGTERM)
         result.notes += processes.see_out(self._idle)
         console.listen()
-        # where a node has died, what this runner then did to the others says nothing about the test
+        # after a death, signals of this runner to the others are no result of the test
         counted = [each for each in processes.counted(console.reported) if not (died and each.ended_by_us)]
         blamed = died or [each for each in counted if each.popen.returncode not in IN_ORDER]
         if blamed:
@@ -85,29 +85,29 @@ class _Watch:
         time.sleep(0.01)
 
     def _wait_for_the_first(self) -> None:
-        """Until a node has ended with an error, or the one that leads the test has ended."""
+        """Wait until a node fails or the leading node ends."""
         console, processes, result = self._console, self._processes, self._console.result
         leader = next(process for process in processes.running if process.role == ACTUATOR)
         while leader.popen.poll() is None and not processes.dead():
             self._idle()
-            leader.check_alive()  # of the others the rig itself notices that they are silent
+            leader.check_alive()  # the rig itself notices other silent nodes
             result.interrupted = result.interrupted or bool(self._interrupted and self._interrupted())
-            # a node that is still starting knows nothing of signals yet
+            # a starting node does not handle signals yet
             if result.interrupted and console.heard_state and not self._asked:
                 self._asked = True
                 processes.send(signal.SIGINT, ACTUATOR)
 
     def _end_after(self, died: Process) -> None:
-        """A node has died: the rig goes safe, the recorder closes, everybody ends within ``GRACE_S``.
+        """Trip the rig after a death, and end all nodes within ``GRACE_S``.
 
-        One that was refused has died before anything moved: the others are told to leave, as soon as they can.
+        A refused node has died before motion: the others are stopped at once.
         """
         processes = self._processes
         if died.popen.returncode == ExitCode.REFUSED and self._console.result.state not in UNDER_WAY:
             processes.send(signal.SIGTERM)
             return
         self._console.trip(died.death)
-        if died.role == ACTUATOR:  # no rig is there to trip, but the recorder hears why
+        if died.role == ACTUATOR:  # no rig to trip, but the recorder needs the reason
             processes.send(signal.SIGTERM)
         if not processes.wait(GRACE_S, (RECORDER,), self._idle):
             processes.send(signal.SIGTERM)

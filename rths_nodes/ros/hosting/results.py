@@ -20,34 +20,34 @@ from rths_nodes.ros.nodes.recorder import recording_gaps
 
 @dataclass
 class Result:
-    """End of a test: last state and reason, last sample, final numbers, exit code, and notes."""
+    """Outcome of a test: state, reason, last sample, final numbers, exit code, notes."""
 
     state: State = State.IDLE
     reason: str = ""
     sample: int = 0
     late: LateData = field(default_factory=LateData)
-    """Late periods, as the actuator node of this process has counted them."""
+    """Late periods counted by the actuator node of this process."""
     numbers: dict[str, float] = field(default_factory=dict)
     exit_code: ExitCode = ExitCode.FAILED
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
     begun: bool = False
-    """True once the rig may have moved: all nodes had found each other."""
+    """True once the rig may have moved: all nodes have discovered each other."""
 
     @property
     def heard_by_all(self) -> bool:
-        """True when every node hears that the test has ended; before it begins, one may not know the actuator."""
+        """True if every node receives the end of the test."""
         return self.begun and self.state in ENDED
 
     @property
     def outcome(self) -> str:
-        """``finished``, also of a test that is not valid, ``held``, ``tripped``, ``refused`` or ``failed``."""
+        """``finished`` (also if not valid), ``held``, ``tripped``, ``refused`` or ``failed``."""
         ran_to_its_end = self.exit_code is ExitCode.NOT_VALID
         return ExitCode.FINISHED.outcome if ran_to_its_end else self.exit_code.outcome
 
     @property
     def ending(self) -> str:
-        """End of the test in words, with the reason for which it is not valid."""
+        """Text on the end of the test, with the reason if it is not valid."""
         words = f": {' '.join(self.reason.split())}" if self.reason else ""
         doubt = self.late.not_valid(self.sample) if self.exit_code is ExitCode.NOT_VALID else ""
         return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{words}"
@@ -56,12 +56,12 @@ class Result:
         self.numbers |= numbers
 
     def blame(self, why: str) -> None:
-        """Put first ``why`` the test has failed, unless that is told already."""
+        """Put ``why`` first in the reason, unless it is included already."""
         if why not in self.reason:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
     def judge(self, codes: Sequence[int]) -> None:
-        """The exit code of the whole test from those of its nodes; every test that failed has a reason."""
+        """Derive the exit code of the test from its nodes' exit codes, and a reason for a failure."""
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:
@@ -70,7 +70,7 @@ class Result:
         self.notes += filter(None, (*found, dropped_messages(self.numbers)))
 
     def take_state(self, rig: ActuatorNode) -> None:
-        """Where the test stands, unless the actuator node was never configured."""
+        """Take state and late data from the actuator node, if it was configured."""
         if rig.rig is not None:
             self.late = rig.rig.late(rig.rig.bridged)
             machine = rig.rig.machine
@@ -82,7 +82,7 @@ class Result:
 
 
 def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mapping[str, float]) -> LastWords:
-    """Return the last words of a process that ends with ``exit_code``; ``numbers`` are those of its Summaries."""
+    """Return the final report of a process; ``numbers`` come from its Summaries."""
     indices = {name: value for name, value in numbers.items() if name.startswith("metrics.")}
     if test is None:
         return LastWords(exit_code, problem, indices=indices)
@@ -90,13 +90,13 @@ def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mappi
 
 
 def dropped_messages(numbers: Mapping[str, float]) -> str:
-    """Words for messages that nodes have dropped, by the ``numbers`` of Summaries; empty: none."""
+    """Text on dropped messages, from the ``numbers`` of Summaries; empty if none."""
     foreign: dict[tuple[str, str], float] = {}
     malformed: list[str] = []
     overflow: list[str] = []
     for name, count in numbers.items():
         kind, _, rest = name.partition(".")
-        if kind == "foreign":  # the nodes that listen to a topic count the same messages
+        if kind == "foreign":  # subscribers of a topic count the same messages
             _, topic, sender = rest.split(".")
             foreign[topic, sender] = max(count, foreign.get((topic, sender), 0.0))
         elif kind == "malformed":

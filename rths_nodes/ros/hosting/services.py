@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handshakes and services of the nodes of a process, beside the loop.
+"""Handshakes and services of the nodes of a process, outside the loop.
 
-A thread takes the requests to services (parameters, lifecycle) and answers them (``service_thread.py``). The loop
-carries out, now and then, those requests that change a node, and looks at the handshakes.
+A thread answers service requests (``service_thread.py``). The loop executes requests that change a node.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from rths_nodes.ros.transport.endpoints import ByHand
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 SERVE_EVERY_NS = 50_000_000
-"""Between two rounds through the handshakes of all nodes, each with at most one request that changes a node."""
+"""Period of rounds over all nodes' handshakes, with at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
-"""One of them is looked at while at least this much time is left to the next tick."""
+"""Slack that one handshake needs."""
 SERVE_LATEST_NS = 500_000_000
-"""A round that is late by this much goes on however little time is left."""
+"""Delay after which a round continues without slack."""
 
 
 class ServiceDesk:
-    """Looks at the handshakes of ``nodes`` one after another, round by round, and carries out ``calls``.
+    """Serves handshakes of ``nodes`` in rounds, and executes ``calls``.
 
-    ``idle`` is called with each round: for progress, and for requests to stop.
+    ``idle`` is called once per round, for progress and stop requests.
     """
 
     def __init__(
@@ -48,14 +47,13 @@ class ServiceDesk:
         self._idle = idle
         self._now = clock.monotonic_ns
         self._budget = SlackBudget(clock=clock)
-        """Slack budget of ``idle``."""
         self.calls = LoopCalls()
         """Requests to services that change a node."""
         self._waiting: deque[Callable[[], object]] = deque()
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
-        """Go on with a round, or begin one when it is due; with ``pacer`` as far as it fits in before the tick."""
+        """Continue a round, or begin one when due; with ``pacer`` only within the slack before the tick."""
         now = self._now()
         if pacer is None:
             for node in self._nodes:
@@ -74,7 +72,7 @@ class ServiceDesk:
                 return
 
     def open(self) -> bool:
-        """Begin a round, unless one is under way; whether it did."""
+        """Begin a round unless one is under way; return whether it began."""
         if self._waiting:
             return False
         self._waiting.extend(partial(look, node) for node in self._nodes)
@@ -83,7 +81,7 @@ class ServiceDesk:
         return True
 
     def look(self) -> bool:
-        """The next look of the round; False when it is over."""
+        """Do the next step of the round; False if it has ended."""
         if not self._waiting:
             return False
         self._waiting.popleft()()
@@ -104,11 +102,11 @@ READING = (
     GetAvailableStates,
     GetAvailableTransitions,
 )
-"""Services that change nothing: their thread answers by itself. The loop carries out the requests to others."""
+"""Services that change nothing, answered by their thread; the loop executes the others."""
 
 
 def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer]:
-    """Return the answers to the services of ``nodes``, without those that a node answers itself."""
+    """Return the handlers of ``nodes``'s services, except handlers of services that a node serves itself."""
 
     def in_loop(callback: Answer) -> Answer:
         return lambda request, response: calls.call(partial(callback, request, response))
@@ -123,7 +121,7 @@ def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer
 
 @contextmanager
 def answering(nodes: Sequence[RthsNode], context: Context, calls: LoopCalls) -> Iterator[None]:
-    """While inside, a thread answers the services of ``nodes``."""
+    """Answer the services of ``nodes`` in a thread during the ``with`` block."""
     thread = ServiceThread(context, answers(nodes, calls), calls, nodes[0].get_logger().warning)
     with quick_switches():
         thread.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work that is done in the time left before a tick, as far as it fits in."""
+"""Work in the slack before a tick."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
 from rths_nodes.ros.nodes.base import RthsNode
 
 OBSERVE_LIMIT = 16
-"""Samples that an observer works in one go while the loop waits for messages, and ticks that it may lag behind."""
+"""Samples per turn of an observer while the loop waits, and ticks that it may lag."""
 BEHIND_NS = 20_000_000
-"""At a low servo rate an observer may not lag behind for longer than this, but always for one tick."""
+"""Longest lag of an observer at a low servo rate, at least one tick."""
 
 
 class SlackBudget:
-    """Time that a task took lately, which tells whether it fits in before the tick.
+    """Recent duration of a task, to judge whether it fits before the tick.
 
-    ``remembered`` is the share of that time which is left after each :meth:`decay`.
+    ``remembered`` is the share that each :meth:`decay` keeps.
     """
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -27,15 +27,14 @@ class SlackBudget:
         self._now = clock.monotonic_ns
 
     def decay(self) -> None:
-        """Let an old duration count for less, so that a task which was slow once is tried again."""
+        """Reduce the recent duration, so that a task which was slow once is tried again."""
         self._needed *= self._remembered
 
     def fits(self, pacer: Pacer) -> bool:
-        """True when the task would be done before the tick."""
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run ``task``, and time it unless it returns False: then there was nothing to do. True when there was."""
+        """Run ``task`` and time it unless it returns False (nothing to do); return True if it worked."""
         started = self._now()
         did = task() is not False
         if did:
@@ -44,20 +43,20 @@ class SlackBudget:
 
 
 class SlackUser:
-    """Runs an observer in the process of the loop, one sample at a time, as far as that fits in before the tick.
+    """Runs an observer within the slack of the loop, one sample at a time.
 
-    An observer that lags too far behind works two samples per tick, even if that makes the tick late: a longer
-    burst would make many ticks late.
+    An observer that lags too far works two samples per tick, even if the tick is late; a longer burst would delay
+    many.
     """
 
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
         self._node = node
         self._budgets = {False: SlackBudget(clock=clock), True: SlackBudget(clock=clock)}
-        """For normal samples, and for what takes longer, which waits for a slack that it has for itself."""
+        """Budgets of normal samples, and of longer work, which waits for a slack of its own."""
         self._behind = 0
 
     def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
-        """Work the samples that must be worked and, if the slack is ``spare``, those that fit in."""
+        """Work the overdue samples and, if the slack is ``spare``, the samples that fit."""
         node = self._node
         self._budgets[node.works and node.heavy].decay()
         if node.works and node.spares and not node.heavy:
@@ -73,5 +72,5 @@ class SlackUser:
 
     @property
     def _heavy(self) -> bool:
-        """True when what comes next takes longer than most: a heavy sample, or what is done when none waits."""
+        """True if the next sample, or the work without a sample, takes longer than most."""
         return self._node.heavy or (self._behind == 0 and self._node.spares)

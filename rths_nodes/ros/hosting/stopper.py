@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node by which a page stops a rig, and nothing else: without subscriptions, so that nothing delays a stop."""
+"""Node by which a page stops a rig, without subscriptions that could delay a stop."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from rclpy.task import Future
 
 STOP_S = 2.0
-"""The answer to a stop is waited for this time."""
+"""Timeout for the answer to a stop, s."""
 LOOK_S = 5e-3
-"""Between two looks for services that are not there yet."""
+"""Polling interval for missing services, s."""
 THREADS = 2
 
 
 class Stopper(ThreadedNode):
     """Stops the rig in ``namespace``, from start to close; ``name`` is that of its node.
 
-    Raises ConfigError where ROS 2 does not start.
+    Raises ConfigError if ROS 2 does not start.
     """
 
     def __init__(self, namespace: str, name: str) -> None:
@@ -39,21 +39,21 @@ class Stopper(ThreadedNode):
         self._procedure = self._node.create_client(Trigger, f"{OPERATOR}/{PAGE_STOP}", callback_group=group)
 
     def reaches(self) -> bool:
-        """Return whether a node is there that could stop the rig, and the middleware has found it."""
+        """Return whether a node that can stop the rig is discovered."""
         return any(each.service_is_ready() for each in (self._procedure, *self._stops.values()))
 
     async def stop(self, kind: str) -> str:
-        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure; return the first answer.
+        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure, in parallel; return the first
+        answer.
 
-        Stops do not wait for each other. Raises ConfigError if no node confirms within ``STOP_S``: the rig may
-        still move.
+        Raises ConfigError if no node confirms within ``STOP_S``: the rig may still move.
         """
         waiting = [self._stops[kind], self._procedure]
         """Clients without a request yet: the middleware may discover a service after its node has started."""
         loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
 
         def put(future: Future) -> None:
-            with suppress(RuntimeError):  # the loop is closed: no caller waits any more
+            with suppress(RuntimeError):  # the event loop is closed: no caller waits
                 loop.call_soon_threadsafe(answers.put_nowait, future)
 
         asked, refused, end = 0, list[str](), loop.time() + STOP_S

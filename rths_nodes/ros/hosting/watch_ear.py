@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ear of a watcher: it hears where the operator node says that procedure and rig are, and says nothing."""
+"""Subscriber of a watcher: receives the state of procedure and rig."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
-"""Messages that are kept for a loop that does not take them: it has ended then."""
+"""Stored messages; the oldest are dropped if the loop has ended."""
 
 
 class WatchEar(ThreadedNode):
-    """Hears the test in ``namespace`` from start to close; ``name`` is that of its node.
+    """Observes the test in ``namespace`` from start to close; ``name`` is the name of its node.
 
-    ``heard``: when a message came (s, monotonic), its topic, and the message, in their order. A thread of its own
-    fills it: a loop that takes from it never waits for the middleware. Raises ConfigError where ROS 2 does not
-    start.
+    A thread of its own fills ``heard`` with time (s, monotonic), topic and message. Raises ConfigError if ROS 2
+    does not start.
     """
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), 1)
         self.heard: deque[tuple[float, str, Any]] = deque(maxlen=KEPT)
-        # what is late is worth nothing: what was lost on the way is not sent again
+        # late messages are worthless: no retransmission
         for topic in (OPERATOR_TOPICS[PROCEDURE_STATE], replace(OPERATOR_TOPICS[RIG_STATE], best_effort=True)):
             self._listen(topic)
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a rig, and the parts that they are made of."""
+"""Nodes of a rig and their parts."""

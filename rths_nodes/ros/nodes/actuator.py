@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The actuator node: Commands in, Measurements out. It owns the rig, the tick and the state of the test.
+"""Actuator node: receives Commands, publishes Measurements; owns the rig, the tick and the state of the test.
 
-When the axes have a node each (``axis.py``), it leads them: there is still one node that leads the test.
+With a node per axis (``axis.py``) it leads the axes.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
-"""Time that a datagram of the rig is waited for in one turn, s."""
+"""Timeout for a datagram of the rig per turn, s."""
 
 
 GONE_NS = 20_000_000
-"""Time to wait for a Measurement before checking that the axis node is still alive."""
+"""Wait for a Measurement before checking that the axis node is alive."""
 
 LOST_NS = 250_000_000
-"""Time to wait for it once the test has to stop: the axis is probably what has failed."""
+"""Wait for a Measurement once the test has to stop, probably because of this axis."""
 
 
 class TopicLinks:
-    """Commands to the axis nodes, and their answers, on topics below the name of each axis.
+    """Commands to the axis nodes and their answers, on topics below the name of each axis.
 
-    ``stamp`` gives the nominal time of a tick, ns; ``stop_asked`` looks whether a stop was requested.
-    An axis that is silent for ``patience`` ns is lost.
+    ``stamp`` gives the nominal time of a tick, ns; ``stop_asked`` polls for stop requests. An axis without an
+    answer for ``patience`` ns is lost.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """The port of a rig of which ``axes`` have a node each. Raises ConfigError where that cannot be.
+    """Return the port of a rig with a node per axis. Raises ConfigError unless ``axes`` are all axes.
 
-    Force loops of the nodes are closed here, where all axes are known.
+    Force loops are closed here, where all axes are known.
     """
     if set(axes) != set(scenario.axes):
         known = ", ".join(map(axis_node, scenario.axes))
@@ -119,25 +119,25 @@ def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> 
 
 
 class ActuatorNode(RthsNode):
-    """Hosts the rig, or leads its axes; the authority on the state of the test.
+    """Hosts the rig, or leads its axes, and owns the state of the test.
 
     ``pacer`` sets the ticks in real time; None in lockstep.
     """
 
     role = ACTUATOR
     stops_rig = True
-    rig: Any = None  # until the node is configured
+    rig: Any = None
     pacer: Pacer | None = None
     _on_armed: Callable[[], None] = staticmethod(lambda: None)
     _stops: StopRequests | None = None
-    _start: Any = None  # as rig
+    _start: Any = None
     _gate: TickGate
 
     # -- lifecycle ----------------------------------------------------------------------------------------
 
     def build(self, assembly: Assembly) -> None:
         scenario, topics, clock = assembly.scenario, self.topics, self.clock
-        # another one each time: neither a run of the same name nor its recording, replayed, is taken for this one
+        # a new id: a run of the same name, or its replayed recording, must not be mistaken for this one
         topics.join(frame_of(self.settings.value("run_id"), secrets.token_hex()))
         axes = self.settings.axes
         self._follows = not axes and assembly.port.follows_rig
@@ -146,7 +146,7 @@ class ActuatorNode(RthsNode):
         self.pacer = pacer_of(scenario.dt, scenario.samples, transport, clock) if paced else None
         self._times = RigClock(scenario.dt, scenario.samples, self.pacer, clock)
         patience = round(scenario.port.longest_wait * SECOND)
-        if axes:  # the gate is there once they are used: it is made of the rig, which is made of its port
+        if axes:  # the gate needs the rig, which needs its port
             links = TopicLinks(topics, self._times.stamp_of_tick, lambda: self._gate.stop_asked(), patience, clock)
         port = port_of_axes(scenario, axes, links) if axes else assembly.port
         self.awaited_streams = (*STREAMS, *(f"{axis}/measurement" for axis in axes))
@@ -160,14 +160,14 @@ class ActuatorNode(RthsNode):
         if self.pacer:
             rig.port.arm_watchdog()
         self._measuring = False
-        """True while a tick has begun whose Measurement has not come yet."""
+        """True between a tick and its Measurement."""
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
         warn = partial(_warn, self.phase, self.get_logger())
         self._rig_context = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
         self._watch = watch_observers(context, scenario, observers, warn)
         self._stop_calls = LoopCalls()
         self._gate = TickGate(context, self._watch, self._stop_calls, self._hear_stops, patience)
-        # now, not when a state is told: that is in real time, where a library's threads may wait for each other
+        # now, because in real time threads of a library may deadlock
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._after = AfterMeasurement(
             context,
@@ -191,7 +191,6 @@ class ActuatorNode(RthsNode):
         return done
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """From now on the peers are waited for."""
         done = super().on_activate(state)
         if done == TransitionCallbackReturn.SUCCESS:
             self._start.activate()
@@ -206,13 +205,13 @@ class ActuatorNode(RthsNode):
             self._stops.hear()
 
     def refuse(self, reason: str) -> None:
-        """The handshake has found a peer twice: nobody is waited for, they may be peers of the other one."""
+        """Refuse the test because a peer was discovered twice."""
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """Where no test has begun, first wait until the peers who are here have heard of it, and left.
+        """Let the peers learn of a refused test before leaving.
 
-        Not for the console: it stays as long as any node is there.
+        The console is not waited for: it stays as long as any node exists.
         """
         if self.own_process and self._start and self._start.farewell:
             others = self.place.full_names(self._start.peers)
@@ -223,7 +222,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def participates(self) -> bool:
-        """A deactivated actuator node still brings its rig to rest, and says so."""
+        """True also while a deactivated node brings its rig to rest."""
         return self.phase.active or (self.rig is not None and self.rig.machine.state >= State.ARMED)
 
     @property
@@ -241,7 +240,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def last_tick(self) -> int:
-        """Number of the last tick, by which nodes of axes count; in a pause there are ticks of no sample."""
+        """Number of the last tick, by which axis nodes count; pauses have ticks without samples."""
         return int(self.rig.ticks)
 
     @property
@@ -250,12 +249,12 @@ class ActuatorNode(RthsNode):
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
-        """When the Command of the next tick is late, ns; None while none is."""
+        """Time at which the Command of the next tick is late, ns, or None."""
         return self._gate.deadline if self.running and not self._measuring else None
 
     @property
     def slack(self) -> int | None:
-        """Time to the tick that can be run now, ns; None when there is nothing to wait for but messages."""
+        """Time to the tick that can run now, ns; None if only messages can be waited for."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:
@@ -265,7 +264,7 @@ class ActuatorNode(RthsNode):
         return self.pacer.slack if self._gate.may_tick(self.shutdown.interrupted) else None
 
     def look(self) -> bool:
-        """Requests to stop are heard also when nothing moves."""
+        """Poll stop requests, also at rest."""
         self._hear_stops()
         if self.rig is not None and self.rig.levels is not None:
             for words in self.rig.levels.take_told():
@@ -273,7 +272,7 @@ class ActuatorNode(RthsNode):
         return super().look()
 
     def when_armed(self, call: Callable[[], None]) -> None:
-        """Have ``call`` called when all peers are ready, before anything is sent on the streams."""
+        """Call ``call`` once all peers are ready, before the first message on a stream."""
         self._on_armed = call
 
     def work(self, limit: int = 1_000_000) -> bool:
@@ -302,10 +301,9 @@ class ActuatorNode(RthsNode):
         return True
 
     def tick(self) -> None:
-        """Send the Command of the next tick; in real time this waits for the tick, without its Command if need be.
+        """Send the Command of the next tick; in real time wait for the tick, with or without a Command.
 
-        Where the Measurement is there at once, the sample is completed; otherwise the executor goes on. A tick of
-        the rig's own is waited for with its Command on the way.
+        The sample is completed if its Measurement is available at once, else in a later turn.
         """
         if self._measuring:
             self.rig.port.wait(LOOK_S)
@@ -321,7 +319,7 @@ class ActuatorNode(RthsNode):
         self._complete()
 
     def _complete(self) -> bool:
-        """Publish the Measurement of the tick that has begun, if it is there; whether it was."""
+        """Publish the Measurement of the tick if it is available; return whether it was."""
         rig, times, topics = self.rig, self._times, self.topics
         if not rig.port.ready():
             return False
@@ -358,16 +356,13 @@ class ActuatorNode(RthsNode):
     # -- stops --------------------------------------------------------------------------------------------
 
     def stop(self, reason: str) -> None:
-        """The rig is at hand: no topic is needed."""
         if self.rig is not None and self.rig.machine.state in UNDER_WAY:
             self.rig.hold(reason)
 
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
-        """The rig is at hand: no topic is needed."""
         self.rig.trip(reason)
 
     def go_safe(self, reason: str) -> None:
-        """The rig is at hand: no topic is needed."""
         rig = self.rig
         if rig is None:
             return

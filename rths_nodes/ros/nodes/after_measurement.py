@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of the actuator node beside its Measurements: true states, the time and the state of the test."""
+"""Messages of the actuator node after its Measurements: true states, time and state of the test."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.transport.deferred import DeferredSends
 
 PERIOD_S = 0.01
-"""Between two messages on ``/clock``, in the time of the test."""
+"""Period of ``/clock``, s of the test."""
 _TIME = struct.Struct("<iI")
 
 
 class AfterMeasurement:
-    """Sends what goes with each Measurement when the loop does not wait for it, and publishes TestState.
+    """Publishes TestState and, when the loop does not wait, what belongs to each Measurement.
 
-    TestState has the ``constants`` of the test; ``announced`` is the state that was published last, None before
-    the first. True states are ``deferred``; where they are ``gathered``, the axes have a node each, and they come
-    later than their Measurements. In lockstep the time of the test may stand on ``/clock``, for tools that
-    use_sim_time: once in ``clock_every`` samples, 0 for never.
+    TestState has the ``constants`` of the test; ``announced`` is the last published state. True states are
+    ``deferred``; with a node per axis they are ``gathered``, later than their Measurements. In lockstep every
+    ``clock_every``-th sample is published on ``/clock`` (0: never), for tools with use_sim_time.
     """
 
     def __init__(
@@ -46,12 +45,11 @@ class AfterMeasurement:
         self._gathered, self._clock_every = gathered, clock_every
         self.announced: State | None = None
         self.due: tuple[int, int] | None = None
-        """Measurement that was sent, and its stamp, ns, until what goes with it is sent, too."""
+        """Measurement whose accompanying messages are due, and its stamp, ns."""
         self._of_ticks: deque[tuple[int, int, int]] = deque(maxlen=KEPT)
-        """Ticks whose gathered true states have not come, with the numbers and stamps of their samples."""
+        """Ticks with missing true states, with sample and stamp."""
 
     def announce(self) -> None:
-        """Publish the state as it is now."""
         machine, sample = self._rig.machine, self._rig.sample
         self.announced = machine.state
         self._phase.follow(StateOfTest(machine.state, sample, machine.reason))
@@ -59,29 +57,29 @@ class AfterMeasurement:
         self._topics.tell("test_state", self._constants | state)
 
     def announce_change(self) -> None:
-        """Publish the state if it is another one than was published last."""
+        """Publish the state if it differs from the last published state."""
         if self._rig.machine.state != self.announced:
             self.announce()
 
     def measured(self, sample: int, stamp: int) -> None:
-        """Measurement ``sample`` was sent, with this ``stamp``, ns."""
+        """Note the Measurement ``sample`` that was sent with ``stamp``, ns."""
         self.due = sample, stamp
         if self._gathered:
             self._of_ticks.append((self._rig.ticks, sample, stamp))
 
     def paused(self) -> None:
-        """A tick is over that was that of no sample."""
+        """Note a tick without a sample."""
         self.pass_on()
 
     def send(self) -> None:
-        """Send what goes with the last Measurement, if that has not been done."""
+        """Send the messages that belong to the last Measurement, once."""
         if self.due is None:
             return
         sample, stamp = self.due
         self.due = None
         if self._gathered:
             self.pass_on()
-        else:  # a real rig does not know its true state
+        else:  # the true state of a real rig is unknown
             self._deferred.put("true_state", self._topics.codec.pack_measurement, self._rig.truth, stamp)
         if self._clock_every and sample % self._clock_every == 0:
             self._topics.senders[CLOCK.name](ENCAPSULATION + _TIME.pack(*stamp_of(stamp)))
@@ -89,13 +87,13 @@ class AfterMeasurement:
             self.announce()
 
     def pass_on(self) -> bool:
-        """Send the true states of the axes that have come; True when none is missing."""
+        """Send received true states of the axes; return True if none is missing."""
         if not self._gathered:
             return True
         pack = self._topics.codec.pack_measurement
         while (found := self._port.true_state()) is not None:
             true = found[0]
-            if self._of_ticks and self._of_ticks[0][0] == true.sample:  # else it is that of no sample
+            if self._of_ticks and self._of_ticks[0][0] == true.sample:  # other ticks have no sample
                 _, sample, stamp = self._of_ticks.popleft()
                 self._deferred.put("true_state", pack, partial(replace, true, sample=sample), stamp)
         return bool(self._port.true_state_complete)

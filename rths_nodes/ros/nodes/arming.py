@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before the first sample: the actuator node arms the rig, or gives the test up."""
+"""Start of a test: the actuator node arms the rig, or refuses the test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rths_nodes.ros.transport.middleware import FOUND_S
 
 
 class StartRefused(Exception):
-    """The test must not begin; the message is for people, ``exit_code`` for the process."""
+    """Reason not to begin the test, with the ``exit_code`` of the process."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
         super().__init__(reason)
@@ -33,17 +33,15 @@ class StartRefused(Exception):
 
 
 class Arming:
-    """Leads the actuator node from its activation to the moment in which its rig is armed.
+    """Leads the actuator node from its activation until its rig is armed.
 
-    It collects the NodeStatus of its ``peers``, which must all be ready and run the same as the ``settings`` say,
-    within the ``peer_timeout`` of these from :meth:`activate` on; ``handshake`` is that of the node itself. Then
-    ``questions`` asks the clocks of other machines, to which the way and back may take a sample in real time.
-    ``announcer`` publishes the states. ``farewell`` is how long the node has to wait for its peers before it
-    leaves, s.
+    All ``peers`` must report NodeStatus ready, with the same ``settings``, within ``peer_timeout`` of
+    :meth:`activate`. Then ``questions`` measures the clocks of other machines, whose round trip may take one
+    sample in real time. ``farewell`` is the time for which a refusing node waits for its peers, s.
 
-    A rig that is not simulated waits FOUND_S before its first sample: a trip request of a publisher that has
-    not found the node is lost. And where no test has begun, the node waits as long for its peers to leave: they do
-    not listen to a node whose name they do not know yet.
+    A rig that is not simulated waits FOUND_S before its first sample, because a trip request of a publisher that
+    has not discovered the node is lost. A refusal is published as long, because peers ignore a node without a
+    known name.
     """
 
     def __init__(
@@ -67,16 +65,15 @@ class Arming:
         self._active_since = 0
 
     def activate(self) -> None:
-        """From now on the peers are waited for."""
         self._active_since = self._clock.monotonic_ns()
 
     @property
     def _open_s(self) -> float:
-        """Time for which the peers, and requests to stop, have been listened to, s."""
+        """Time since activation, s."""
         return (self._clock.monotonic_ns() - self._active_since) / SECOND
 
     def work(self) -> bool:
-        """Arm the rig once the test may begin; whether it was. The next turn begins the test."""
+        """Arm the rig once the test may begin; return whether it was armed. The next turn begins the test."""
         announcer, machine = self._announcer, self._rig.machine
         if announcer.announced is None:
             announcer.announce()
@@ -87,8 +84,8 @@ class Arming:
             announcer.announce()
             self.farewell = FOUND_S
             return False
-        for status in self._topics.heard("node_status"):  # of each node the last one counts
-            # who does not know the run yet is not ready, whatever it says
+        for status in self._topics.heard("node_status"):  # the last status of each node counts
+            # a node that does not know the run is not ready
             self._statuses[status["node"]] = status if status["frame_id"] else {**status, "ready": False}
         try:
             if not (self._may_begin() and self._can_be_stopped() and self._questions.done_before()):
@@ -136,7 +133,7 @@ class Arming:
         return f"{peer} ({problem})" if problem else peer
 
     def _check_values(self) -> None:
-        """Two nodes may run with different values of a section, by parameters of their own: that is refused."""
+        """Raise StartRefused if nodes run with different values of a section."""
         first: dict[str, tuple[str, object]] = {}
         for node, status in sorted(self._statuses.items()):
             for section, values in parameters.told(status).items():
@@ -146,11 +143,11 @@ class Arming:
                     raise StartRefused(f"{differ}; use overrides, for all nodes", ExitCode.REFUSED)
 
     def _can_be_stopped(self) -> bool:
-        """True once whoever may ask the rig to stop has found it; a simulated one hurts nobody."""
+        """True once clients that may stop the rig have discovered it; at once for a simulated rig."""
         return self._rig.port.simulated or self._open_s >= FOUND_S
 
     def _check_ways(self) -> None:
-        """Raises StartRefused where another machine does not answer, or is too far away for the loop."""
+        """Raise StartRefused if another machine does not answer, or too slowly for the loop."""
         if silent := self._questions.silent:
             raise StartRefused(f"{', '.join(silent)}: no answer on {ANSWER}", ExitCode.FAILED)
         for peer in LOOP:
@@ -159,7 +156,7 @@ class Arming:
                 raise StartRefused(words, ExitCode.REFUSED)
 
     def refuse(self, reason: str, exit_code: int = ExitCode.REFUSED) -> None:
-        """The test must not begin: tell the peers, and be gone."""
+        """Refuse the test, inform the peers and end."""
         self._rig.machine.to(State.IDLE, f"refused: {reason}")
         self._announcer.announce()
         self._phase.end(exit_code, reason)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node of one axis, for a rig whose axes have a node each: a Command in, a Measurement out.
+"""Node of one axis: receives a Command, publishes a Measurement.
 
-It lives in the namespace of its axis, below that of the rig (``rths/story_1``), and answers every Command of the
-actuator node there, which leads all axes and owns the state of the test. When nobody leads it, it stops by itself.
+It is in a namespace below the rig's (``rths/story_1``) and answers each Command of the actuator node, which
+leads all axes. Without a leader it stops by itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 
 ALONE_NS = 200_000_000
-"""An interrupted axis waits this long for the next Command: the actuator node would lead it to rest."""
+"""Timeout of an interrupted axis for the next Command, which would lead it to rest."""
 
 LATER_NS = 1_000_000_000
-"""In real time an axis waits so much longer for a Command than the actuator node, which shall stop all of them."""
+"""Additional patience in real time: the actuator node, which stops all axes, acts first."""
 
 
 class AxisNode(RthsNode):
@@ -34,7 +34,7 @@ class AxisNode(RthsNode):
 
     role = AXIS
     stops_rig = True
-    stage: Any = None  # until the node is configured
+    stage: Any = None
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
@@ -69,7 +69,7 @@ class AxisNode(RthsNode):
         return busy
 
     def _answer(self, measured: Measurement, stamp: int) -> None:
-        if self.stage.trip and not self._trip_told:  # before the Measurement, which tells only that it has tripped
+        if self.stage.trip and not self._trip_told:  # before the Measurement, which has no reason
             self._trip_told = True
             self.go_safe(self.stage.trip)
         self._stamp = stamp
@@ -114,7 +114,7 @@ class AxisNode(RthsNode):
         return ""
 
     def _stop_alone(self) -> bool:
-        """One sample of the own safe stop; nobody has asked for its Measurement, it is told all the same."""
+        """Make one sample of the safe stop and publish its Measurement unasked."""
         if self._pacer:
             self._pacer()
         self._answer(self.stage.stop_alone(), self._stamp + round(self.scenario.dt * 1e9))
@@ -126,26 +126,25 @@ class AxisNode(RthsNode):
 
     @property
     def participates(self) -> bool:
-        """A deactivated axis still brings its actuator to rest, and says so."""
+        """True also while a deactivated axis brings its actuator to rest."""
         return self.phase.active or (
             self.stage is not None and self.stage.sample >= 0 and not self.shutdown.reported
         )
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """The axis stops, and with it the rig."""
+        """Stop the axis, and with it the rig."""
         if self.under_way:
             self.stop(f"the {self.identity} node was deactivated")
         return super().on_deactivate(state)
 
     def stop(self, reason: str) -> None:
-        """At once; the actuator node hears of it, and stops the others."""
+        """Stop at once; the actuator node then stops the others."""
         if self.stage is not None:
             self._trip_told = True
             self.stage.stop(reason)
         super().go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
-        """The axis itself: no topic is needed."""
         if self.stage is not None:
             self.stage.port.safe()
         super().go_safe(reason)

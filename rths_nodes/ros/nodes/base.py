@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of all nodes: lifecycle, turns, and the one place where surprises are caught.
+"""Base of all nodes: lifecycle, turns, and handling of unexpected errors.
 
-A node is a stage (``loop/stages``) with topics around it. Messages of the loop and of the handshake are taken by
-hand, as bytes; a thread answers parameters, lifecycle and other services (``hosting/services.py``).
+A node is a stage (``loop/stages``) with topics. Messages of loop and handshake are taken by hand, as bytes; a
+thread answers services (``hosting/services.py``).
 """
 
 from __future__ import annotations
@@ -39,49 +39,48 @@ from rths_nodes.ros.transport.topics import Interposer, NodeTopics, OnHeard
 from rths_nodes.ros.transport.wiring import Place, endpoints
 
 LOOK_NS = 2_000_000
-"""Between two looks at the handshake topics while nothing else is to be done."""
+"""Polling period of the handshake topics while idle."""
 
 IN_WORDS = (ComponentError, IntegratorError, PortError)
-"""Errors that name what has failed outside of the process; a surprise of another kind has only its own name."""
+"""Errors whose message names the failed external part; others are reported with their type."""
 
 
 class NodeRefused(ConfigError):
-    """A node that could not be configured; the message is for people."""
+    """A node that could not be configured, with the reason."""
 
 
 class RthsNode(FewRequests, LifecycleNode):
     """Base of all nodes. Subclasses set ``role`` and implement ``build`` and ``work``.
 
-    ``build(assembly)`` makes the stage, or raises ConfigError; ``work(limit)`` does what there is to do, at most
-    ``limit`` samples of it, and tells whether it did anything. What a stage holds outside of its process is put
-    into ``outside``, and given back at the latest when the node is cleaned up or destroyed. ``handshake``,
-    ``diagnostics`` and ``interposer`` are there once the node is configured. ``on_heard`` is told of each message
-    at a low rate.
+    ``build(assembly)`` makes the stage, or raises ConfigError; ``work(limit)`` handles at most ``limit`` samples
+    and returns whether it did anything. External resources of a stage belong into ``outside``, closed at cleanup.
+    ``handshake``, ``diagnostics`` and ``interposer`` exist once the node is configured. ``on_heard`` receives each
+    message at a low rate.
     """
 
     role: str
     handshake: Handshake
     interposer: Interposer
 
-    # What the executor asks in every turn; nodes that need it say more.
+    # Attributes that the executor reads in every turn; subclasses override them.
     heavy: bool = False
-    """True when the next sample takes this node much longer than most do."""
+    """True if the next sample takes much longer than most."""
     spares: bool = False
-    """True while there is something to do that can wait until no sample does."""
+    """True while there is work that can wait until no sample does."""
     rests: bool = False
-    """True while no message of the loop wants an answer of this node."""
+    """True while no message of the loop needs an answer."""
     awaits_answer: bool = False
-    """True while another node of the loop works on what this one needs to go on in this sample."""
+    """True while another node of the loop computes the input of this one."""
     deadline: int | None = None
-    """When there is something to do even if no message comes, ns of the monotonic clock; None: never."""
+    """Time at which the node has to work without a message, monotonic ns, or None."""
     stops_rig: bool = False
-    """True where the rig, or an axis of it, comes to rest when the node is deactivated."""
+    """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Says what the node needs, beside its peers, before a test may begin; empty for nothing."""
+    """Returns what the node lacks, apart from peers, before a test; empty if nothing."""
     judged: tuple[ExitCode, str] | None = None
-    """End of the test and its reason, where this node knows more than the actuator node says."""
+    """Outcome and reason, if this node knows more than the actuator node publishes."""
     awaited_streams: Sequence[str] = STREAMS
-    """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
+    """Inboxes whose messages wake the node in a process of its own."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class RthsNode(FewRequests, LifecycleNode):
         )
         self.place = Place(self.role, self.get_namespace())
         self.identity = self.place.peer
-        """The name of this node among the peers."""
+        """Name of this node among the peers."""
         self.phase = PhaseMachine(host.on_ended)
         self.settings = NodeSettings(
             self, self.place, lambda: self.phase.now is not Phase.UNCONFIGURED, host.scenario
@@ -125,15 +124,14 @@ class RthsNode(FewRequests, LifecycleNode):
         self.measurements = MeasurementSequence(self.topics, self.shutdown, self.trip)
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
-        """Durations that the node times, by name."""
+        """Timed durations by name."""
         self.inner_numbers: Callable[[], Mapping[str, float]] = dict
-        """What the node shows of its inside, by name."""
+        """Internal quantities by name, for diagnostics."""
         self.state_names: Sequence[str] = ()
-        """Names of what the node publishes in an unnamed array."""
+        """Names of the values that the node publishes in an unnamed array."""
         self.answered_at = self._next_look = 0
 
     def build(self, assembly: Assembly) -> None:
-        """Make the stage of this node."""
         raise TypeError(f"{type(self).__name__} has no stage")
 
     def start(self) -> None:
@@ -143,13 +141,13 @@ class RthsNode(FewRequests, LifecycleNode):
                 raise NodeRefused(self.phase.problem)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Check the scenario, build the stage, open the endpoints. What that raises would vanish in rclpy."""
+        """Check the scenario, build the stage, open the endpoints. rclpy would swallow exceptions."""
         self.phase.configure()
         try:
             self._configure()
         except ConfigError as error:
             self.phase.blame(ExitCode.REFUSED, str(error))
-            if not self.settings.autostart:  # otherwise who started the node tells it
+            if not self.settings.autostart:  # otherwise the starter of the node reports it
                 self.get_logger().error(self.phase.problem)
             return TransitionCallbackReturn.FAILURE
         except Exception as error:
@@ -180,7 +178,7 @@ class RthsNode(FewRequests, LifecycleNode):
             self.clocks,
             self.inner_numbers,
         )
-        self.diagnostics.tell()  # nothing is to be made for the first time while the rig moves
+        self.diagnostics.tell()  # first calls are slow: not while the rig moves
         self.handshake = Handshake(
             self.shared, settings, self.state_names, self._host.prepare, self.refuse, self.missing
         )
@@ -188,7 +186,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.handshake.tell()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Take part; refused while the rig of a node that was deactivated may still move."""
+        """Take part; refused while the rig of a deactivated node may still move."""
         if self.phase.under_way:
             return _refused(self, "activate")
         self.phase.activate(True)
@@ -203,7 +201,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Close the endpoints; the node can be configured again. Refused until all of a test is done."""
+        """Close the endpoints; refused until the test is completed."""
         if self.under_way or self.participates:
             return _refused(self, "cleanup")
         self.topics.close()
@@ -214,7 +212,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Leave; a test under way is stopped first, and heard to its end."""
+        """Leave, after stopping a test under way and its end."""
         if self.under_way:
             self.stop(f"the {self.identity} node was shut down")
             self.shutdown.interrupt()
@@ -224,47 +222,44 @@ class RthsNode(FewRequests, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def destroy_node(self) -> None:
-        """Whatever state the node is in. Who speaks to it by socket, or hears it, is told first."""
+        """Close lines and external resources, in any state."""
         self.outside.close()
         self.topics.lines.close()
         super().destroy_node()
-        self._state_machine.destroy_when_not_in_use()  # rclpy leaves it, and with it the name in the graph
+        self._state_machine.destroy_when_not_in_use()  # rclpy leaves it, and its name in the graph
 
     def work(self, limit: int = 1_000_000) -> bool:
-        """Do what there is to do; True when there was something."""
         raise TypeError(f"{type(self).__name__} does no work")
 
     @property
     def participates(self) -> bool:
-        """True while the node has work to do."""
         return self.phase.active
 
     @property
     def works(self) -> bool:
-        """True when the node is to be given its turn."""
+        """True if the node is to get a turn."""
         if self.phase.gone or not (self.phase.active or self.participates):
             return False
         return not self.interposer.holds_up or self.interposer.may_work()
 
     @property
     def under_way(self) -> bool:
-        """True while the rig may move."""
         return self.phase.under_way
 
     @property
     def last_sample(self) -> int:
-        """The last sample that this node has worked in; -1 before the first."""
+        """Last sample handled; -1 before the first."""
         return -1
 
     def look(self) -> bool:
-        """The handshake, at most every ``LOOK_NS``: get ready, hear where the test stands; whether it did."""
+        """Poll the handshake, at most every ``LOOK_NS``; return whether it was due."""
         now = self._now()
         due = now >= self._next_look
         if due:
             self._next_look = now + LOOK_NS
         if not self.participates:
             if due:
-                self.topics.lines.answer()  # who calls waits for that
+                self.topics.lines.answer()  # callers wait for this
             if self.shutdown.patience_over:
                 self.phase.to(Phase.GONE)
             return False
@@ -276,19 +271,18 @@ class RthsNode(FewRequests, LifecycleNode):
         return True
 
     def counters(self) -> dict[str, int]:
-        """Return how often each kind of trouble has happened since the node was configured."""
+        """Return the number of faults by kind since the configuration."""
         return {"malformed": self.topics.malformed, "overflow": sum(self.topics.lines.lost().values())}
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        """The last sample that was worked in, and the numbers of the Summary."""
+        """Return the last sample and the numbers of the Summary."""
         return 0, {}
 
     def flush(self) -> None:
-        """Give what was sent time to arrive before the node leaves."""
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """Do an ``action`` beside :meth:`work`: a surprise is told, the rig made safe, and the end is non-zero."""
+        """Call ``action``; on an unexpected error make the rig safe and fail the node."""
         try:
             return action(*arguments)
         except Exception as error:
@@ -296,13 +290,13 @@ class RthsNode(FewRequests, LifecycleNode):
             return False
 
     def surprise(self, error: Exception) -> None:
-        """End this node, and the test, because of an error that nobody has provided for."""
+        """End this node, and the test, because of an unexpected error."""
         kind = "" if isinstance(error, IN_WORDS) else f"{type(error).__name__}: "
         self.phase.fail(f"{self.identity}: {kind}{error}")
         self.get_logger().debug(traceback.format_exc())
         self.go_safe(self.phase.problem)
         if "summary" in self.topics.outlets and not self.shutdown.reported:
-            with suppress(Exception):  # the stage may be broken: only the counts
+            with suppress(Exception):  # the stage may be broken
                 self.shutdown.tell(0, {})
         if self.diagnostics is not None:
             with suppress(Exception):  # as above
@@ -310,15 +304,14 @@ class RthsNode(FewRequests, LifecycleNode):
         self.phase.to(Phase.GONE)
 
     def refuse(self, reason: str) -> None:
-        """Take no part in a test that must not begin."""
         self.phase.blame(ExitCode.REFUSED, reason)
         self.handshake.tell()
         self.phase.to(Phase.GONE)
 
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
-        """Ask the actuator node to trip, because of a breach at ``sample`` if that is known.
+        """Request a trip from the actuator node, because of a breach at ``sample`` if known.
 
-        In lockstep at the ``effective`` sample, if one is given; else at once.
+        It acts at once, in lockstep at the sample ``effective`` if not 0.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -330,7 +323,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
-        """Ask the actuator node to trip: this node cannot go on. That one puts the name of this one before it."""
+        """Request a trip because this node cannot continue; the actuator node prefixes the name."""
         self.trip(reason.removeprefix(f"{self.identity}: "))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clocks of several machines: the actuator node asks before and after the test, nodes elsewhere answer."""
+"""Clock comparison of several machines, requested by the actuator node before and after the test."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 QUESTION, ANSWER = "clock_question", "clock_answer"
 QUESTIONS = 16
-"""Before the test, and after it again: the quickest answer of each node counts."""
+"""Requests before, and again after, the test; the fastest answer of each node counts."""
 UNANSWERED_NS = 100_000_000
-"""A question that was not answered by then is given up."""
+"""Timeout of a request."""
 
 
 def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, int]]:
-    """Yield each message that waits in the inbox of ``topic``, and how long it has waited there, ns."""
+    """Yield each message in the inbox of ``topic`` with its waiting time, ns."""
     inbox = topics.inboxes[topic]
     while (data := inbox.take()) is not None:
         waited = inbox.waited()
@@ -32,13 +32,12 @@ def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, int]
 
 
 class ClockAnswers:
-    """Answers what the actuator node on another machine asks a node."""
+    """Answers clock requests of the actuator node on another machine."""
 
     def __init__(self, context: NodeContext) -> None:
         self._node, self._topics, self._now = context.place.peer, context.topics, context.clock.time_ns
 
     def look(self) -> None:
-        """Answer the questions that have come, by when they have come."""
         if QUESTION not in self._topics.inboxes:
             return
         for question, waited in _heard_with_age(self._topics, QUESTION):
@@ -50,7 +49,7 @@ class ClockAnswers:
 
 
 class ClockQuestions:
-    """Asks the ``peers`` on other machines for their clocks, one question at a time, to all of them."""
+    """Requests the clocks of ``peers`` on other machines, all with each request."""
 
     def __init__(self, context: NodeContext, peers: Sequence[str]) -> None:
         self._node, self._peers, self._topics = context.place.peer, tuple(peers), context.topics
@@ -59,14 +58,14 @@ class ClockQuestions:
         self._after: dict[str, list[Exchange]] = {peer: [] for peer in peers}
         self._asked = self._asked_at = self._given_up_at = 0
         self._silent: set[str] = set()
-        """Nodes that have not answered the last question yet."""
+        """Nodes without an answer to the last request."""
 
     def done_before(self) -> bool:
-        """Go on asking before the test; True once all was asked."""
+        """Continue before the test; True once completed."""
         return self._ask(self.before, QUESTIONS)
 
     def done_after(self) -> bool:
-        """The same after the test."""
+        """Continue after the test; True once completed."""
         return self._ask(self._after, 2 * QUESTIONS)
 
     def _ask(self, found: dict[str, list[Exchange]], last: int) -> bool:
@@ -94,9 +93,8 @@ class ClockQuestions:
 
     @property
     def silent(self) -> list[str]:
-        """The nodes of which no answer has come."""
+        """Nodes that have not answered."""
         return [peer for peer, found in self.before.items() if not found]
 
     def numbers(self) -> dict[str, dict[str, float]]:
-        """Return the numbers found for each clock, by node; see :func:`clock_numbers`."""
         return {peer: clock_numbers(self.before[peer], self._after[peer]) for peer in self._peers}

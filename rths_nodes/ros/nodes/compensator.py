@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compensator node: Targets and Measurements in, Commands out. In real time a late Target is bridged."""
+"""Compensator node: receives Targets and Measurements, publishes Commands; bridges late Targets in real time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.warm_up import WarmUp
 
 QUIET_NS = 3_000_000_000
-"""After the test: the Target of a dead integrator is not waited for longer than this."""
+"""Wait for the Target of a dead integrator after the test."""
 
 
 class CompensatorNode(RthsNode):
-    """Hosts ramp, setup and compensator."""
-
     role = COMPENSATOR
 
     def build(self, assembly: Assembly) -> None:
@@ -39,12 +37,12 @@ class CompensatorNode(RthsNode):
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._answered = -1
         self._waiting: deque[tuple[Measurement, int, int]] = deque()
-        """Measurements that are not answered yet, with their stamps, and when they came, ns."""
+        """Unanswered Measurements with stamp and arrival time, ns."""
         self._patience = round((PATIENCE + scenario.hops.depth) * scenario.dt * 1e9)
         self._period = round(scenario.dt * 1e9)
         self._quiet_from = self._came = 0
         self._looked = self._looks = 0
-        """When the work before this one, and this one, began, ns."""
+        """Start of the previous and of this turn, ns."""
         self._hop = Durations(scenario.samples)
         self.clocks = {"work": self._hop}
         self.state_names = self.stage.state_names
@@ -57,7 +55,7 @@ class CompensatorNode(RthsNode):
     def work(self, limit: int = 1_000_000) -> bool:
         began = self._now()
         self._looked, self._looks = self._looks, began
-        # what can be answered at once, or else all that has come: a look at an empty inbox takes time
+        # polling an empty inbox takes time
         busy = not self._waiting and self._take_measurement()
         while self._waiting and self._waiting[0][0].sample >= self.stage.ready_to and self._take_target():
             busy = True
@@ -80,7 +78,7 @@ class CompensatorNode(RthsNode):
         return busy
 
     def _take_all(self) -> bool:
-        """A message that is left in its inbox would keep the process from sleeping."""
+        """Empty the inboxes: a message left there would keep the process from sleeping."""
         busy = False
         while self._take_measurement() or self._take_target():
             busy = True
@@ -118,20 +116,20 @@ class CompensatorNode(RthsNode):
 
     @property
     def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
-        """A Measurement alone is nothing to wake up for while the Target that it needs is still to come."""
+        """Streams to wake up for; a Measurement alone is none while its Target is missing."""
         if self._waiting or self._answered < 0 or self.stage.ready(self.measurements.expected + 1):
             return STREAMS
         late = not self.settings.lockstep and self._next_look_for_measurement() is None
         return STREAMS if late else ("target",)
 
     def _next_look_for_measurement(self) -> int | None:
-        """When the next Measurement will have waited for its Target long enough, ns; None when that is over."""
+        """Time at which the next Measurement has waited long enough for its Target, ns, or None."""
         due = self._came + self._period + self._patience
         return due if due > self._now() else None
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
-        """When the Target of the next Command is late, ns; the first is waited for: nothing moves yet."""
+        """Time at which the Target of the next Command is late, ns; None for the first, without motion."""
         if self.settings.lockstep or self._answered < 0:
             return None
         if self._waiting:
@@ -139,14 +137,14 @@ class CompensatorNode(RthsNode):
         return None if self.stage.ready(self.measurements.expected + 1) else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:
-        """Return whether a Target is late, and was at the last look.
+        """Return whether a Target is late, and was in the last turn.
 
-        Where this process did not run for a while, its integrator did not either: it has its turn between both.
+        If this process was suspended, its integrator may have been, too: it gets a turn in between.
         """
         deadline = self.deadline
         if deadline is None or self._looked < deadline:
             return False
-        self._take_all()  # it may have come while this process did not run
+        self._take_all()  # it may have arrived while this process was suspended
         return True
 
     def _answer(self, measured: Measurement, stamp: int, began: int, late: bool) -> None:
@@ -179,7 +177,7 @@ class CompensatorNode(RthsNode):
         return self.measurements.broken or self._answered >= self.phase.test.sample or self._in_vain()
 
     def _in_vain(self) -> bool:
-        """True when a Measurement waits for a Target that will not come: the integrator is dead."""
+        """True if a Measurement waits for the Target of a dead integrator."""
         return bool(self._waiting) and self._now() - self._quiet_from > QUIET_NS
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After the last sample: judgement, the Summary, and what the actuator node waits for before it leaves."""
+"""Completion of a test by the actuator node: final judgement and Summary."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rths_nodes.ros.nodes.rig_context import RigContext
 from rths_nodes.ros.nodes.tick_gate import TickGate
 
 LINGER_NS = 5_000_000_000
-"""Time that the monitor and the recorder have, after the test, to say that they have everything."""
+"""Timeout for monitor and recorder to be complete after the test."""
 
 JUDGED_NS = 2_000_000_000
-"""Time that the monitor has, after the test, to judge its last samples."""
+"""Timeout for the monitor to judge its last samples."""
 
 TRUTH_NS = 200_000_000
-"""Time that the true states of axes with a node each may take, after the test."""
+"""Timeout for the true states of axes with a node each."""
 
 
 class Completion:
     """Leads the actuator node from the last sample of its rig to its end.
 
-    The monitor may still trip a finished test, by the trips that ``gate`` hears. Once that is judged and no true
-    state is missing, the Summary is told; the node leaves when all ``observers`` (monitor, recorder) are done.
-    ``announcer`` publishes the states, ``questions`` asks the clocks of other machines again.
+    The monitor may still trip a finished test through ``gate``. After its judgement and the last true state the
+    Summary is published; the node leaves when all ``observers`` (monitor, recorder) are done. ``announcer``
+    publishes the state, ``questions`` compares the clocks of other machines again.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Completion:
         self._waiting = set(observers)
 
     def work(self) -> None:
-        """Go on towards the end, as far as nothing has to be waited for."""
+        """Continue until something has to be waited for."""
         rig, shutdown = self._rig, self._shutdown
         if not self._times.ended_at:
             self._times.end()
@@ -58,14 +58,14 @@ class Completion:
         if not shutdown.reported:
             if self._unjudged(elapsed) or self._truth_missing(elapsed) or self._asks(elapsed):
                 return
-            shutdown.report()  # only now the recorder closes
-        unneeded = shutdown.patience_over and not self._times.began_at  # no observer has seen anything of it
+            shutdown.report()  # the recorder closes after this
+        unneeded = shutdown.patience_over and not self._times.began_at  # no observer has received anything
         if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
             rig.close()
             self._phase.to(Phase.GONE)
 
     def _settle(self) -> None:
-        """Make a finished test a tripped one where the monitor has found a breach in the last samples."""
+        """Trip a finished test if the monitor found a breach in the last samples."""
         self._gate.hear_trips()
         self._rig.settle()
         self._announcer.announce_change()

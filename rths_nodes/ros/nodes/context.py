@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Surroundings of the parts of a node."""
+"""Context shared by the parts of a node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rths_nodes.ros.transport.wiring import Place
 
 @dataclass(frozen=True)
 class NodeContext:
-    """Where a node is, how far it has come, what it sends by and writes its log to; one for all of its parts."""
+    """Place, phase, topics and log of a node."""
 
     place: Place
     phase: PhaseMachine

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of every node on ``/diagnostics``, once a second: its state, and the numbers of the last second."""
+"""Diagnostics of each node on ``/diagnostics``, once a second."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PERIOD_NS = 1_000_000_000
 
 
 class Diagnostics:
-    """The message of a node, once a second.
+    """Message of a node, once a second.
 
-    ``facts`` do not change. ``counters()`` count what should not happen, ``clocks`` are what the node times,
-    ``last_sample()`` is the last one that it has worked in, ``numbers()`` what it shows of its inside.
+    ``facts`` are constant, ``counters()`` counts faults, ``clocks`` are timed durations, ``last_sample()`` is the
+    last sample handled, ``numbers()`` returns internal quantities.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Diagnostics:
         self._values = {"role": place.role, **facts}
 
     def tell_if_due(self) -> bool:
-        """Publish when a second is over; whether it was. Only in the slack of the loop."""
+        """Publish if a second has elapsed, and return whether it has; in the slack only."""
         now = self._clock.monotonic_ns()
         if now < self._due:
             return False
@@ -90,7 +90,7 @@ class Diagnostics:
     def _time(self, name: str, durations: Durations) -> None:
         recent = 1e6 * durations.since(self._seen[name])
         self._seen[name] = len(durations)
-        middle = len(recent) // 2  # numpy's median imports a part of numpy when it is first called: 30 ms
+        middle = len(recent) // 2  # the first call of numpy.median imports a module: 30 ms
         median, largest = (np.partition(recent, middle)[middle], recent.max()) if middle else (np.nan, np.nan)
         self._put(f"{name}_median_us", f"{median:.1f}")
         self._put(f"{name}_max_us", f"{largest:.1f}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before and beside the test: who takes part, whether all were found, and where the test stands."""
+"""Handshake: participants, their discovery, and the state of the test."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.transport.membership import Membership
 
 COMPLAINT_NS = 3_000_000_000
-"""Time between two messages about peers that a node has not found."""
+"""Period of messages about undiscovered peers."""
 
 DUPLICATE_NS = 2_000_000_000
-"""Duplicate node names are tolerated this long before a test: nodes of the previous test may be shutting down."""
+"""Time for which duplicate names are tolerated before a test: nodes of the last one may be leaving."""
 
 DUPLICATES_EVERY_NS = 100_000_000
-"""Between two looks for a peer that is there twice, while another is missing: asking the graph takes 0.2 ms."""
+"""Polling period for duplicate peers while another is missing: a query takes 0.2 ms."""
 
 
 class Handshake:
-    """Finds the peers of the ``settings``, tells NodeStatus and follows TestState.
+    """Discovers the peers of the ``settings``, publishes NodeStatus and follows TestState.
 
-    NodeStatus has the facts of the ``settings``, and the ``state_names``. ``prepare`` is called when all peers are
-    found, before the node says that it is ready; whom it waits for goes to its log, every few seconds.
-    ``on_refused`` gets the reason why a test must not begin. ``own_missing`` gives in words what the node itself
-    needs first, beside its peers. Where the actuator node is on another machine, nobody here sees that it does not
-    come: it is waited for as long as the ``settings`` say.
+    NodeStatus has the facts of the ``settings`` and the ``state_names``. ``prepare`` is called once all peers are
+    discovered, before the node reports ready; missing peers are logged every few seconds. ``on_refused`` gets the
+    reason for which a test must not begin. ``own_missing`` returns what the node lacks apart from peers. An
+    actuator node on another machine is waited for as long as the ``settings`` say.
     """
 
     def __init__(
@@ -49,10 +48,10 @@ class Handshake:
         self._facts, self._patience = settings.facts() | {"state_names": state_names}, settings.patience
         self._prepare, self._on_refused, self._own_missing = prepare, on_refused, own_missing
         self._seen_at = 0
-        """When this node became active, or was last waited for by the actuator node, ns."""
+        """Time at which this node became active or was last expected by the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
         self._same_versions = False
-        """All peers are found, and have the messages of this node: asking the graph again is costly."""
+        """True once all peers are known to have the same messages: a query is costly."""
         self._membership = Membership(
             settings.hash,
             self._join,
@@ -63,12 +62,11 @@ class Handshake:
         )
 
     def begin(self) -> None:
-        """The node is active: from now on it looks for its peers."""
         self._seen_at = self._now()
         self._complain_at = self._seen_at + COMPLAINT_NS
 
     def look(self) -> None:
-        """Now and then: get ready, hear where the test stands, see who else is there."""
+        """Poll: match peers, call lines, follow the state of the test."""
         if self._phase.now is Phase.MATCHING:
             self._match()
         elif self._phase.now is Phase.READY:
@@ -76,7 +74,7 @@ class Handshake:
             self._wait_for_the_test()
         self.hear_state()
         if self._phase.now is Phase.MATCHING:
-            self._topics.lines.answer()  # nothing is on the streams yet
+            self._topics.lines.answer()  # the streams are still silent
         else:
             self._topics.look()
         self._topics.name_publishers()
@@ -107,7 +105,7 @@ class Handshake:
         self.tell()
 
     def _wait_for_the_test(self) -> None:
-        """A node that is ready waits for as long as the actuator node is there."""
+        """Wait while the actuator node exists; give up after ``patience``."""
         if self._patience is None:
             return
         if self._topics.guards[TEST_STATE].subscription.get_publisher_count():
@@ -121,7 +119,7 @@ class Handshake:
             self._phase.to(Phase.GONE)
 
     def duplicated(self) -> bool:
-        """True while a peer is there twice; where that lasts, the node refuses to take part."""
+        """True while a peer exists twice; refuse to take part if that persists."""
         found, now = self._topics.duplicate_names(self._peers), self._now()
         self._duplicate_since = (self._duplicate_since or now) if found else 0
         if found and now - self._duplicate_since > DUPLICATE_NS:
@@ -137,7 +135,7 @@ class Handshake:
         return bool(found)
 
     def hear_state(self) -> None:
-        """Which run it is, and where the test stands; what is refused before it begins ends the node."""
+        """Follow run and state of the test; end if it is refused."""
         if TEST_STATE not in self._topics.inboxes:
             return
         for told in (*self._topics.heard(TEST_STATE, self._membership.counts), *self._membership.cleared()):
@@ -153,6 +151,6 @@ class Handshake:
         self.tell()
 
     def tell(self, problem: str = "") -> None:
-        """Publish NodeStatus: who we are, with what, and whether we are ready, or why not."""
+        """Publish NodeStatus: identity, facts, and readiness or problem."""
         ready = Phase.READY <= self._phase.now < Phase.GONE
         self._topics.tell("node_status", self._facts | {"ready": ready, "problem": problem or self._phase.problem})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchange of a node and its host: a Host when the node is made, a Configured each time it is configured."""
+"""Interface of a node and its host: Host at construction, Configured at each configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rths_nodes.ros.transport.wiring import Place
 
 @dataclass(frozen=True)
 class Configured:
-    """Parts of a node that is being configured, given to its host; ``measurements`` are those that it takes."""
+    """Parts of a node under configuration; ``measurements`` are its input."""
 
     place: Place
     settings: NodeSettings
@@ -29,23 +29,23 @@ class Configured:
 
 
 Interpose = Callable[[Configured], Interposer]
-"""Called each time a node is configured. Raises ConfigError for what cannot be done to it."""
+"""Called at each configuration of a node. Raises ConfigError for impossible faults."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """Functions and options that the host of a node hands in when it makes the node."""
+    """Functions and options that a host passes to a node."""
 
     interpose: Interpose
     """Makes the interposer between the node and its parts."""
     clock: Clock = SYSTEM_CLOCK
     own_process: bool = False
-    """True when the process has no other node."""
+    """True if no other node shares the process."""
     prepare: Callable[[], None] = lambda: None
-    """Called when all peers are found, before the node says that it is ready."""
+    """Called when all peers are discovered, before the node reports ready."""
     on_ended: Callable[[], None] = lambda: None
-    """Called when the node hears that the test is over."""
+    """Called when the node receives the end of the test."""
     scenario: Scenario | None = None
-    """The scenario as it is run; None where the node builds it from its parameters."""
+    """Scenario to run; None to build it from parameters."""
     handed: Port | None = None
-    """A port in place of the scenario's: a procedure has opened it, and closes it."""
+    """Open port of a procedure, in place of the scenario's."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The integrator node: forces of the rig in, Targets out."""
+"""Integrator node: receives forces of the rig, publishes Targets."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.warm_up import WarmUp
 
 SOONER = 1.5
-"""In real time: so many samples before its next step the node listens again."""
+"""Samples before its next step at which the node listens again, in real time."""
 
 
 ASK_AGAIN_NS = 200_000
-"""Time after which an integrator that is answered from outside is asked again whether it is ready."""
+"""Polling period of an external integrator."""
 
 
 class IntegratorNode(RthsNode):
@@ -54,7 +54,7 @@ class IntegratorNode(RthsNode):
         self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
 
     def missing(self) -> str:
-        """A client that the integrator waits for; one that does not do what was agreed upon ends the test here."""
+        """Return what the integrator's client lacks; a client that breaks the agreement ends the test."""
         assert self.stage is not None
         try:
             return self.stage.missing()
@@ -63,7 +63,7 @@ class IntegratorNode(RthsNode):
             return str(error)
 
     def work(self, limit: int = 1_000_000) -> bool:
-        """Turn Measurements into Targets; a client that ends before the test does stops the rig."""
+        """Turn Measurements into Targets; stop the rig if a client ends early."""
         now, following = self._now, self.measurements.next
         busy, began = False, now()
         stage = self.stage
@@ -86,7 +86,7 @@ class IntegratorNode(RthsNode):
                 limit -= 1
                 busy = True
                 if target is not None:
-                    # from the Measurement on, however long the Target took: the next step is not to begin late
+                    # measured from the Measurement, so that the next step begins in time
                     self._rests_until = self._began + self._resting
                     stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
                     self._publish(target, stamp, self._began)
@@ -102,7 +102,7 @@ class IntegratorNode(RthsNode):
 
     @property
     def rests(self) -> bool:  # type: ignore[override]
-        """In real time the Measurements between two steps want no answer."""
+        """True between two steps in real time, when Measurements need no answer."""
         return not (self.settings.lockstep or self._pending) and self._rests_until > self._now()
 
     @property
@@ -111,15 +111,11 @@ class IntegratorNode(RthsNode):
 
     @property
     def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
-        """They are nothing to wake up for."""
         return () if self.rests else STREAMS
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
-        """When a pending Target may be ready, or the Measurement that the next step needs come, ns.
-
-        None when neither is due.
-        """
+        """Time at which to poll a pending Target or the Measurement of the next step, ns, or None."""
         if self._pending:
             return self._now() + ASK_AGAIN_NS
         return self._rests_until if self.rests else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics ``live`` and ``live_curves``: curves of a test for whoever looks on, and what they are called."""
+"""Topics ``live`` and ``live_curves``: curves of a test for onlookers, and their names."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from rths_nodes.msg import LiveCurves as CurvesMessage
 from rths_nodes.ros.nodes.context import NodeContext
 
 INTERVAL_NS = 100_000_000
-"""Shortest time between two messages: who looks on wakes a processor with each."""
+"""Shortest period of messages; each wakes a processor per onlooker."""
 
 
 class LiveCurves:
-    """Publishes the ``columns`` of a test of ``scenario`` for the node of ``context``, and first their names."""
+    """Publishes the ``columns`` of a test of ``scenario``, after their names."""
 
     def __init__(self, context: NodeContext, scenario: Scenario, columns: LiveColumns) -> None:
         self._topics, self._clock, self._columns = context.topics, context.clock, columns
         self._scenario, self._named, self._due = scenario, False, 0
 
     def tell_if_due(self) -> None:
-        """Publish what is complete, at most ten times a second."""
+        """Publish completed columns, at most ten times a second."""
         now = self._clock.monotonic_ns()
         if now >= self._due:
             self._due = now + INTERVAL_NS
             self.tell()
 
     def tell(self, rest: bool = False) -> None:
-        """Publish what is complete; with the ``rest`` all there is."""
+        """Publish completed columns, with ``rest`` all."""
         self._tell_names()
         first, values = self._columns.take(rest)
         if len(values):
@@ -42,7 +42,7 @@ class LiveCurves:
             self._topics.outlets["live"].publisher.publish(told)
 
     def _tell_names(self) -> None:
-        """Once: who comes later gets them from the middleware."""
+        """Publish the names once, latched."""
         if not self._named:
             self._named = True
             self._topics.outlets["live_curves"].publisher.publish(curves_of(self._scenario, self._header()))
@@ -54,14 +54,14 @@ class LiveCurves:
 
 
 def message_of(header: Header, first: int, per: int, values: Array) -> Live:
-    """The message of ``values`` ``(columns, curves, 4)`` from the sample ``first`` on, ``per`` samples each."""
+    """Message of ``values`` ``(columns, curves, 4)`` from the sample ``first`` on, ``per`` samples each."""
     told = Live(header=header, first=first, column=per)
     told.values = array("f", values.ravel())
     return told
 
 
 def curves_of(scenario: Scenario, header: Header) -> CurvesMessage:
-    """The message with names, units and limits of the curves of ``scenario``."""
+    """Return the message with names, units and limits of the curves."""
     told = CurvesMessage(header=header, servo_rate=scenario.servo_rate)
     axes = {name: axis.limits for name, axis in scenario.axes.items()}
     told.names = curve_names(list(axes))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The monitor node: watches everything, computes the indices, asks for a trip."""
+"""Monitor node: checks limits, computes indices, requests trips."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from rths_nodes.ros.nodes.live_curves import LiveCurves
 from rths_nodes.ros.nodes.observers import ProgressReports
 
 QUIET_NS = 1_500_000_000
-"""Time that the monitor waits, after the test, for what is missing; the actuator waits for its judgement a little
-longer."""
+"""Wait for missing messages after the test; a little shorter than the actuator node waits for the monitor."""
 
 
 UNHEARD_NS = 2_000_000_000
-"""An interrupt that our actuator node hears as well stops the test sooner; a driver node may hear none."""
+"""Time after which an interrupt trips the test, because a driver node may not have received it."""
 
 
 RATE = 20.0
@@ -39,9 +38,9 @@ Values = Sequence[float]
 class Joints:
     """Publish measured, target and commanded state of the axes as joints by ``publish(topic, message)``.
 
-    Positions are displacements (m), efforts are forces (N). Target and command of an axis that is controlled by
-    force (``axes`` by name) are efforts. A velocity (m/s) is the change since the last message over the time
-    between. Samples are ``dt`` (s) apart; ``frame`` is that of the rig.
+    Positions are displacements (m), efforts are forces (N); for axes controlled by force (``axes``) target and
+    command are efforts. Velocities (m/s) are differences between messages. ``dt`` is the servo period, s;
+    ``frame`` the rig's.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Joints:
     def tell(
         self, sample: int, stamp: int, target: Values, command: Values, measured: Values, force: Values
     ) -> None:
-        """Publish a sample, of the time ``stamp`` (ns); m and N by axis."""
+        """Publish a sample stamped ``stamp`` (ns); m and N by axis."""
         positions = {STATES: measured, TARGETS: self._moved(target), COMMANDS: self._moved(command)}
         efforts = {STATES: force, TARGETS: self._pushed(target), COMMANDS: self._pushed(command)}
         earlier, before = self._before or (sample, positions)
@@ -78,8 +77,6 @@ class Joints:
 
 
 class MonitorNode(RthsNode):
-    """Hosts the monitor."""
-
     role = MONITOR
 
     def build(self, assembly: Assembly) -> None:
@@ -97,7 +94,7 @@ class MonitorNode(RthsNode):
         loaded = {name: axis.limits.of_force for name, axis in scenario.axes.items()}
         self._joints = Joints(loaded, scenario.dt, self.place.rig.strip("/"), self._publish)
         self._stamped = 0, 0
-        """The last sample that came, and its stamp, ns."""
+        """Last received sample and its stamp, ns."""
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy = False
@@ -148,14 +145,14 @@ class MonitorNode(RthsNode):
         )
 
     def _stop_if_interrupted(self) -> None:
-        """A test that goes on although this node was asked to stop it is tripped, once."""
+        """Trip, once, a test that continues although this node was interrupted."""
         running = self.phase.test.state is State.RUNNING
         if running and not self._stopped and self.shutdown.interrupted_for > UNHEARD_NS:
             self._stopped = True
             self.trip("interrupted, and the actuator node has gone on")
 
     def _warn_outside(self) -> None:
-        """Warn once of each frozen force, and of a test that has left its corridor and continues."""
+        """Warn once of each frozen force, and of a test that left its corridor and continues."""
         for axis, at in self.stage.sensors.forces.items():
             if axis not in self._frozen:
                 self._frozen.add(axis)
@@ -194,7 +191,7 @@ class MonitorNode(RthsNode):
         self._guard.judge()
         if not self.phase.ended:
             self._quiet_from = self._now()
-            if self._guard.overdue():  # nobody else would end the test
+            if self._guard.overdue():  # no other node would end the test
                 self.shutdown.report()
                 self.phase.end(ExitCode.FAILED, self._guard.tripped)
                 return
@@ -221,6 +218,6 @@ class MonitorNode(RthsNode):
 
 
 def unjudged_samples(numbers: Mapping[str, float]) -> str:
-    """Words for samples at the end that the monitor did not see, by its Summary; empty: none."""
+    """Text on final samples that the monitor missed, by its Summary; empty if none."""
     count = numbers.get("unseen.samples", 0.0)
     return f"the monitor has not seen the last {count:.0f} samples: the indices are without them" if count else ""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress messages of the nodes that watch and record the rig, and the care that the rig takes of these nodes.
+"""Progress of monitor and recorder, and how the rig waits for them.
 
-In lockstep it waits for them (:class:`LockstepWindow`), in real time it cannot: there it goes on as long as they
-give signs of life (:class:`SignsOfLife`).
+In lockstep it waits (:class:`LockstepWindow`); in real time it continues while they are alive
+(:class:`SignsOfLife`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.rig_context import RigContext
 
 PROGRESS_SAMPLES = 64
-"""Samples between two messages in lockstep: well within the window in which the actuator may run ahead."""
+"""Samples between messages in lockstep: well within the window."""
 
 
 class ProgressReports:
-    """Progress of a node: the rig waits for it, or, in real time, for a message every ``period``, s."""
+    """Progress of a node for the waiting rig; in real time every ``period``, s."""
 
     def __init__(self, context: NodeContext, lockstep: bool, period: float) -> None:
         self._node, self._topics, self._now = context.place.peer, context.topics, context.clock.monotonic_ns
@@ -31,7 +31,6 @@ class ProgressReports:
         self._told_of, self._due = -1, 0
 
     def tell_if_due(self, sample: int) -> None:
-        """Tell now and then that the node has got to ``sample``."""
         now = self._now()
         if sample - self._told_of < PROGRESS_SAMPLES if self._lockstep else now < self._due:
             return
@@ -39,7 +38,7 @@ class ProgressReports:
         self.tell(sample)
 
     def tell(self, sample: int, done: bool = False) -> None:
-        """Tell it, and whether the node is ``done`` with the test."""
+        """Publish ``sample``, and whether the node is ``done`` with the test."""
         values = {"node": self._node, "sample": max(sample, 0)}
         self._topics.tell("progress", values | ({"done": True} if done else {}))
 
@@ -47,31 +46,30 @@ class ProgressReports:
 class LockstepWindow:
     """Lets the rig run at most ``LOCKSTEP_WINDOW`` samples ahead of the slowest of ``observers``.
 
-    It trips when it has waited for Progress longer than ``patience``, ns.
+    It trips after waiting for Progress longer than ``patience``, ns.
     """
 
     def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
         self._patience = patience
         self.done: set[str] = set()
-        """The observers that have nothing more to do in this test."""
+        """Observers that have completed this test."""
         self._seen = dict.fromkeys(observers, -1)
         self._open_until = LOCKSTEP_WINDOW - 1
 
-    def begin(self, now: int) -> None:
-        """Measurement 0 is there."""
+    def begin(self, now: int) -> None: ...
 
     def look(self, now: int) -> None:
-        """Nothing is done now and then: ``follow`` looks when it has to."""
+        """Do nothing: ``follow`` polls when it has to."""
 
     def effective(self, sample: int) -> int:
-        """The sample at which a trip asked for at ``sample`` takes effect: never beyond the window."""
+        """Return the sample at which a trip for ``sample`` takes effect: within the window."""
         return min(sample, self._rig.sample + LOCKSTEP_WINDOW)
 
     def follow(self) -> bool:
-        """True when the next tick lies within the window."""
+        """True if the next tick is within the window."""
         rig = self._rig
-        # a requested stop bounds the run by itself, and the monitor is silent after a breach
+        # a requested stop bounds the run, and the monitor is silent after a breach
         if rig.sample < self._open_until or not self._seen or rig.stop_request:
             return True
         for message in self._topics.heard("progress"):
@@ -88,7 +86,8 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig when ``heartbeat`` counts an observer as lost; for one of ``optional`` ``warn`` is called.
+    """Trips the rig when ``heartbeat`` counts an observer as lost; for one of ``optional`` only ``warn`` is
+    called.
 
     ``dt`` is the servo period, s.
     """
@@ -105,15 +104,14 @@ class SignsOfLife:
         self._dt = dt
         self._optional = frozenset(optional)
         self.done: set[str] = set()
-        """As of :class:`LockstepWindow`."""
         self._warn = warn
 
     def begin(self, now: int) -> None:
-        """Measurement 0 is there, at ``now`` ns: from here on silence counts."""
+        """Count silence from Measurement 0 at ``now``, ns."""
         self._heartbeat.begin(now)
 
     def look(self, now: int) -> None:
-        """Hear who is there, and find out who is lost; every few milliseconds."""
+        """Take Progress and check for lost observers, every few milliseconds."""
         for message in self._topics.heard("progress"):
             behind = (self._rig.sample - message["sample"]) * self._dt
             self._heartbeat.heard(message["node"], now, round(behind * SECOND))
@@ -126,21 +124,20 @@ class SignsOfLife:
                 self._rig.trip(words)
 
     def effective(self, sample: int) -> int:
-        """A trip takes effect at once, whatever sample it was asked for at."""
+        """Return 0: a trip takes effect at once."""
         return 0
 
     def follow(self) -> bool:
-        """True: in real time nobody is waited for."""
         return True
 
 
 def watch_observers(
     context: RigContext, scenario: Scenario, observers: Sequence[str], warn: Callable[[str], None]
 ) -> LockstepWindow | SignsOfLife:
-    """Return the watch over the ``observers``: for real time if the clock has a pacer, else for lockstep."""
+    """Return the watch over ``observers``: SignsOfLife if the clock has a pacer, else LockstepWindow."""
     if context.times.pacer is None:
         return LockstepWindow(context, observers, round(scenario.port.longest_wait * SECOND))
-    # the monitor waits for a Target: under way, bridged, or with best effort lost for a step
+    # the monitor also waits for a Target that is bridged or lost
     missing = scenario.bridge.max_bridge + (scenario.samples_per_step + scenario.hops.depth) * scenario.dt
     heartbeat = Heartbeat(scenario.heartbeat, observers, scenario.dt, missing)
     optional = [RECORDER] if scenario.heartbeat.recorder_lost == "warn" else []

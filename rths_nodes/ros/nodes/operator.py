@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator node: stop and hold of a procedure for everybody, and the state of rig and procedure.
+"""Operator node: stop and hold of a procedure, and the state of rig and procedure.
 
-    service  ~/stop            std_srvs/srv/Trigger          the act stop: at every moment, never refused
+    service  ~/stop            std_srvs/srv/Trigger          the act stop: always possible, never refused
     service  ~/stop_by_page    std_srvs/srv/Trigger          the same, recorded as a stop of the page
     service  ~/hold            std_srvs/srv/Trigger          the act hold: of the rung under way
     topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
@@ -11,8 +11,7 @@
     topic    live_curves       rths_nodes/msg/LiveCurves     their names, latched
     topic    trip              rths_nodes/msg/Trip           subscribed: the act stop
 
-All other acts come over the operator socket (``app/procedure/operator_socket.py``). The node lives outside of
-every run: runs have nodes and topics of their own.
+Other acts use the operator socket (``app/procedure/operator_socket.py``). The node is not part of any run.
 """
 
 from __future__ import annotations
@@ -62,48 +61,47 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 from rths_nodes.ros.transport.trip_requests import reason_of
 
 RIG_STATE_HZ = 10.0
-"""Rate at which rig_state is published without a watcher."""
+"""Rate of rig_state without a watcher, Hz."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
-"""Time for which another operator node is looked for at the start, and the interval of the polls, s."""
+"""Time to discover another operator node at the start, and polling interval, s."""
 REQUESTS = 64
 """Trip requests that are remembered."""
 THREADS = 2
 """Two, so that a trip request does not wait for a timer."""
 KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
-"""Types of the topics."""
 
 
 class Conducted(Protocol):
-    """A procedure, as the operator node sees it. All of it may be called from any thread."""
+    """A procedure, as seen by the operator node; thread-safe."""
 
     told_hz: float
-    """Rate at which a watcher has to hear where the rig is, Hz; 0 where there is none."""
+    """Rate at which a watcher needs the state of the rig, Hz; 0 without a watcher."""
 
     constants: Data
-    """Fields of TestState that do not change."""
+    """Constant fields of TestState."""
 
     @property
     def state(self) -> State: ...
 
     @property
     def reason(self) -> str:
-        """Why the state was entered."""
+        """Reason of the state."""
         ...
 
     @property
     def resting(self) -> Measurement | None:
-        """The last Measurement, with a counter of its own; None where no port is open, and during a run."""
+        """Last Measurement, with a counter of its own; None without an open port, and during a run."""
         ...
 
     @property
     def scenario(self) -> Scenario: ...
 
     def tell(self, told: Callable[[Measurement], None] | None) -> None:
-        """Give every Measurement of the rig to ``told``, from the thread that drives it; None: not any more."""
+        """Pass every Measurement of the rig to ``told``, in the thread that drives it; None ends this."""
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
-        """By motion its number, samples in a column, first sample and columns of what has come since."""
+        """Return motion number, samples per column, first sample and new columns, by motion."""
         ...
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
@@ -128,20 +126,20 @@ class OperatorNode(ThreadedNode):
         self._diagnostics = self._node.create_publisher(DiagnosticArray, DIAGNOSTICS.name, quality(DIAGNOSTICS))
         self._ticks = 0
         self._motions = f"{MOTION}{uuid4().hex[:8]} "
-        """Beginning of the marks of its motions, which are not those of another procedure."""
+        """Prefix of the ids of its motions, unique to this procedure."""
         self._motion = 0
-        """Number of the last motion that was drawn."""
+        """Number of the last published motion."""
         constants = conducted.constants
         n_axes, n_auxiliary = len(constants["axis_names"]), len(constants["auxiliary_names"])
         self._codec = Codec(0, n_axes, 0, n_auxiliary)
         self._every = max(1, round(constants["servo_rate"] / conducted.told_hz)) if conducted.told_hz else 0
-        """Samples of the rig between two that a watcher hears of; 0 where there is none."""
+        """Samples of the rig per sample for a watcher; 0 without one."""
         self._threads = (
             self._thread(STOP, conducted.stop, first=True),
             self._thread(PAGE_STOP, partial(conducted.stop, by=PAGE), "the page", first=True),
             self._thread(HOLD, conducted.hold),
         )
-        """Threads of the services. A stop does not wait for a hold."""
+        """Threads of the services: a stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
         """Publication time, source and reason of the last trip requests."""
         group = MutuallyExclusiveCallbackGroup()
@@ -160,7 +158,7 @@ class OperatorNode(ThreadedNode):
 
     @property
     def address(self) -> bytes:
-        """The name of the operator socket."""
+        """Name of the operator socket."""
         return address(self._node.get_fully_qualified_name(), self._context.get_domain_id())
 
     def _thread(
@@ -174,7 +172,7 @@ class OperatorNode(ThreadedNode):
         return ServiceThread(self._context, {service: answer}, LoopCalls(), warn, first)
 
     def _trip(self, message: Trip, info: Data) -> None:
-        """Stop once for each request. A Trip of the nodes of a run is none: they stop the run themselves."""
+        """Stop once per request. Nodes of a run stop it themselves for their Trips."""
         reason = reason_of(message.header.frame_id, message.source, message.reason)
         request = info["source_timestamp"], message.source, message.reason
         if reason is not None and request not in self._received:  # both subscriptions receive a latched one
@@ -188,7 +186,7 @@ class OperatorNode(ThreadedNode):
         )
 
     def start(self) -> None:
-        """Serve and publish from now on. Raises ConfigError if the namespace has another operator node."""
+        """Start. Raises ConfigError if the namespace has another operator node."""
         mine = (self._node.get_name(), self._node.get_namespace())
         end = time.monotonic() + DISCOVERY_S
         while time.monotonic() < end:
@@ -210,7 +208,7 @@ class OperatorNode(ThreadedNode):
     # -- topics -------------------------------------------------------------------------------------------
 
     def tell_state(self, state: State, reason: str) -> None:
-        """Publish a state of the procedure, from any thread."""
+        """Publish a state of the procedure; thread-safe."""
         told = TestState(state=int(state), reason=reason, **self._conducted.constants)
         told.header.stamp = self._node.get_clock().now().to_msg()
         self._publishers["procedure_state"].publish(told)
@@ -223,7 +221,7 @@ class OperatorNode(ThreadedNode):
         self._draw()
 
     def _tell_watcher(self, measured: Measurement) -> None:
-        """Publish where the rig is, from the thread that drives it: where that stands still, nothing is said."""
+        """Publish the state of the rig from the thread that drives it, while that runs."""
         if measured.sample % self._every:
             return
         try:
@@ -231,7 +229,7 @@ class OperatorNode(ThreadedNode):
                 self._codec.pack_measurement(measured, time.time_ns())
             )
         except Exception as error:
-            self._conducted.tell(None)  # the rig is not stopped for it: the watcher ends its pulse
+            self._conducted.tell(None)  # no reason to stop the rig: the watcher ends its pulse
             self._node.get_logger().error(f"a watcher hears no more: {type(error).__name__}: {error}")
 
     def _diagnose(self) -> None:
@@ -274,7 +272,6 @@ class OperatorNode(ThreadedNode):
 
 
 def _asked(by: str, how: str) -> str:
-    """Return the reason of a stop or hold."""
     return f"asked for by {by}: {how}"
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sections of a scenario as ROS parameters of the node that owns them.
 
-The scenario gives the defaults; the usual ROS means (command line, parameter file, launch) override single
-values, with the meaning and the strict checks of ``--set``. Matrices and lists of sections stay in the file.
+The scenario gives the defaults; command line, parameter file and launch override single values, checked as for
+``--set``. Matrices and lists of sections stay in the file.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros.transport import qos_overrides
 
 UNBOUNDED = 2**63 - 1
-"""An end of a range of integers that has none: the largest number of their type. Of floats it is infinity."""
+"""Missing bound of a range of integers, as ROS needs two; of floats it is infinity."""
 FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service")
-"""Parameters of rclpy, by the beginnings of their names."""
+"""Prefixes of rclpy's parameters."""
 
 
 def given(node: Node) -> Data:
@@ -37,14 +37,14 @@ def given(node: Node) -> Data:
 
 
 def plain(parameter: Parameter) -> Any:
-    """The value of a parameter, as it would stand in a file."""
+    """Return the value of a parameter as in a file."""
     value = parameter.value
     return list(value) if hasattr(value, "tolist") else value
 
 
 def told(status: Data) -> Data:
-    """The sections that a node runs with, by name, as it has told in its NodeStatus."""
-    with suppress(ConfigError):  # a foreign node may tell it in another form
+    """Return the sections in the NodeStatus of a node, by name."""
+    with suppress(ConfigError):  # a foreign node may use another form
         found = parse(status["parameters"], status["node"])
         if isinstance(found, dict):
             return found
@@ -52,7 +52,7 @@ def told(status: Data) -> Data:
 
 
 def declare(node: Node, name: str, value: object, doc: str, spec: Spec | None = None) -> None:
-    """Declare one parameter with its meaning, unit and range."""
+    """Declare a parameter with description, unit and range."""
     ranges = {}
     if spec is not None:
         doc = " ".join(filter(None, (doc, f"[{spec.unit}]" if spec.unit else "", spec.bound)))
@@ -62,10 +62,7 @@ def declare(node: Node, name: str, value: object, doc: str, spec: Spec | None = 
 
 
 def _ranges(spec: Spec) -> dict[str, object]:
-    """The range of a parameter, by its field in the descriptor; empty where it has none.
-
-    A range has two ends; where there is no bound, one of floats ends at infinity, as tools show it.
-    """
+    """Return the range of a parameter by descriptor field; empty without bounds."""
     low = spec.at_least if spec.at_least is not None else spec.more_than
     high = spec.at_most if spec.at_most is not None else spec.less_than
     if low is None and high is None:
@@ -85,7 +82,7 @@ def _ranges(spec: Spec) -> dict[str, object]:
 
 
 def effective(scenario: Scenario, given: Mapping[str, object], sections: Sequence[str]) -> Scenario:
-    """The scenario with those of the ``given`` parameters that stand in ``sections``. Raises ConfigError."""
+    """Return the scenario with ``given`` parameters of ``sections``. Raises ConfigError."""
     prefixes = tuple(f"{section}." for section in sections)
     return replace(
         scenario, [(name.split("."), value) for name, value in given.items() if name.startswith(prefixes)]
@@ -93,7 +90,7 @@ def effective(scenario: Scenario, given: Mapping[str, object], sections: Sequenc
 
 
 def section(scenario: Scenario, path: str) -> Any:
-    """Return what stands at the dotted ``path`` of a scenario: ``structure``, ``axes.story_1``; None: nothing."""
+    """Return the value at the dotted ``path`` of a scenario (``axes.story_1``), or None."""
     place: object = scenario
     for name in path.split("."):
         place = place.get(name) if isinstance(place, Mapping) else getattr(place, name)
@@ -102,7 +99,7 @@ def section(scenario: Scenario, path: str) -> Any:
 
 @dataclass(frozen=True)
 class Row:
-    """A value of a section as a parameter, and what is said of it."""
+    """A value of a section as a parameter, with its description."""
 
     name: str
     value: object
@@ -111,7 +108,7 @@ class Row:
 
 
 def rows(scenario: Scenario, sections: Sequence[str]) -> list[Row]:
-    """The parameters of those of ``sections`` that the ``scenario`` has; matrices and mappings stay there."""
+    """Return the parameters of ``sections`` in ``scenario``, without matrices and mappings."""
     return [row for path in sections for row in _rows(section(scenario, path), path)]
 
 
@@ -128,5 +125,5 @@ def _rows(built: Any, path: str) -> Iterator[Row]:
         value, name = getattr(built, key), join(path, key)
         if spec.kind in ("component", "components", "section", "sections"):
             yield from _rows(value, name)
-        elif spec.kind not in ("matrix", "mapping"):  # of which ROS 2 has no parameters
+        elif spec.kind not in ("matrix", "mapping"):  # ROS 2 has no such parameters
             yield Row(name, to_data(value), spec.doc, spec)

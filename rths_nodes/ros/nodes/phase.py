@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases that a node goes through, and the cause of its end."""
+"""Phases of a node, and the cause of its end."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rths_nodes.loop.supervision.states import State
 
 
 class Phase(IntEnum):
-    """Phases of a node, in their order. Whether it is active is the lifecycle's, beside it."""
+    """Phases of a node, in order, independent of the lifecycle's active state."""
 
     UNCONFIGURED = 0
     CONFIGURED = 1
-    """Stage and endpoints are there; the node takes no part yet."""
+    """Stage and endpoints exist; the node takes no part yet."""
     MATCHING = 2
-    """Active; peers are looked for."""
+    """Active; discovers peers."""
     READY = 3
-    """All peers were found."""
+    """All peers are discovered."""
     IN_TEST = 4
     """The rig may move."""
     ENDED = 5
-    """The actuator node has said that the test is over."""
+    """The actuator node has published the end of the test."""
     REPORTED = 6
-    """The Summary is told; messages of others may still be needed."""
+    """The Summary is published; messages of others may still be needed."""
     GONE = 7
-    """The node has no more to do: its host may close it."""
+    """Completed: its host may close it."""
 
 
 _SUCCESSORS = {
@@ -42,7 +42,7 @@ _SUCCESSORS = {
     Phase.REPORTED: (Phase.UNCONFIGURED,),
     Phase.GONE: (),
 }
-"""A node may be GONE from everywhere; a test can end, or be given up, before it has begun."""
+"""Valid transitions, besides GONE from everywhere; a test can end before it begins."""
 
 UNDER_WAY = (State.ARMED, State.RUNNING, State.STOPPING)
 """States of a test in which the rig may move."""
@@ -50,7 +50,7 @@ UNDER_WAY = (State.ARMED, State.RUNNING, State.STOPPING)
 
 @dataclass(frozen=True)
 class StateOfTest:
-    """Where the test stands, as the actuator node has said last (TestState)."""
+    """Last state of the test published by the actuator node (TestState)."""
 
     state: State = State.IDLE
     sample: int = 0
@@ -59,9 +59,9 @@ class StateOfTest:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a node ends as it does: its exit code, and words for the user; empty where nothing went wrong.
+    """Exit code and text on the end of a node; empty without a problem.
 
-    ``silent``: it had no time to say so, nor to tell its Summary.
+    ``silent``: it had no time to publish the cause or its Summary.
     """
 
     exit_code: int = 0
@@ -70,12 +70,11 @@ class Cause:
 
 
 class PhaseMachine:
-    """The phase of a node; refuses a transition that is not in the diagram.
+    """Phase of a node; refuses invalid transitions.
 
-    ``now`` is the phase. ``active`` is the lifecycle's primary state, ``test`` where the test stands, ``cause``
-    why the node ends as it does, ``note`` what the user should know besides. ``gone`` and ``ended``, which are
-    asked in every sample, follow from them; ``begun`` tells that the rig may have moved. ``on_ended`` is called
-    when the end of the test is heard.
+    ``active`` is the lifecycle's primary state, ``test`` the state of the test, ``cause`` the reason of the node's
+    end, ``note`` further information for the user. ``gone`` and ``ended`` are cached for the loop; ``begun`` is
+    true if the rig may have moved. ``on_ended`` is called at the end of the test.
     """
 
     def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:
@@ -90,7 +89,7 @@ class PhaseMachine:
         self.note = ""
 
     def to(self, phase: Phase) -> None:
-        """Enter ``phase``. Raises RuntimeError when the diagram has no such arrow."""
+        """Enter ``phase``. Raises RuntimeError for an invalid transition."""
         if phase is Phase.GONE:
             self.gone = True
         elif phase not in _SUCCESSORS[self.now]:
@@ -98,23 +97,22 @@ class PhaseMachine:
         self.now = phase
 
     def configure(self) -> None:
-        """A new attempt: nothing has gone wrong yet."""
         self.cause = Cause()
 
     def clean_up(self) -> None:
-        """Back to where the node was before it was configured; one that is gone stays so."""
+        """Return to UNCONFIGURED, unless GONE."""
         if self.now not in (Phase.UNCONFIGURED, Phase.GONE):
             self.to(Phase.UNCONFIGURED)
         self.test, self.ended, self.begun = StateOfTest(), False, False
 
     def activate(self, active: bool) -> None:
-        """Take part, or not for now. A node that is activated again goes on where it was."""
+        """Take part, or pause; a node that is activated again continues."""
         self.active = active
         if active and self.now is Phase.CONFIGURED:
             self.to(Phase.MATCHING)
 
     def follow(self, test: StateOfTest) -> None:
-        """The actuator node has said where the test stands."""
+        """Follow the state of the test."""
         had_ended = self.ended
         self.test = test
         self.ended = test.state in states.ENDED
@@ -135,11 +133,11 @@ class PhaseMachine:
         self.to(Phase.GONE)
 
     def blame(self, exit_code: int, problem: str, silent: bool = False) -> None:
-        """Why the node will end; it goes on for now."""
+        """Set the cause of the node's end, which is still to come."""
         self.cause = Cause(exit_code, problem, silent)
 
     def fail(self, problem: str) -> None:
-        """Something unforeseen has happened; what had gone wrong before keeps its exit code."""
+        """Set an unexpected problem; an earlier failure keeps its exit code."""
         in_order = self.exit_code in (ExitCode.FINISHED, ExitCode.HELD)
         self.blame(ExitCode.FAILED if in_order else self.exit_code, problem)
 
@@ -148,15 +146,13 @@ class PhaseMachine:
 
     @property
     def under_way(self) -> bool:
-        """True while the rig may move, as far as the node knows."""
         return self.test.state in UNDER_WAY
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the process; 0 as long as nothing is wrong."""
+        """Exit code of the process; 0 without a problem."""
         return self.cause.exit_code
 
     @property
     def problem(self) -> str:
-        """Problem of the node in words, for people; empty when there is none."""
         return self.cause.problem

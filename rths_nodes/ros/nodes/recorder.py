@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder node: writes every message of the rig, as it came, into a recording."""
+"""Recorder node: writes every message of the rig, as received, into a recording."""
 
 from __future__ import annotations
 
@@ -31,18 +31,17 @@ from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.writers import OpenWriter, OptionalWriter, Writer
 
 SUMMARIES_NS = 4_500_000_000
-"""Time the recorder waits, after the test, for what is missing: the middleware took up to 2.8 s to repair a
-stalled stream. The actuator node, without which all leave, lingers a little longer."""
+"""Wait for missing messages after the test, shorter than the actuator node's; the middleware took up to 2.8
+s to repair a stalled stream."""
 EXIT_NOW_NS = 100_000_000
-"""The same when it was asked to end: enough for what is under way."""
+"""The same after an exit request."""
 
 
 class RecorderNode(RthsNode):
-    """Hosts a recording; the writer is handed in, because ``ros/`` knows no file formats.
+    """Hosts a recording; the writer is passed in, because ``ros/`` knows no file formats.
 
-    A recording proves that it is complete: the Summary of each node says how many messages of each stream it has
-    sent. They are waited for; what does not come is counted as a gap. Nodes that died without a Summary are named
-    as ``silent``.
+    The Summary of each node has its number of sent messages per stream; missing ones count as gaps. Nodes without
+    a Summary are listed as ``silent``.
     """
 
     role = RECORDER
@@ -71,9 +70,9 @@ class RecorderNode(RthsNode):
         self._streams = [topic.name for topic in rows if topic.stream]
         self._rare = [topic.name for topic in rows if not topic.stream]
         self._apart = dict.fromkeys(self._streams, 1)
-        """Difference between the numbers of two messages of each stream."""
+        """Difference between successive message numbers of each stream."""
         self._firsts = {"command": 1}
-        """Numbers of first messages that are not 0: the first Command is that of sample 1."""
+        """First message numbers other than 0: the first Command belongs to sample 1."""
         if scenario.updating is not None:
             copies = Copies(scenario)
             self._apart[TOPIC], self._firsts[TOPIC] = copies.every, copies.first
@@ -85,9 +84,9 @@ class RecorderNode(RthsNode):
         self._heard_from: set[str] = set()
         self._ended_at = 0
         self._trip = ""
-        """Why another node has asked for a trip, last."""
+        """Reason of the last trip request of another node."""
         self._breach = ""
-        """Why the rig has to trip, by the node that was the first to find it."""
+        """Reason to trip, by the node that found the first breach."""
         self._progress = ProgressReports(self.shared, self.settings.lockstep, scenario.heartbeat.period)
         topics = [(self._full[topic.name], topic) for topic in rows]
         self.writer = self._open_writer(value("record"), topics, self.information)
@@ -101,7 +100,7 @@ class RecorderNode(RthsNode):
         self.get_logger().warning(f"{reason}; the rig goes on without a recording")
 
     def look(self) -> bool:
-        """The rare topics are recorded when they are looked at; after the test the file has all that has come."""
+        """Record rare topics; after the test the file holds everything received."""
         looked = super().look()
         if looked:
             self._record_rare()
@@ -115,7 +114,7 @@ class RecorderNode(RthsNode):
 
     def _record_rare(self) -> None:
         for topic in self._rare:
-            if topic != "test_state":  # the handshake hears it
+            if topic != "test_state":  # recorded by the handshake
                 for values in self.topics.heard(topic):
                     if topic == "summary":
                         self._hear_summary(values)
@@ -173,7 +172,7 @@ class RecorderNode(RthsNode):
         self._record_rare()
         if not (self._complete() or self._waited_enough()):
             return
-        self.handshake.hear_state()  # told before the last Summary: a finished test may have become a tripped one
+        self.handshake.hear_state()  # sent before the last Summary: a finished test may have become a tripped one
         assert self.writer is not None
         self.writer.flush()
         found = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
@@ -184,9 +183,9 @@ class RecorderNode(RthsNode):
         self.phase.to(Phase.GONE)
 
     def surprise(self, error: Exception) -> None:
-        """The rig does not wait for a recording that broke off."""
+        """Release the rig, which does not wait for a failed recording."""
         super().surprise(error)
-        with suppress(Exception):  # the node may not even be configured
+        with suppress(Exception):  # the node may not be configured
             self._tell_done()
 
     def _tell_done(self) -> None:
@@ -198,10 +197,10 @@ class RecorderNode(RthsNode):
         return not self._silent() and not any(map(self._tail_missing, self._streams))
 
     def _silent(self) -> set[str]:
-        """The nodes whose Summary is missing: what they have sent last is not known."""
+        """Return the nodes without a Summary, whose last messages are unknown."""
         known = self.phase.ended and ACTUATOR in self._heard_from
         if known and not self._sent.get("measurement", self.phase.test.sample):
-            return set()  # stopped before it began: there are no samples, and nobody else has a Summary
+            return set()  # stopped before it began: no samples, and no other Summaries
         return set(self.settings.peers) - {self.role, CONSOLE} - self._heard_from
 
     def _tail_missing(self, name: str) -> bool:
@@ -230,12 +229,12 @@ class RecorderNode(RthsNode):
 
     @property
     def gaps(self) -> dict[str, int]:
-        """Number of gaps in each stream, one at its end included."""
+        """Number of gaps in each stream, including its end."""
         return {name: holes + self._tail_missing(name) for name, holes in self._holes.items()}
 
     @property
     def lost(self) -> dict[str, int]:
-        """Number of missing messages of each stream; of one without a Summary, only those before the last."""
+        """Missing messages of each stream; without a Summary only those before the last."""
         tails = {
             name: sent - (self._next[name] - self._first(name)) // self._apart[name]
             for name, sent in self._sent.items()
@@ -243,7 +242,7 @@ class RecorderNode(RthsNode):
         return {name: lost + max(0, tails.get(name, 0)) for name, lost in self._lost.items()}
 
     def close(self) -> None:
-        """Close the recording; after everything else, because indexing takes its time."""
+        """Close the recording last, because indexing takes time."""
         if self.writer is None or self.closed:
             return
         self.closed = True
@@ -261,9 +260,9 @@ class RecorderNode(RthsNode):
         )
 
     def _judge(self) -> tuple[ExitCode, str]:
-        """Return how the test ended, and why; a driver of somebody else's is not believed everything."""
+        """Return outcome and reason of the test, with doubts about a foreign driver."""
         test = self.phase.test
-        if death := died():  # launch has told: here it cannot be known
+        if death := died():  # known from launch only
             return ExitCode.FAILED, death
         if test.state is State.FINISHED and self._breach:
             return ExitCode.TRIPPED, f"{self._breach}; {WENT_ON}"
@@ -294,7 +293,7 @@ class RecorderNode(RthsNode):
 
 
 def recording_gaps(recording: Mapping[str, Mapping[str, float]]) -> str:
-    """Words for a recording with gaps (by topic), silent nodes or an early end; empty: it is whole."""
+    """Warning text for an incomplete ``recording``; empty if it is complete."""
     gaps = [f"{count:.0f} in {name}" for name, count in recording.get("gaps", {}).items() if count]
     silent = recording.get("silent", {})
     broken_off = recording.get("broken_off", {})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The times of a test as the actuator node sees them: when ticks are due, and how long everything took."""
+"""Times of a test in the actuator node: due ticks and durations."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.timing import timing
 
 KEPT = 4096
-"""Samples back to which it is known when a Measurement was sent."""
+"""Samples whose time of sending is stored."""
 
 
 class RigClock:
     """Stamps samples and times the loop; ``pacer`` sets the ticks in real time, None in lockstep.
 
-    ``dt`` is the servo period, s, and ``samples`` how many are expected. All times are ns of ``clock``, 0 until
-    they are known: ``measured_at`` is when the last Measurement was sent, ``began_at`` when Measurement 0 was
-    there, ``ended_at`` when the test was over. ``loop`` keeps how long the loop took from each Measurement to its
-    Command, ``work`` how long the rig took from each tick to its Measurement.
+    ``dt`` is the servo period, s, ``samples`` the expected number. Times are ns of ``clock``, 0 while unknown:
+    ``measured_at`` of the last Measurement, ``began_at`` of Measurement 0, ``ended_at`` of the end. ``loop`` holds
+    durations from Measurement to Command, ``work`` from tick to Measurement.
     """
 
     def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -37,15 +36,13 @@ class RigClock:
         self._wall_clock = clock.time_ns
 
     def start(self) -> None:
-        """The test begins: stamps count from here."""
+        """Start the stamps."""
         self._started_ns = self._wall_clock()
 
     def begin(self) -> None:
-        """Measurement 0 is there."""
         self.began_at = self._now()
 
     def end(self) -> None:
-        """The rig is at rest."""
         self.ended_at = self._now()
 
     @property
@@ -54,19 +51,19 @@ class RigClock:
         return self.pacer.missed if self.pacer else 0
 
     def stamp_of_tick(self, tick: int) -> int:
-        """Nominal time of a ``tick``, ns since 1970; where the rig pauses there are more of them than samples."""
+        """Nominal time of a ``tick``, ns since 1970; pauses have ticks without samples."""
         return self._started_ns + round((tick + self.missed) * self._dt * SECOND)
 
     def tick(self) -> None:
-        """A tick begins, or the wait for it."""
+        """Begin a tick, or the wait for it."""
         self._tick_at = self._now()
 
     def pause(self) -> None:
-        """The tick was that of no sample: those that follow come later by it."""
+        """Shift the following samples by a tick without a sample."""
         self._paused += 1
 
     def measured(self, sample: int) -> int:
-        """Measurement ``sample`` is made, and sent now, with the stamp that is returned; it asks for a Command."""
+        """Return the stamp of Measurement ``sample``, sent now."""
         now = self._now()
         if sample:
             self.work.add(now - (self.pacer.began if self.pacer else self._tick_at))
@@ -75,7 +72,7 @@ class RigClock:
         return self._started_ns + round((sample + missed + self._paused) * self._dt * SECOND)
 
     def answered(self, sample: int, waited: int = 0) -> None:
-        """Command ``sample`` is there, in time or late, and has ``waited`` (ns) to be taken."""
+        """Time Command ``sample``, which has ``waited`` (ns) to be taken."""
         self.loop.add(self._now() - waited - self._sent_at[(sample - 1) % KEPT])
 
     @property
@@ -85,16 +82,16 @@ class RigClock:
 
     @property
     def deadline(self) -> int | None:
-        """When the Command of the next tick is late, ns; None in lockstep."""
+        """Time at which the Command of the next tick is late, ns; None in lockstep."""
         return max(self.pacer.due, self.measured_at + self._answer_time) if self.pacer else None
 
     def durations(self) -> dict[str, Durations]:
-        """Return the timed durations, by name: the loop, its work and, with a pacer, its lateness."""
+        """Return the timed durations by name."""
         found = {"loop": self.loop, "work": self.work}
         return found | {"lateness": self.pacer.lateness} if self.pacer else found
 
     def summary(self, late: LateData, late_commands: int) -> Data:
-        """Timing of the test, with its ``late`` periods and the count of late Commands."""
+        """Return the timing of the test, with ``late`` periods and the count of late Commands."""
         lateness = self.pacer.lateness.seconds if self.pacer else np.empty(0)
         running = (self.ended_at - self.began_at) / SECOND if self.began_at else 0.0
         period = self._dt if self.pacer else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Surroundings of the parts of the actuator node."""
+"""Context shared by the parts of the actuator node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 @dataclass(frozen=True)
 class RigContext:
-    """The rig and its times, and the parts of its node that every node has; one from each configuration on."""
+    """Rig, times and common parts of the actuator node, from one configuration on."""
 
     rig: RigStage
     times: RigClock

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Measurements of the rig, in order."""
+"""Measurements of the rig, in order."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 
 class MeasurementSequence:
-    """Takes Measurement after Measurement from ``topics``; where one is missing, nothing comes after it.
+    """Takes Measurements in order from ``topics``, and none after a missing one.
 
-    ``expected`` is the number of the next one. Each makes a ``shutdown`` patient; ``on_lost`` is called with the
-    reason when a message of the loop is missing or makes no sense.
+    ``expected`` is the number of the next one. Each extends the patience of ``shutdown``; ``on_lost`` gets the
+    reason if a message of the loop is missing or malformed.
     """
 
     def __init__(self, topics: NodeTopics, shutdown: Shutdown, on_lost: Callable[[str], None]) -> None:
@@ -24,12 +24,12 @@ class MeasurementSequence:
     def reset(self) -> None:
         self.expected = 0
         self.handed_over = False
-        """True where our actuator node, in this process, hands them over, and nothing stands between."""
+        """True if our actuator node, in this process, passes them directly."""
         self.broken = False
-        """True when a message of the loop is missing: nothing is made of what follows."""
+        """True once a message of the loop is missing: later ones are ignored."""
 
     def next(self) -> tuple[Measurement, int] | None:
-        """The expected Measurement and its stamp, if it is here; older ones are dropped."""
+        """Return the expected Measurement and its stamp, or None; drop older ones."""
         topics = self._topics
         while (found := topics.receive("measurement", topics.codec.unpack_measurement)) is not None:
             sample = found[0].sample
@@ -46,7 +46,7 @@ class MeasurementSequence:
         return None
 
     def lose(self, reason: str) -> None:
-        """A message of the loop is missing, or makes no sense: the rig trips, this node stays to the end."""
+        """Report a missing or malformed message; the rig trips, this node stays to the end."""
         if not self.broken:
             self.broken = True
             self._on_lost(reason)

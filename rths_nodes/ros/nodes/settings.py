@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ROS parameters of a node: options of the run, and the sections of the scenario that the node owns.
+"""ROS parameters of a node: options of the run, and sections of the scenario that the node owns.
 
-They are declared when the node is made and can be set until it is configured. A wrong value that a node is started
-with is refused when it is configured, with its reason; one that is set later, at once.
+They can be set until the node is configured. Invalid initial values are refused at configuration, later ones at
+once.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ OWNED = {
     MONITOR: ("monitor",),
     RECORDER: ("recording",),
 }
-"""Sections of the scenario that a node has as parameters. With a node per axis each has its own of ``axes``."""
+"""Sections of the scenario that a node has as parameters; an axis node has its part of ``axes``."""
 
 READ = {
     COMPENSATOR: ("bridge",),
     ACTUATOR: ("bridge", "heartbeat"),
     AXIS: ("port",),
-    MONITOR: ("structure",),  # its elastic energy is the scale of the energy error
+    MONITOR: ("structure",),  # its elastic energy scales the energy error
 }
-"""Sections of another node that the stage needs, too: they must be the same there."""
+"""Sections of other nodes that the stage reads: they must agree."""
 
 TEST = "test"
-"""Key of what NodeStatus says of the whole test, beside the sections: for a driver node, which has no scenario."""
+"""Key of NodeStatus for values of the whole test, for driver nodes without a scenario."""
 
 _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
@@ -67,7 +67,7 @@ class Setting:
 
 
 def settings_of(role: str) -> dict[str, Setting]:
-    """The options of the run that a node has as parameters, by name."""
+    """Return the options of the run that are parameters of a node, by name."""
     found = {
         name: Setting(_as_parameter(option.default), option.doc, option.spec.choices)
         for name, option in options(NODE).items()
@@ -77,16 +77,16 @@ def settings_of(role: str) -> dict[str, Setting]:
 
 
 def _as_parameter(default: object) -> object:
-    """Convert a value to the form of ROS: an empty list would have no type."""
+    """Convert a value for ROS: an empty list would have no type."""
     if default is attrs.NOTHING:
         return ""
     return (list(default) or [""]) if isinstance(default, tuple) else default
 
 
 class NodeSettings:
-    """The parameters of ``node``, which is at ``place``; they cannot be set any more once it is ``frozen()``.
+    """Parameters of ``node`` at ``place``, read-only once ``frozen()``.
 
-    A scenario that has been ``built`` counts as long as the parameter ``scenario`` names it.
+    A ``built`` scenario is used while the parameter ``scenario`` names it.
     """
 
     def __init__(
@@ -95,15 +95,15 @@ class NodeSettings:
         self._node, self.place, self._frozen, self._built = node, place, frozen, built
         self._options = settings_of(place.role)
         self._given = parameters.given(node)
-        """By name, what the node was started with and what was set since."""
+        """Initial values and later settings, by name."""
         self._declaring = False
         self._sections: list[str] = []
-        """The parameters that are declared for sections of the scenario."""
+        """Declared parameters of sections of the scenario."""
         self.lockstep = True
-        """True when the pace is lockstep; known once the node is configured, as are scenario and hash."""
+        """True in lockstep; valid once the node is configured, like scenario and hash."""
         self.scenario: Scenario
         self.hash = ""
-        """Hash of what all nodes must agree on."""
+        """Hash that all nodes must agree on."""
         for name, setting in self._options.items():
             parameters.declare(node, name, self._given.get(name, setting.default), setting.doc)
         self._declare_sections()
@@ -116,24 +116,24 @@ class NodeSettings:
         return self._node.get_parameter(name).value
 
     def load_of_lines(self, size: int) -> Load | None:
-        """Return the load of lines whose messages have ``size`` bytes at most; None where there shall be none."""
+        """Return the load of lines with messages of at most ``size`` bytes; None without lines."""
         if self.value("transport") != SOCKETS:
             return None
         return Load(max(LOCKSTEP_WINDOW, round(self.scenario.servo_rate)), size, not self.lockstep)
 
     @property
     def best_effort(self) -> bool:
-        """True when a lost message of the loop is not sent again."""
+        """True if lost messages of the loop are not sent again."""
         return bool(self.value("reliability") == BEST_EFFORT)
 
     @property
     def autostart(self) -> bool:
-        """True unless somebody else walks the node through its lifecycle."""
+        """True unless a lifecycle manager starts the node."""
         return bool(self.value("autostart"))
 
     @property
     def tells_clock(self) -> bool:
-        """True when the node publishes the time of the test on /clock."""
+        """True if the node publishes the time of the test on /clock."""
         return self.place.role == ACTUATOR and bool(self.value("clock"))
 
     @property
@@ -142,24 +142,24 @@ class NodeSettings:
 
     @property
     def here(self) -> tuple[str, ...]:
-        """The nodes of this machine, where others have the rest of the test; empty where it has all of them."""
+        """Nodes of this machine; empty if it has all nodes of the test."""
         return tuple(filter(None, self.value("nodes")))
 
     @property
     def elsewhere(self) -> tuple[str, ...]:
-        """The nodes that other machines have."""
+        """Nodes of other machines."""
         here = (*self.here, names.CONSOLE)
         return tuple(peer for peer in self.peers if self.here and peer not in here)
 
     @property
     def patience(self) -> float | None:
-        """Time to wait for the actuator node on another machine, s; None where it is on this one."""
+        """Timeout for an actuator node on another machine, s; None if it is on this one."""
         elsewhere = bool(self.here) and ACTUATOR not in self.here
         return float(self.value("peer_timeout")) if elsewhere else None
 
     @property
     def speaks_here(self) -> bool:
-        """True for the node that says for this machine how the test ended: the actuator node is on another."""
+        """True for the node that reports the outcome on a machine without the actuator node."""
         return bool(self.here) and ACTUATOR not in self.here and self.here[0] == self.place.peer
 
     @property
@@ -172,14 +172,14 @@ class NodeSettings:
 
     @property
     def owned(self) -> tuple[str, ...]:
-        """Sections of the scenario that are parameters of this node, dotted where they are parts."""
+        """Sections of the scenario that are parameters of this node, dotted for parts."""
         if self.place.role == AXIS:
             return (f"axes.{self.place.axis}",)
         owned = OWNED[self.place.role]
         return tuple(name for name in owned if name != "axes") if self.axes else owned
 
     def facts(self) -> Data:
-        """Fields of NodeStatus: scenario sections that this node uses, how long the test is, and the hash."""
+        """Fields of NodeStatus: sections that this node uses, length of the test, hash."""
         both = (*self.owned, *READ.get(self.place.role, ()))
         sections = {name: to_data(parameters.section(self.scenario, name)) for name in both}
         sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}
@@ -195,7 +195,7 @@ class NodeSettings:
     # -- configuration ------------------------------------------------------------------------------------
 
     def load(self) -> Scenario:
-        """The scenario of the parameters. Raises ConfigError for a wrong value, and for an unknown name."""
+        """Return the scenario of the parameters. Raises ConfigError for a wrong value or an unknown name."""
         self._check_options()
         self._check_names()
         qos_overrides.check(self._node, self.place, self._given)
@@ -204,7 +204,7 @@ class NodeSettings:
             check_clock(self.value("pace"))
         self.scenario = self._loaded(self._given)
         self.hash = self.scenario.shared_hash(self.value("run_id"))
-        if self.here:  # each machine has a file of its own: all of it must be the same
+        if self.here:  # each machine has its own file: all must agree
             self.hash = self._file.whole_hash(self.value("run_id"))
         return self.scenario
 
@@ -268,7 +268,7 @@ class NodeSettings:
         return name in self._options or name in self._sections
 
     def _with(self, changes: Mapping[str, object]) -> dict[str, object]:
-        """Return the values with ``changes``; those of sections belong to the scenario they were set for."""
+        """Return the values with ``changes``; values of sections belong to their scenario."""
         given = self._given
         if "scenario" in changes:
             given = parameters.given(self._node) | {name: given[name] for name in given if name in self._options}
@@ -281,7 +281,7 @@ class NodeSettings:
         try:
             self._check_options()
             rows = parameters.rows(self._loaded(self._given), self.owned)
-        except Exception:  # it comes again when the node is configured, and is told then
+        except Exception:  # it is raised again, and reported, at configuration
             rows = []
         for row in rows:
             parameters.declare(self._node, row.name, row.value, row.doc, row.spec)

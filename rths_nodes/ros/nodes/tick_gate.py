@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decision whether the next tick may run, by its Command, trips, the observers, and requests to stop.
+"""Gate of the next tick: its Command, trips, observers, and stop requests.
 
 An operator, a robot or a script stops a test from outside:
 
@@ -7,8 +7,8 @@ An operator, a robot or a script stops a test from outside:
     service  <actuator>/trip              std_srvs/srv/Trigger    the rig trips
     topic    trip                         rths_nodes/msg/Trip     the rig trips, for every publisher
 
-A thread takes requests to these services; the loop carries them out before the next tick. The loop looks at the
-topic every few milliseconds.
+A thread receives the requests; the loop executes them before the next tick. The topic is polled every few
+milliseconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceTh
 from rths_nodes.ros.transport.trip_requests import request_in
 
 LOOK_EVERY_NS = 4_000_000
-"""Between two looks at requests to stop and at the observers: a few in the time of a bridge."""
+"""Polling period of stop requests and observers: a few per bridge."""
 
 
 Act = Callable[[str], None]
@@ -41,9 +41,8 @@ Act = Callable[[str], None]
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without it.
 
-    ``observers`` say how it takes care of monitor and recorder. ``stops`` are requests to stop, carried out before
-    the next tick; ``hear_stops`` looks for others every few milliseconds. After ``patience`` ns without a Command
-    the rig trips.
+    ``observers`` is the watch over monitor and recorder. ``stops`` are executed before the next tick;
+    ``hear_stops`` polls for others. After ``patience`` ns without a Command the rig trips.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class TickGate:
         patience: int,
     ) -> None:
         self.command: Command | None = None
-        """The Command of the next tick, once it is here."""
+        """Command of the next tick, once received."""
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
         self._due = DueCommands(context.rig)
         self.observers, self._stops, self._hear_stops = observers, stops, hear_stops
@@ -64,9 +63,9 @@ class TickGate:
         self._next_look = 0
 
     def take_command(self) -> None:
-        """Look for the Command of the next tick; hops bring those of later ones before.
+        """Poll for the Command of the next tick; hops deliver later Commands first.
 
-        In real time the first tick waits until one has come: what begins slowly would be late for it.
+        In real time the first tick waits until one has arrived, since a slow start would make it late.
         """
         topics = self._topics
         waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
@@ -82,9 +81,9 @@ class TickGate:
             self.command = self._due.kept()
 
     def hand_over(self) -> Command | None:
-        """The Command of the tick that begins now; None when there is none.
+        """Return the Command of the tick that begins, or None.
 
-        In a pause ticks may follow each other without a look at what has come.
+        Ticks of a pause may follow each other without polling.
         """
         rig = self._rig
         if self.command is None and rig.pause.goes_on and not rig.stopping:
@@ -94,15 +93,15 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """When the Command that is waited for is late, ns; the first one never is: nothing moves yet."""
+        """Time at which the awaited Command is late, ns; None for the first, without motion."""
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
 
     def may_tick(self, interrupted: bool = False) -> bool:
-        """True when the next tick has its Command, or goes without one, and nobody is too far behind.
+        """True if the next tick has its Command, or runs without one, and the observers keep up.
 
-        ``interrupted``: the operator wants the rig to stop and hold.
+        ``interrupted``: the operator requests a hold.
         """
         rig = self._rig
         if told := self._topics.heard(TRIP):
@@ -125,21 +124,20 @@ class TickGate:
         return self.observers.follow()
 
     def hear_trips(self) -> None:
-        """Trip the rig when another node asks for it."""
         self._heed(self._topics.heard(TRIP))
 
     def _heed(self, trips: Sequence[Data]) -> None:
         rig = self._rig
         for trip in trips:
-            # what happens to other nodes after the end does not change the test, a breach found in it does
+            # after the end a breach changes the test, other events do not
             if not rig.ended or trip["source"] == MONITOR or trip["sample"]:
                 sample = self.observers.effective(trip["effective_sample"])
-                # a limit of an axis is one of the rig, whoever was the first to find the breach
+                # a limit of an axis is one of the rig, whichever node found the breach
                 ours = trip["source"] == COMPENSATOR and trip["sample"]
                 rig.trip(trip["reason"] if ours else f"{trip['source']}: {trip['reason']}", sample)
 
     def stop_asked(self) -> bool:
-        """True when the test has to stop, by what was heard until now."""
+        """True if the test has to stop, by the trips received until now."""
         self.hear_trips()
         return self._rig.stop_request is not None
 
@@ -149,19 +147,19 @@ class TickGate:
         self.observers.look(now)
 
     def _overdue(self) -> bool:
-        """Return whether the Command of the next tick is late; one that is here by now is taken."""
+        """Return whether the Command of the next tick is late, after polling once more."""
         deadline = self.deadline
         if deadline is None or self._now() < deadline:
             return False
-        self.take_command()  # it may have come while this process did not run
+        self.take_command()  # it may have arrived while this process was suspended
         return True
 
 
 class StopRequests:
-    """The stop services of ``node``, answered by a thread, and its trip requests; ``former`` is the inbox of
-    ``FORMER_TRIP``, whose use is reported by ``warn``.
+    """Stop services of ``node``, answered by a thread, and its trip requests.
 
-    ``hold`` and ``trip`` get a reason. The loop makes the ``calls``; a request is answered once that is done.
+    ``former`` is the inbox of ``FORMER_TRIP``, whose use is reported by ``warn``. ``hold`` and ``trip`` get a
+    reason. The loop makes the ``calls``; the response follows.
     """
 
     def __init__(
@@ -198,7 +196,7 @@ class StopRequests:
         self._thread.start()
 
     def hear(self) -> None:
-        """Carry out the requests since the last time; none once it is closed."""
+        """Execute new requests, unless closed."""
         if self._calls.closed:
             return
         for inbox in self._requests:
@@ -214,7 +212,6 @@ class StopRequests:
         self._warn(f"the {kind} {FORMER_TRIP} is now {TRIP}; the next version does not receive the old name")
 
     def close(self) -> None:
-        """End the thread, the services and the subscription."""
         self._thread.close()
         for inbox in self._requests:
             self._node.destroy_subscription(inbox.subscription)
@@ -223,5 +220,5 @@ class StopRequests:
 
 
 def _by_hand(request: object, response: object) -> object:
-    """No executor serves these services."""
+    """Stub: no executor serves these services."""
     return response

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a node warms up for its next integration step."""
+"""Warm-up of a node for its next integration step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from rths_nodes.ros.nodes.sequence import MeasurementSequence
 
 
 class WarmUp:
-    """Calls ``twin`` (``loop/warm_up.py``) once before every ``substeps``-th Measurement; None: there is none.
+    """Calls ``twin`` (``loop/warm_up.py``) once before every ``substeps``-th Measurement; None: never.
 
-    Only in real time, where not every sample begins a step, something is gained by it. The codec of the node,
-    which takes ``measurements``, is to be warm, too.
+    It helps in real time only, if some samples do not begin a step. The codec of the node is warmed up as well.
     """
 
     def __init__(
@@ -28,11 +27,11 @@ class WarmUp:
         self._context, self._measurements = context, measurements
         self.twin, self._substeps = twin, substeps
         self._done = 0
-        """Number of the last Measurement that was prepared for."""
+        """Last Measurement that was prepared for."""
 
     @property
     def due(self) -> bool:
-        """True when the next sample begins an integration step, which the node is not warmed up for yet."""
+        """True if the next sample begins an integration step without a warm-up yet."""
         if self.twin is None or self._measurements.expected % self._substeps:
             return False
         return self._measurements.expected > self._done
@@ -44,7 +43,7 @@ class WarmUp:
             self.twin(self._context.topics.codec)
         except Starving:
             raise
-        except Exception as error:  # it serves the speed only: no reason to stop a rig
+        except Exception as error:  # it serves speed only: no reason to stop a rig
             self.twin = None
             peer = self._context.place.peer
             self._context.phase.remark(f"{peer}: no warm-up: {type(error).__name__}: {error}")

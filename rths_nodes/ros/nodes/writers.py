@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of the writer of a recording; it is handed in, because ``ros/`` knows no file formats."""
+"""Interface of the writer of a recording, passed in because ``ros/`` knows no file formats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rths_nodes.ros import names
 
 
 class Writer(Protocol):
-    """Methods that the recorder needs of a recording."""
+    """Methods of a recording that the recorder needs."""
 
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
 
@@ -24,7 +24,7 @@ class Writer(Protocol):
 
 
 class OptionalWriter:
-    """A ``writer`` whose recording may break off: ``on_lost`` gets the reason, and what follows is not written."""
+    """A ``writer`` that may fail: ``on_lost`` gets the reason, later messages are dropped."""
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
         self._writer: Writer | None = writer
@@ -35,7 +35,7 @@ class OptionalWriter:
         try:
             if self._writer is not None:
                 getattr(self._writer, name)(*arguments)
-        except RuntimeError as error:  # what a recording that cannot go on raises
+        except RuntimeError as error:  # a recording that cannot continue
             self._writer = None
             self._on_lost(str(error))
 
@@ -54,4 +54,4 @@ class OptionalWriter:
 
 
 OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
-"""Directory, full names with their rows, information -> a recording. Raises ConfigError."""
+"""Directory, topic names with rows, information -> a recording. Raises ConfigError."""

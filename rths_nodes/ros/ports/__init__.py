@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports that reach their rig by ROS 2. They load without it: only opening one needs it."""
+"""Ports that reach their rig by ROS 2, which only opening needs."""

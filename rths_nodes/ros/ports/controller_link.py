@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics of a forward_command_controller and of a joint_state_broadcaster, checked before anything is sent."""
+"""Topics of a forward_command_controller and a joint_state_broadcaster, checked before any command."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.transport import middleware
 
 STAND_IN = "rths_stand_in"
-"""Parameter of a controller behind which nothing can move."""
+"""Parameter of a controller without hardware that can move."""
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
-"""Between two looks for what has to be there, s."""
+"""Polling interval during discovery, s."""
 LISTENED_S = {True: 0.0, False: middleware.FOUND_S}
-"""Time for which others who publish are looked for before the test: behind a stand-in nothing moves."""
+"""Time to discover other publishers before the test, by stand-in or real hardware, s."""
 NAMED_S = 2.0
-"""So long the name of a node that was found may take."""
+"""Timeout for the name of a discovered node, s."""
 UNNAMED = "_UNKNOWN_"
-"""In the name of a node that was found before its name was."""
+"""Part of the name of a discovered node before its name is known."""
 KEPT = 1000
-"""Joint states that wait for us at most."""
+"""Queue depth of joint states."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the rig is, and what a test declares of it; ``joints`` in the order of the axes, then the counter."""
+    """Topics and declared properties of a rig; ``joints`` in the order of the axes, then the counter."""
 
     controller: str
-    """Full name of the node of the controller: ``/forward_position_controller``."""
+    """Full name of the controller's node: ``/forward_position_controller``."""
     states: str
     joints: tuple[str, ...]
     joint_type: str
@@ -58,9 +58,9 @@ class Place:
 
 
 class ControllerLink:
-    """A node in a context of its own, between the constructor and :meth:`close`.
+    """Node in a private context, between the constructor and :meth:`close`.
 
-    Raises ConfigError, with everything given back, where the other end is not there, or is not as declared.
+    Raises ConfigError, with all resources released, if the other end is missing or not as declared.
     """
 
     def __init__(self, place: Place) -> None:
@@ -108,7 +108,7 @@ class ControllerLink:
             self._hear_names()
             if found := self.intruder():
                 raise ConfigError(found)
-        # asking for more would hear nothing
+        # more than declared would match nothing
         reliability = self._publishers(place.states)[0].qos_profile.reliability
         wanted = QoSProfile(depth=KEPT, reliability=reliability)
         self._subscription = self._node.create_subscription(JointState, place.states, self._waiting.append, wanted)
@@ -132,12 +132,12 @@ class ControllerLink:
         return [each for each in found if _full_name(each) != mine]
 
     def _hear_all(self) -> None:
-        """Listen until everybody who publishes has been found; one who is found later opens the interlock."""
+        """Discover all publishers; a later one opens the interlock."""
         while time.monotonic() < self._begun + LISTENED_S[self._place.stand_in]:
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def _hear_names(self) -> None:
-        """Nodes are found a moment before their names are: wait for those, to name who is in the way."""
+        """Wait for the names of discovered nodes, to report them."""
         end = min(self._end, time.monotonic() + NAMED_S)
         topics = (self._place.commands, self._place.states)
         while time.monotonic() < end and any(
@@ -146,7 +146,7 @@ class ControllerLink:
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Say who else sends, or that the controller does not listen any more; empty where all is well."""
+        """Return a text on another publisher, or a missing controller; empty if neither."""
         place = self._place
         if others := self._publishers(place.commands):
             return f"{_names(others)}: publishes on {place.commands}, too: two would drive the rig"
@@ -158,7 +158,7 @@ class ControllerLink:
         return ""
 
     def _check_controller(self) -> list[int]:
-        """Where each value of a command comes from, by the controller's own order of its joints."""
+        """Return the index of each command value in the controller's order of joints."""
         place = self._place
         client = self._node.create_client(GetParameters, f"{place.controller}/get_parameters")
         self._until(client.service_is_ready, f"{place.controller} answers nothing on its parameters")
@@ -206,15 +206,14 @@ class ControllerLink:
     # -- the test -----------------------------------------------------------------------------------------
 
     def send(self, values: list[float]) -> None:
-        """One command: values in the order of the joints of the place."""
+        """Send one command: values in the order of the joints of the place."""
         self._publisher.publish(Float64MultiArray(data=[values[index] for index in self._order]))
 
     def wait(self, seconds: float) -> None:
-        """Until something comes, for ``seconds`` at most."""
+        """Wait for a message, at most ``seconds``."""
         self._executor.spin_once(timeout_sec=seconds)
 
     def received(self) -> list[JointState]:
-        """The joint states that came since the last call."""
         take = self._subscription.handle.take_message
         while (heard := take(JointState, False)) is not None:
             self._waiting.append(heard[0])
@@ -234,11 +233,11 @@ class ControllerLink:
 
 
 def check_joint_types(description: str, joints: tuple[str, ...], wanted: str) -> None:
-    """Raises ConfigError where a robot ``description`` (URDF) has one of ``joints`` of another type."""
+    """Raise ConfigError if one of ``joints`` has another type in a robot ``description`` (URDF)."""
     try:
         root = ElementTree.fromstring(description)
     except ElementTree.ParseError:
-        return  # of another kind: it tells nothing
+        return  # another format has no types
     for joint in root.iter("joint"):
         name, kind = joint.get("name"), joint.get("type")
         if name in joints and kind is not None and kind != wanted:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of the axes from the messages of a joint_state_broadcaster, and the numbers of these samples."""
+"""Samples of the axes from messages of a joint_state_broadcaster, and their numbers."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from sensor_msgs.msg import JointState
 
 TOLERANCE = 0.05
-"""Part of a period by which the joint states may come at another rate than that of the servo samples."""
+"""Relative deviation between the rates of joint states and servo samples."""
 TIMED = 100_000
-"""Samples whose times are kept."""
+"""Samples whose times are stored."""
 FOLLOWED = 16
-"""One part in so many of what a stamp is off is taken over into the expectation of the next ones."""
+"""Filter constant: expected stamps follow 1/FOLLOWED of each deviation."""
 
 
 class Unfit(Exception):
-    """A joint state that does not say what is needed of the axes, in words."""
+    """A joint state without the required data, and the reason."""
 
 
 @dataclass(frozen=True, eq=False)
 class JointSample:
     """One joint state of all axes: ``stamp`` s, displacement and force ``(n_axes,)`` in units of the joints.
 
-    ``echo`` is the number of the newest command that acts; None without a counter. ``number`` counts samples.
+    ``echo`` is the number of the newest acting command; None without a counter. ``number`` counts samples.
     """
 
     stamp: float
@@ -45,11 +45,11 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Samples that were passed over before it: lost on the way, or not used in time."""
+    """Samples skipped before it: lost, or not used in time."""
 
 
 class JointReader:
-    """Takes the ``joints`` of the axes, and that of the ``counter``, out of messages, by their names."""
+    """Reads the ``joints`` of the axes, and the ``counter``, from messages by name."""
 
     def __init__(self, joints: Sequence[str], counter: str = "") -> None:
         self._joints, self._counter = tuple(joints), counter
@@ -57,7 +57,7 @@ class JointReader:
         self._places: list[int] = []
 
     def read(self, message: JointState) -> JointSample:
-        """The sample of a sensor_msgs/JointState. Raises Unfit for what lacks a joint, or a number of one."""
+        """Return the sample of a sensor_msgs/JointState. Raises Unfit for a missing joint or value."""
         names = list(message.name)
         if names != self._names:
             self._find(names)
@@ -97,9 +97,9 @@ class JointReader:
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the number of joint states with these ``stamps`` (s) that come in a servo period ``dt`` (s).
+    """Return the number of joint states with ``stamps`` (s) per servo period ``dt`` (s).
 
-    Raises ConfigError where their rate is not that of the servo samples, or a whole multiple of it.
+    Raises ConfigError unless their rate is a whole multiple of the servo rate.
     """
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
@@ -114,22 +114,22 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
 
 
 class SampleCount:
-    """Numbers joint states by their stamps: they carry no counter. The first is 0.
+    """Numbers joint states, which carry no counter, by their stamps; the first is 0.
 
-    ``period`` s between states, of which ``per_sample`` make a sample. A stamp that is off by four tenths
-    of a period changes nothing; a clock that is a little faster or slower than declared is followed.
+    ``period`` s between states, ``per_sample`` states per sample. Deviations of up to four tenths of a period are
+    tolerated; drift of the clock is followed.
     """
 
     def __init__(self, period: float, per_sample: int) -> None:
         self._period, self._per_sample = period, per_sample
         self._last: int | None = None
         self._expected = 0.0
-        """When the state ``_last`` should have been stamped, s."""
+        """Expected stamp of the state ``_last``, s."""
         self.repeated = 0
-        """States that told nothing new: of a time that was there already."""
+        """States with a stamp that was received before."""
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Return whether the state of ``stamp`` is new, and its sample; None where it is between two."""
+        """Return whether the state is new, and its sample; None between two samples."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -145,11 +145,11 @@ class SampleCount:
 
 
 class SampleStream:
-    """The joint states of a test as samples, of which only the newest is ever used.
+    """Joint states of a test as samples, of which only the newest is used.
 
-    A command that answered an old one would come in a burst with those behind it, and the controller, which has no
-    queue, would jump. What is passed over is counted: the test slips by as many samples. ``heard_at`` is when
-    something new was here last, ns; ``ages`` are how old the samples were when they were here.
+    Answering old samples would cause a burst of commands, and the controller, which has no queue, would jump.
+    Skipped samples are counted: the test slips by them. ``heard_at`` is the time of the last new state, ns;
+    ``ages`` are the ages of samples on arrival.
     """
 
     def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
@@ -163,11 +163,10 @@ class SampleStream:
 
     @property
     def repeated(self) -> int:
-        """States that told nothing new."""
         return self._count.repeated
 
     def take(self, messages: Sequence[object]) -> None:
-        """Take in the ``messages`` that have come. Raises Unfit."""
+        """Take in ``messages``. Raises Unfit."""
         for message in messages:
             sample = self._reader.read(message)
             new, number = self._count.number(sample.stamp)
@@ -179,11 +178,10 @@ class SampleStream:
 
     @property
     def waiting(self) -> bool:
-        """True where there is one that was not used yet."""
         return self._newest is not None
 
     def use(self) -> JointSample | None:
-        """The newest sample; None where it was used already."""
+        """Return the newest sample, or None if it was used already."""
         sample, self._newest = self._newest, None
         if sample is None:
             return None

@@ -2,9 +2,9 @@
 """A rig behind ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
 The rig gives the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command is sent once
-it is computed, and acts with the next update of the controller manager. Nothing there counts or bridges: the
-controller keeps its last command for ever, so that slow time is all that is allowed, unless the hardware has a
-watchdog and a counter of commands. Conventions and limits: doc/ros2_control.md.
+computed, and acts with the next update of the controller manager. The controller neither counts nor bridges and
+keeps its last command for ever, so only slow time is allowed, unless the hardware has a watchdog and a counter of
+commands. Conventions and limits: doc/ros2_control.md.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from rths_nodes.ros.ports.joint_states import (
 )
 
 PROBES, PROBING_S = 32, 3.0
-"""Joint states, and s, after which their rate is known."""
+"""Joint states, and time (s), to measure their rate."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
-"""Time that a joint state is waited for in one turn; between two looks at who else is there, s."""
+"""Timeout for a joint state per turn, and polling period for other publishers, s."""
 
 
 class Ros2ControlPort(OfPort, Readback):
@@ -106,7 +106,7 @@ class Ros2ControlPort(OfPort, Readback):
         longest_wait: float = longest_wait_parameter()
 
         def validate(self, path: str) -> None:
-            """Refuses a watchdog without a counter, and the other way round, and joints that are there twice."""
+            """Refuse a watchdog without a counter, a counter without a watchdog, and duplicate joints."""
             if bool(self.counter) != (self.watchdog is not None):
                 given, other = ("counter", "watchdog") if self.counter else ("watchdog", "counter")
                 raise ConfigError(
@@ -117,7 +117,7 @@ class Ros2ControlPort(OfPort, Readback):
                     raise ConfigError(f"{path}.joints: {joint!r} is there more than once; each axis has its own")
 
         def fits(self, test: TestContext) -> None:
-            """Raises ConfigError in real time without watchdog and counter, and for other numbers of joints."""
+            """Raise ConfigError in real time without watchdog and counter, and for other numbers of joints."""
             if self.watchdog is None and test.samples_per_step <= test.substeps:
                 raise ConfigError(
                     "watchdog: none, and time_ratio = 1: the controller keeps its last command for ever where "
@@ -130,11 +130,10 @@ class Ros2ControlPort(OfPort, Readback):
 
         @property
         def has_heartbeat(self) -> bool:
-            """True where the far end stops by itself without it."""
             return self.watchdog is not None
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Tells what a controller without a watchdog does when this computer stops."""
+            """Warn of a controller without a watchdog."""
             if self.watchdog is not None:
                 return []
             return [
@@ -159,7 +158,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._joints = params.joints or tuple(row.name if row else name for name, row in rows.items())
         gains = [(row.displacement.gain, row.command.gain) if row else (1.0, 1.0) for row in rows.values()]
         self._to_command = np.array([shown / driven for shown, driven in gains])
-        """Factors that turn numbers of the measured displacement into those of a command."""
+        """Factors from measured displacement to command."""
         self._command_gain = np.array([driven for _, driven in gains])
         self.simulated = params.stand_in
         self.label = "port.type = 'ros2_control', port.stand_in = false"
@@ -171,7 +170,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._forget()
 
     def _forget(self) -> None:
-        """The first state, before a test."""
+        """Reset to the state before a test."""
         self.sample, self.interlock = 0, ""
         self._found = False
         self._stream: SampleStream | None = None
@@ -186,7 +185,7 @@ class Ros2ControlPort(OfPort, Readback):
     # -- before the test ----------------------------------------------------------------------------------
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Find controller and broadcaster, and check them; nothing is sent. Raises ConfigError for what is unfit.
+        """Find and check controller and broadcaster; nothing is sent. Raises ConfigError.
 
         ``pacer`` is called with each sample of the rig; without one there is no real time, which this port needs.
         """
@@ -224,7 +223,7 @@ class Ros2ControlPort(OfPort, Readback):
             raise
 
     def _rate(self) -> tuple[float, int]:
-        """Period of the joint states, s, and how many make a sample. Raises ConfigError for unfit ones."""
+        """Return the period of joint states, s, and states per sample. Raises ConfigError."""
         found: list[JointSample] = []
         end = time.monotonic() + PROBING_S
         while len(found) < PROBES and (time.monotonic() < end or len(found) < 3):
@@ -251,23 +250,23 @@ class Ros2ControlPort(OfPort, Readback):
         self._taken_at = time.monotonic_ns()
 
     def arm_watchdog(self) -> None:
-        """Do nothing: a watchdog of the hardware is armed by the first number on its counter."""
+        """Do nothing: the first counter value arms a watchdog of the hardware."""
 
     def disarm_watchdog(self) -> None:
-        """Numbers end with the test: the hardware, where it has a watchdog, goes on holding."""
+        """Do nothing: counter values end with the test, and a watchdog holds."""
 
     # -- the test -----------------------------------------------------------------------------------------
 
     def wait_tick(self) -> int:
-        """The number only: the tick itself comes with the joint state that answers."""
+        """Return the number; the tick itself comes with the answering joint state."""
         self.sample += 1
         self._found = False
         return self.sample
 
     def write(self, command: Command) -> None:
-        """Send the Command, the first one only where the rig stands: else the interlock opens, and none is sent.
+        """Send the Command; the first one only at the position of the rig, otherwise the interlock opens.
 
-        What else opens the interlock leaves the rig to the safe stop, whose commands are sent.
+        After other openings of the interlock, commands of the safe stop are sent.
         """
         values = command.command.copy()
         if self._command is None and self._state is not None:
@@ -291,7 +290,7 @@ class Ros2ControlPort(OfPort, Readback):
                 )
 
     def drop_heartbeat(self) -> None:
-        """No more commands, so that the watchdog of the hardware stops the rig; without one they go on."""
+        """Send no more commands, so that a watchdog stops the rig; without one they continue."""
         self._dropped = self._params.watchdog is not None
 
     @property
@@ -299,9 +298,9 @@ class Ros2ControlPort(OfPort, Readback):
         return self._sent if self._params.counter else None
 
     def ready(self) -> bool:
-        """True when a joint state that was not used yet is here, or the time of the sample is over.
+        """True if an unused joint state has arrived, or the time of the sample has elapsed.
 
-        The time counts once the interlock is open: the safe stop goes on by our clock where no states come.
+        The time counts once the interlock is open: the safe stop then follows our clock.
         """
         if self._found:
             return True
@@ -329,7 +328,7 @@ class Ros2ControlPort(OfPort, Readback):
         return True
 
     def _judge_echo(self, state: JointSample) -> None:
-        """Count the samples that the command on the counter needed; a counter that stands still is a stop."""
+        """Count samples until the command took effect; a counter that does not follow is a stop."""
         if state.echo is None or self._params.watchdog is None or not 0 < state.echo <= self.sample:
             return
         needed = max(self.sample - state.echo, 1)
@@ -344,7 +343,7 @@ class Ros2ControlPort(OfPort, Readback):
         self.interlock = self.interlock or f"port 'ros2_control': {words}"
 
     def wait(self, seconds: float) -> None:
-        """Until something comes of the rig, for ``seconds`` at most."""
+        """Wait for a message of the rig, at most ``seconds``."""
         if not (self._found or (self._stream is not None and self._stream.waiting)):
             self._link.wait(seconds)
 
@@ -359,17 +358,17 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Command k as it was sent; before the first one where the rig stands: nothing is read back."""
+        """Command as sent, since nothing is read back; before the first one the position of the rig."""
         return displacement * self._to_command if self._command is None else self._command
 
     def truth(self) -> None:
-        """Not known of a rig."""
+        """Return None: the true state of a rig is unknown."""
 
     def numbers(self) -> dict[str, float]:
-        """Return the numbers of the way to the controller: samples of transport, states that were lost, times.
+        """Return transport (samples), lost states and times.
 
-        ``transport_median`` and ``_largest`` with a counter only: otherwise nobody sees when a command acts. The
-        age of a state when it is here, s, is as good as the clocks of the two machines.
+        ``transport_median`` and ``_largest`` need a counter. The age of a state on arrival, s, is as accurate as
+        the clocks of the two machines.
         """
         counts: dict[str, float] = {"transport_declared": self.transport_samples}
         if self._stream is None:
@@ -390,10 +389,10 @@ class Ros2ControlPort(OfPort, Readback):
     # -- after the test -----------------------------------------------------------------------------------
 
     def safe(self) -> None:
-        """The controller holds its last command: there is nothing else that it could be told."""
+        """Do nothing: the controller holds its last command."""
 
     def close(self) -> None:
-        """Leave the topics; the controller goes on holding its last command."""
+        """Leave the topics; the controller keeps holding its last command."""
         link, self._link = self._link, None
         if link is not None:
             link.close()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics, inboxes, whose messages count, and the middleware."""
+"""Topics, inboxes, filters of messages, and the middleware."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Setting up of a line: a node listens at its name, another calls, says hello, and is welcomed or refused."""
+"""Set-up of a line: a node listens at its name, another calls, greets, and is accepted or refused."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.transport.greeting import LONGEST_GREETING, WELCOME, Credentials, Greeting
 
 ANSWER_NS = 2 * SECOND
-"""Time that a caller may be silent, or not be known yet, before it is refused."""
+"""Timeout for the greeting, and for the identity, of a caller."""
 PATIENCE_NS = 3 * SECOND
-"""Time that a caller waits to be answered."""
+"""Timeout of a caller for the answer."""
 WAITING = 64
-"""Callers that wait to be accepted, and that may be silent at a time."""
+"""Backlog of callers, and limit of callers without a greeting."""
 AT_A_TIME = 64
-"""Callers that are accepted at one look."""
+"""Callers accepted per poll."""
 MOST_UNKNOWN = 512
-"""Callers that may wait until it is known who they are: two for each axis of a large rig, and more."""
+"""Limit of callers with an unknown identity: more than two for each axis of a large rig."""
 MOST_STRANGERS = 64
-"""Strangers that are told apart; those beyond are counted together."""
+"""Refused users that are counted separately."""
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]
-"""Judges whether who says this may speak: empty; the reason why not; None while that is not known yet."""
+"""Judges a greeting: empty to accept, a reason to refuse, None while unknown."""
 
 
 def _socket() -> socket.socket:
@@ -36,9 +36,9 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens at the abstract name ``address``. ``problem``: why it does not; empty when it does.
+    """Listens at the abstract name ``address``; ``problem`` is the reason if it cannot.
 
-    ``strangers`` counts those who called and were turned away, by what the kernel tells of them.
+    ``strangers`` counts refused callers by their credentials.
     """
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -46,9 +46,9 @@ class Acceptor:
         self.problem = ""
         self.strangers: dict[str, int] = {}
         self._silent: dict[socket.socket, int] = {}
-        """Callers who have not said hello yet, and when they called."""
+        """Callers without a greeting, and when they called."""
         self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
-        """Callers who have, of whom is not known yet whether they may speak."""
+        """Callers with a greeting that cannot be judged yet."""
         self._socket: socket.socket | None = _socket()
         try:
             self._socket.bind(address)
@@ -59,7 +59,7 @@ class Acceptor:
             self._socket = None
 
     def look(self, judge: Judge) -> list[tuple[Greeting, socket.socket]]:
-        """Return the peers welcomed since the last look, with the socket that it speaks on."""
+        """Return the peers accepted since the last call, with their sockets."""
         if self._socket is None:
             return []
         self._accept(self._socket)
@@ -76,7 +76,7 @@ class Acceptor:
                 self._turn_away(caller, refusal or "it is not known here")
             elif _say(caller, WELCOME):
                 found.append((hello, caller))
-            else:  # it has given up
+            else:
                 caller.close()
         return found
 
@@ -84,7 +84,7 @@ class Acceptor:
         for _ in range(AT_A_TIME):
             try:
                 caller, _ = listening.accept()
-            except OSError:  # nobody there, or no file left for it
+            except OSError:  # no listener, or no file descriptor is left
                 return
             caller.setblocking(False)
             who = Credentials.of(caller)
@@ -120,7 +120,7 @@ class Acceptor:
         caller.close()
 
     def close(self) -> None:
-        """Listen no more; the name is free again. Who still waits is not answered any more."""
+        """Close; pending callers get no answer."""
         for caller in (*self._silent, *self._unknown):
             caller.close()
         self._silent.clear()
@@ -131,10 +131,10 @@ class Acceptor:
 
 
 class Connector:
-    """A call to the node that listens at ``address``, to say ``hello``.
+    """Call to the node that listens at ``address``, with the greeting ``hello``.
 
-    ``answered`` once it was welcomed, refused, or has waited too long; ``socket`` is then the one to speak on, or
-    None, and ``problem`` says why there is none. It is empty where nobody listens, as on another machine.
+    ``answered`` once accepted, refused or timed out; ``socket`` is the line or None, and ``problem`` the reason,
+    empty if no node listens, as on another machine.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -147,7 +147,7 @@ class Connector:
         self.problem = ""
 
     def look(self) -> bool:
-        """Go on with the call, and return whether it was answered."""
+        """Continue the call, and return whether it was answered."""
         if not self.answered:
             try:
                 self._go_on()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages that only the recorder wants: they are packed and published in bursts, when the loop does not wait."""
+"""Messages for the recorder only, packed and published in bursts when the loop does not wait."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from rths_nodes.ros.transport.topics import NodeTopics
 
 BURST = 32
-"""Messages that are sent together."""
+"""Messages per burst."""
 
 Pack = Callable[..., bytes]
 Sample = Callable[[], object]
 
 
 class DeferredSends:
-    """Messages on ``topics`` that are kept back, at most ``BURST`` of them.
+    """Deferred messages on ``topics``, at most ``BURST``.
 
     In lockstep a burst wakes the recorder once instead of thirty times. In real time the executor sends it as soon
     as the loop has its Command.
@@ -27,10 +27,10 @@ class DeferredSends:
         self._burst: list[tuple[str, Pack, tuple[object, ...]]] = []
 
     def put(self, topic: str, pack: Pack, sample: Sample, *rest: object) -> None:
-        """Keep a message back: ``pack(sample(), *rest)``.
+        """Queue the message ``pack(sample(), *rest)``.
 
-        ``sample`` is asked when the message is sent, or before what it tells changes (:meth:`collect`); where it
-        gives None there is no message.
+        ``sample()`` is evaluated when the message is sent, or before its value changes (:meth:`collect`); None: no
+        message.
         """
         if self._newest is not None:
             self.collect()
@@ -39,7 +39,7 @@ class DeferredSends:
         self._newest = (topic, pack, sample, rest)
 
     def collect(self) -> None:
-        """The sample is over: keep what its message is made of."""
+        """Evaluate the sample of the newest message before it changes."""
         if self._newest is not None:
             topic, pack, sample, rest = self._newest
             self._newest = None
@@ -55,6 +55,6 @@ class DeferredSends:
         self._topics.publish_held()
 
     def clear(self) -> None:
-        """Forget what was kept back: the test is over."""
+        """Discard queued messages."""
         self._newest = None
         self._burst.clear()

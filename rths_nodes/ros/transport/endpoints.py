@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoints that are worked by hand, in bytes: subscriptions that no executor touches, and what makes an endpoint.
+"""Endpoints that are polled, in bytes, without an executor.
 
-Between nodes of one process a message need not go through the middleware: a ``StreamPublisher`` hands it to the
-:class:`Inbox` of a neighbour, as the intra-process communication of rclcpp does, which rclpy does not have.
-Between processes of one machine it goes over a line (``line.py``).
+Nodes of one process pass messages directly: a ``StreamPublisher`` appends to the :class:`Inbox` of a neighbour,
+like the intra-process communication of rclcpp, which rclpy lacks. Processes of one machine use a line
+(``line.py``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rths_nodes.ros.transport.peers import (
 
 
 class ByHand(CallbackGroup):
-    """Subscriptions and services that their node looks at itself: no executor may touch them."""
+    """Subscriptions and services that their node polls: no executor serves them."""
 
     def can_execute(self, entity: Waitable) -> bool:
         return False
@@ -48,23 +48,22 @@ class ByHand(CallbackGroup):
 
 
 GID = "publisher_gid"
-"""Where a message says which publisher it is from; not in every distribution."""
+"""Key of a message's publisher; not in every distribution."""
 
 
 AT_MOST = 5000
-"""Messages that an inbox keeps of each: of the middleware (Fast DDS) and of neighbours, who may outlive it."""
+"""Messages kept by the middleware (Fast DDS), and from neighbours, who may outlive an inbox."""
 
 
 FOREIGN_A_TURN = 128
-"""Foreign messages that an inbox drops before its node looks at something else: below a millisecond."""
+"""Foreign messages dropped at once: below a millisecond."""
 
 
 class Inbox:
-    """One subscription, emptied by hand; only messages that pass the ``guard`` come out.
+    """One polled subscription; only messages that pass the ``guard`` are returned.
 
-    ``by_hand``: whoever may speak here is a neighbour, and hands its messages over; ``line``: it speaks on this.
-    What comes from it through the middleware as well, because others listen, too, is here already. ``owner`` is
-    the full name of the node that listens.
+    ``by_hand``: its publisher is a neighbour, which passes messages directly; ``line``: it uses this line. Copies
+    by the middleware, for other subscribers, are dropped. ``owner`` is the full name of the subscribing node.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Inbox:
         self.by_hand = False
         self.line: SocketReader | None = None
         self._heard_to = -1
-        """The number of the last message on a line that was given back."""
+        """Number of the last message on a returned line."""
         self._take = subscription.handle.take_message
         self._type = subscription.msg_type
         self._known, self._waiting = guard.known, guard.waiting
@@ -84,23 +83,23 @@ class Inbox:
         self._came_ns = 0
 
     def fill_by_hand(self, by_hand: bool) -> None:
-        """From now on a neighbour hands its messages over, or not any more."""
+        """Switch direct passing by a neighbour on or off."""
         self.by_hand = by_hand
         self.hang_up()
 
     def hear_by(self, line: SocketReader) -> None:
-        """From now on the one who may speak here does so on ``line``."""
+        """Receive on ``line`` from now on."""
         self.hang_up()
         self.line = line
 
     def give_back(self) -> None:
-        """Let whoever speaks on the line speak through the middleware."""
+        """Let the sender on the line use the middleware."""
         if self.line is not None:
             self.line.give_back()
 
     @property
     def by_line(self) -> bool:
-        """True when messages come on a line; not where it ended before the first of them."""
+        """True if messages come on a line, unless it ended before the first."""
         line = self.line
         if line is not None and not line.spoken:
             line.look()
@@ -109,14 +108,14 @@ class Inbox:
         return self.line is not None
 
     def hang_up(self) -> None:
-        """Nobody speaks on a line any more."""
+        """Close the line."""
         if self.line is not None:
             self._heard_to = self.line.last_number
             self.line.close()
             self.line = None
 
     def take(self) -> bytes | None:
-        """The next message as bytes; None when there is none, or not yet behind many foreign ones (about 1 us)."""
+        """Return the next message; None if there is none before many foreign ones (about 1 us)."""
         if self.by_hand:
             if not self._handed:
                 return None
@@ -141,7 +140,7 @@ class Inbox:
         return None
 
     def skim(self) -> None:
-        """As :meth:`drop`, but only what takes no time that anybody would notice."""
+        """Drop foreign messages, a few at a time."""
         self.drop(FOREIGN_A_TURN)
 
     def _take_from(self, line: SocketReader) -> bytes | None:
@@ -155,7 +154,7 @@ class Inbox:
         return None
 
     def drop(self, most: int = AT_MOST) -> None:
-        """Drop the copies that the middleware brings of messages handed over; foreign messages are counted."""
+        """Drop the middleware's copies of messages received otherwise, and count foreign messages."""
         guard = self.guard
         line = self.line if self.by_line else None
         elsewhere = self.by_hand or (line is not None and not line.given_back)
@@ -180,7 +179,7 @@ class Inbox:
         return self._waiting.popleft() if self._waiting else (b"", gid)
 
     def waited(self) -> int:
-        """Return how long the message that was taken last has waited here, ns; 0 where that is not known."""
+        """Return how long the last message has waited here, ns; 0 if unknown."""
         return max(0, time.time_ns() - self._came_ns) if self._came_ns else 0
 
 
@@ -193,11 +192,10 @@ def open_inbox(
     name: str = "",
     speakers: Sequence[str] = (),
 ) -> Inbox:
-    """A subscription of ``node`` to ``topic``, there or at ``name``, to be emptied by hand.
+    """Subscribe ``node`` to ``topic``, or to ``name``, for polling.
 
-    ``speakers``: full names of the nodes whose messages count, where they are of ``run``. The inbox keeps all, up
-    to the limit of the middleware (``AT_MOST``): with fewer, a burst of somebody else's would push messages of the
-    peers out.
+    ``speakers``: full names of the nodes whose messages of ``run`` count. The inbox keeps up to ``AT_MOST``
+    messages, so that a burst of a foreign node cannot displace messages of peers.
     """
     qos = quality(topic, best_effort, HistoryPolicy.KEEP_ALL)
     kind = message_class(topic.type)
@@ -217,7 +215,7 @@ def _guard_of(topic: names.Topic) -> type[PublisherGuard]:
 def quality(
     topic: names.Topic, best_effort: bool = False, history: HistoryPolicy = HistoryPolicy.KEEP_LAST
 ) -> QoSProfile:
-    """The QoS of a publisher of ``topic``; of what must arrive only streams may be ``best_effort``."""
+    """Return the QoS of a publisher of ``topic``; of reliable topics only streams may be ``best_effort``."""
     lossy = topic.best_effort or (best_effort and topic.stream)
     return QoSProfile(
         history=history,

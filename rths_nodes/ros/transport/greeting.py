@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identity of the other side of a socket between two nodes of one machine: names, credentials, the first words.
+"""Identity of the peer of a socket between two nodes of one machine: names, credentials, greeting.
 
-The names are abstract: they stand in no directory and vanish with their socket. Anybody on the machine may take
-one, or connect to it, so both sides ask the kernel which user the other one is, and the caller says who it is.
+The names are abstract: they vanish with their socket. Every local process may bind or connect to one, so both
+sides ask the kernel for the user of the other, and the caller identifies itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 from dataclasses import asdict, dataclass
 
 LONGEST_NAME = 107
-"""Bytes of an abstract name."""
+"""Limit of an abstract name, bytes."""
 LONGEST_GREETING = 4096
 WELCOME = b"welcome"
 
@@ -24,7 +24,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def address(node: str, domain: int, user: int | None = None) -> bytes:
-    """The abstract name at which the node ``node`` (full name) of ``user``, by default this one, listens."""
+    """Return the abstract name at which ``node`` (full name) of ``user``, by default this one, listens."""
     name = f"rths/{os.getuid() if user is None else user}/{domain}{node}".encode()
     if len(name) > LONGEST_NAME:
         name = b"rths/" + hashlib.sha256(name).hexdigest().encode()
@@ -33,14 +33,14 @@ def address(node: str, domain: int, user: int | None = None) -> bytes:
 
 @dataclass(frozen=True)
 class Credentials:
-    """The process at the other end of a socket, and its user, as the kernel tells them."""
+    """Process and user at the other end of a socket, by the kernel."""
 
     process: int
     user: int
 
     @classmethod
     def of(cls, sock: socket.socket) -> Credentials:
-        """Return the credentials of who has called, or, for a caller, of who listens."""
+        """Return the credentials of the caller or, for a caller, of the listener."""
         process, user, _ = _CREDENTIALS.unpack(
             sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
@@ -48,12 +48,11 @@ class Credentials:
 
     @property
     def trusted(self) -> bool:
-        """True for a process of the same user."""
         return self.user == os.getuid()
 
     @property
     def name(self) -> str:
-        """The name of the user; the number where the system knows none."""
+        """Name of the user, or the number of an unknown one."""
         try:
             return pwd.getpwuid(self.user).pw_name
         except KeyError:
@@ -65,7 +64,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Greeting:
-    """First message of a caller: its ``run``, its full name, its topic, and the gid of its publisher."""
+    """First message of a caller: its ``run``, full name, topic, and gid of its publisher."""
 
     run: str
     node: str
@@ -77,7 +76,7 @@ class Greeting:
 
     @classmethod
     def unpack(cls, data: bytes) -> Greeting:
-        """Raises ValueError for what is none."""
+        """Unpack ``data``. Raises ValueError."""
         values = json.loads(data)  # JSON and encoding errors are ValueErrors
         names = cls.__dataclass_fields__
         if not isinstance(values, dict) or values.keys() != names.keys():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A line: one stream from one node to another on the same machine, over a unix socket that keeps messages whole.
+"""A line: one stream between two nodes of a machine, over a unix socket that preserves message boundaries.
 
-The kernel holds no lock between the two, tells each at once when the other is gone, and hands over what was sent
-before.
+The kernel shares no lock between the two, reports at once when one is gone, and still delivers earlier
+messages.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from contextlib import suppress
 from rths_nodes.core.wire.layout import HEAD, number_of
 
 LONGEST_MESSAGE = 1 << 16
-"""Bytes that are received at most."""
+"""Limit of a received message, bytes."""
 PER_MESSAGE = 1280
-"""Bytes that the kernel counts for a message beside its own, at most."""
+"""Overhead of a message in the kernel, bytes at most."""
 FORCE = 32
-"""SO_SNDBUFFORCE, which the module socket does not name: larger than the system allows to everybody."""
+"""SO_SNDBUFFORCE, missing in the module socket: exceeds the limit of unprivileged users."""
 
 SENT_AT = struct.Struct("<q")
-"""Before each message: when it was sent, ns since the epoch."""
+"""Prefix of each message: time of sending, ns since the epoch."""
 
 
 class SocketReader:
-    """The end of a line that hears. ``ended``: the speaker is gone, and nothing is left.
+    """Receiving end of a line. ``ended``: the sender is gone and nothing is left.
 
-    ``spoken`` is True once a message has come, ``sent_ns`` tells when that was sent; ``given_back``: what is not
-    here yet comes by the topic.
+    ``spoken`` is True after the first message, ``sent_ns`` its time of sending; ``given_back``: further messages
+    come by the topic.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -43,14 +43,13 @@ class SocketReader:
         self._receive = sock.recv_into
 
     def take(self) -> bytes | None:
-        """The next message; None when there is none."""
         if self.ended:
             return None
         try:
             count = self._receive(self._buffer)
         except BlockingIOError:
             return None
-        except ConnectionResetError:  # told once; what was sent before is still there
+        except ConnectionResetError:  # reported once; earlier messages are still there
             return self.take()
         if count <= SENT_AT.size:
             self.close()
@@ -62,19 +61,19 @@ class SocketReader:
 
     @property
     def last_number(self) -> int:
-        """The number of the last message; -1 before the first."""
+        """Number of the last message; -1 before the first."""
         return number_of(self._last) if len(self._last) >= HEAD.size else -1
 
     def look(self) -> None:
-        """See whether the speaker is gone, and nothing is left."""
+        """Check whether the sender is gone and nothing is left."""
         if not self.ended:
             with suppress(BlockingIOError, ConnectionResetError):
                 self.ended = not self.socket.recv(1, socket.MSG_PEEK)
 
     def give_back(self) -> None:
-        """Let the speaker send by the topic from its next message on; what has come is still to be taken."""
+        """Let the sender use the topic from its next message on; received ones remain."""
         self.given_back = True
-        with suppress(OSError):  # it has left meanwhile
+        with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
@@ -83,10 +82,10 @@ class SocketReader:
 
 
 class SocketWriter:
-    """The end of a line that speaks. ``open``: the other end still hears.
+    """Sending end of a line. ``open``: the receiver still listens.
 
-    What the kernel has no room for is kept, at most ``depth`` messages of it; one that finds no room there either
-    is ``lost``: a gap, which the other side sees by the numbers.
+    At most ``depth`` messages are queued while the kernel has no room; further ones are ``lost``, a gap that the
+    receiver sees by the numbers.
     """
 
     def __init__(self, sock: socket.socket, depth: int) -> None:
@@ -94,13 +93,12 @@ class SocketWriter:
         self.socket, self._depth = sock, depth
         self.open = True
         self.spoken = False
-        """True once something was sent."""
         self.lost = 0
         self._kept: deque[bytes] = deque()
         self._send = sock.send
 
     def send(self, packed: bytes) -> bool:
-        """A message behind the time at which it was sent; False when the other end hears no more."""
+        """Send a message with its time of sending; False if the receiver is gone."""
         self.spoken = True
         if self._kept:
             self.send_kept()
@@ -123,11 +121,10 @@ class SocketWriter:
 
     @property
     def behind(self) -> bool:
-        """True while the kernel has no room for what was sent."""
+        """True while the kernel has no room."""
         return bool(self._kept)
 
     def send_kept(self) -> None:
-        """Send what there was no room for."""
         try:
             while self._kept:
                 self._send(self._kept[0])
@@ -138,11 +135,11 @@ class SocketWriter:
             self.close()
 
     def look(self) -> bool:
-        """Send what was kept; False when the other end hears no more, which sending tells from the first on."""
+        """Send queued messages; False if the receiver is gone, which only sending shows after the first."""
         self.send_kept()
         if self.open and not self.spoken:
             try:
-                gone = not self.socket.recv(1)  # after its welcome the other side says nothing
+                gone = not self.socket.recv(1)  # after accepting, the receiver sends nothing
             except BlockingIOError:
                 gone = False
             except OSError:
@@ -152,7 +149,7 @@ class SocketWriter:
         return self.open
 
     def close(self) -> None:
-        """Speak no more. What was kept is lost."""
+        """Close; queued messages are lost."""
         self.open = False
         self.lost += len(self._kept)
         self._kept.clear()
@@ -160,10 +157,10 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Let ``sock`` hold as many ``messages`` of ``size`` bytes as the system grants; how many it will hold."""
+    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit; return how many it holds."""
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles it
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < wanted // 2 * 2:
-        with suppress(OSError):  # not for everybody
+        with suppress(OSError):  # privileged
             sock.setsockopt(socket.SOL_SOCKET, FORCE, wanted // 2)
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // (size + PER_MESSAGE)

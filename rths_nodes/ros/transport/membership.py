@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Membership of a node in a run: it learns the mark of the run from the TestState of the actuator node."""
+"""Membership of a node in a run, by the TestState of the actuator node."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.transport.peers import PublisherGuard
 
 LIVE_NS = 1 * SECOND
-"""Time after which what the actuator node says from ARMED on is heard at the latest."""
+"""Longest delay of a live message of the actuator node from ARMED on."""
 OLD_NS = 60 * SECOND
-"""A test that was under way or over so long before this node began to listen is one that is replayed."""
+"""Age of an active or ended test, at the start of this node, from which it counts as replayed."""
 
 _STATES = frozenset(map(int, State))
 
 
 class Membership:
-    """Judges TestStates: whether they are of this run; before the test, one may tell another run, to be joined.
+    """Judges whether TestStates belong to this run; before the test, a node may join another run.
 
-    ``join`` is called with the ``frame_id`` of that run; it raises ConfigError where no run can have it, and
-    ``on_refused`` gets the reason. ``scenario_hash`` is that of the test to be joined; None: whichever it is. Once
-    the test is ``settled()``, no other run is listened to. A recording that is replayed has older stamps than the
-    actuator node that is here now. Unless the ``guard()`` of the topic is certain that the actuator node says
-    it, a test that is under way or over is not joined, nor followed by what was not said just now. The graph may
-    name a publisher later than its first message comes, which is said once: that one is kept, for :meth:`cleared`.
+    ``join`` is called with the ``frame_id`` of that run and raises ConfigError if none can have it; ``on_refused``
+    gets the reason. ``scenario_hash`` restricts the test; None: any. Once the test is ``settled()``, other runs
+    are ignored. A replayed recording has older stamps than the actuator node. Unless ``guard()`` is certain of the
+    publisher, a test that is active or ended is neither joined nor followed by old messages. The first message,
+    sent once, may precede the name of its publisher: it is kept, for :meth:`cleared`.
     """
 
     def __init__(
@@ -45,17 +44,17 @@ class Membership:
         self._now = clock.time_ns
         self._began = self._now()
         self._joined_at = 0
-        """Stamp of the TestState by which the run is known, ns."""
+        """Stamp of the TestState that defined the run, ns."""
         self._in_doubt: tuple[Data, int] | None = None
-        """A TestState, and how many there were who may have said it."""
+        """A TestState with the number of its possible publishers."""
 
     def counts(self, told: Data) -> bool:
-        """True for a TestState of this run, which may be known by it."""
+        """True for a TestState of this run, which it may define."""
         self._in_doubt = None
         return self._counts(told)
 
     def cleared(self) -> list[Data]:
-        """The last TestState, where its publisher had no name, and now counts; to be asked for now and then."""
+        """Return the last TestState if its publisher is now known and counts; polled."""
         if self._in_doubt is None or not self._guard().certain:
             return []
         told, publishers = self._in_doubt

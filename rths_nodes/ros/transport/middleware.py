@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the middleware that are made before the first node of a process is there."""
+"""Settings of the middleware, made before the first node of a process."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ SETTINGS = {
     "libfastrtps.so": (PROFILES[1], ("fast_dds_2.xml", "fast_dds_2_local.xml")),
     "libfastdds.so": (PROFILES[0], ("fast_dds_3.xml", "fast_dds_3_local.xml")),
 }
-"""Fast DDS 2 and 3 by their libraries: the environment variable that names their settings, and ours, the second of
-which keep to this machine."""
+"""Libraries of Fast DDS 2 and 3: environment variable of their settings, and our files, of which the second
+restricts discovery to this machine."""
 FOUND_S = 4.0
-"""Time after which nodes that are here have found each other: the middleware repeats names every 3 s."""
+"""Time after which local nodes have discovered each other, s: the middleware repeats names every 3 s."""
 OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
-"""Beginnings of the names of environment variables for ROS 2."""
+"""Prefixes of the environment variables of ROS 2."""
 
 
 @cache
 def unused() -> bool:
-    """True where no node had been in this process when this was first asked: settings are read with the first.
+    """True if this process had no node at the first call: settings are read with the first.
 
-    Every node publishes what becomes of its parameters, and what is needed for that stays.
+    Every node publishes parameter events, whose type support stays loaded.
     """
     return type(ParameterEvent)._TYPE_SUPPORT is None
 
 
 def started(arguments: Sequence[str] = ()) -> Context:
-    """A context of its own, without rclpy's signal handlers: they would shut it down under the loop.
+    """Return a private context, without rclpy's signal handlers: they would shut it down under the loop.
 
-    Raises ConfigError as :func:`settle` does, and where ROS 2 does not start.
+    Raises ConfigError as :func:`settle`, and if ROS 2 does not start.
     """
     settle()
     context = Context()
@@ -55,7 +55,7 @@ def started(arguments: Sequence[str] = ()) -> Context:
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """An error of ROS 2 inside becomes a ConfigError that says what is set for it."""
+    """Convert errors of ROS 2 into ConfigErrors with the environment variables that are set."""
     try:
         yield
     except _rclpy.RCLError as error:
@@ -65,12 +65,11 @@ def in_words() -> Iterator[None]:
 
 
 def settle() -> None:
-    """Nodes find each other on this machine only, share no locks and get lost messages again soon.
+    """Restrict discovery to this machine, disable shared memory, repair lost messages soon.
 
-    What the user has set stays: how far nodes look, and settings of his own for the middleware. In a process that
-    has had nodes before, how far they look is all that can be settled. Raises ConfigError for values of the user's
-    that ROS 2 would misunderstand (``environment.py``), and for other machines where our settings, which keep to
-    this one, find nobody.
+    Settings of the user stay. In a process with earlier nodes only the range of discovery can change. Raises
+    ConfigError for settings that ROS 2 would misread (``environment.py``), and for other machines that our
+    settings exclude.
     """
     environment.check()
     wanted = os.environ[RANGE] = os.environ.get(RANGE) or "LOCALHOST"
@@ -86,13 +85,13 @@ def settle() -> None:
                 _refuse_other_machines(os.environ.get(PEERS, ""))
                 # ROS 2 itself would add the transport by shared memory
                 os.environ |= {variable: local, RANGE: "SYSTEM_DEFAULT"}
-            elif not (given and wanted == "SYSTEM_DEFAULT"):  # else who has started us has settled it
+            elif not (given and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has settled it
                 os.environ[variable] = wide
             return
 
 
 def check_reaches_others() -> None:
-    """Refuse, with ConfigError, a test with nodes on other machines where nodes look for each other here only."""
+    """Raise ConfigError for nodes on other machines if discovery is restricted to this one."""
     wanted = os.environ.get(RANGE) or "LOCALHOST"
     if wanted in ("LOCALHOST", "OFF"):
         raise ConfigError(

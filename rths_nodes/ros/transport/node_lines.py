@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of one node: those on which its partners speak to it, and those on which it speaks to them.
+"""Lines of one node, incoming and outgoing.
 
-A node with its parts is reached by topic or by line, never by both at a time, see :meth:`NodeLines.settle`.
+A node receives all streams by topic or all by line (:meth:`NodeLines.settle`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 from rths_nodes.ros.transport.wiring import Endpoint
 
 KEPT = names.TOPICS["measurement"].kept
-"""Messages that a node keeps for a partner who does not take them: as many as its publisher does."""
+"""Messages queued for a slow partner: as many as its publisher keeps."""
 AGAIN_NS = 50_000_000
-"""Between two calls to a partner who was not reached."""
+"""Interval of calls to a partner that does not answer."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Load that a line must hold: so many ``messages`` of at most ``size`` bytes.
+    """Load that a line must hold: ``messages`` of at most ``size`` bytes.
 
-    ``holds``: what somebody else hears, too, may wait, see :class:`StreamPublisher`.
+    ``holds``: copies for other subscribers may wait, see :class:`StreamPublisher`.
     """
 
     messages: int
@@ -41,9 +41,9 @@ class Load:
 
 
 class NodeLines:
-    """Lines of ``node``, from :meth:`open` to :meth:`close`; ``run`` tells its run, empty before that is known.
+    """Lines of ``node``, from :meth:`open` to :meth:`close`; ``run`` is its run, empty while unknown.
 
-    ``warn`` gets why a partner of the same machine is spoken to by topic.
+    ``warn`` gets the reason if a partner of the same machine is reached by topic.
     """
 
     def __init__(
@@ -53,21 +53,20 @@ class NodeLines:
         self._me: str = node.get_fully_qualified_name()
         self._listener: Acceptor | None = None
         self._outlets: dict[str, tuple[StreamPublisher, tuple[str, ...]]] = {}
-        """Publishers of its streams, and who listens."""
+        """Publishers of its streams, and their partners."""
         self._by_topic: dict[str, Inbox] = {}
-        """Inboxes of streams."""
         self._calls: dict[tuple[str, str], Connector] = {}
-        """By topic and partner."""
+        """Calls by topic and partner."""
         self._again_at: dict[tuple[str, str], int] = {}
         self._answered: set[tuple[str, str]] = set()
         self._load: Load | None = None
         self.direct = False
-        """True from the beginning of the test on when the node hears all its streams by line."""
+        """True from the beginning of a test with all incoming streams by line."""
 
-    # -- who speaks to this node --------------------------------------------------------------------------
+    # -- incoming -----------------------------------------------------------------------------------------
 
     def open(self, load: Load) -> None:
-        """Listen, before any endpoint is there by which partners find this node."""
+        """Listen, before any endpoint makes this node discoverable."""
         if load.size > LONGEST_MESSAGE:
             self._warn(f"a message has {load.size} bytes, a socket takes {LONGEST_MESSAGE}: by topics")
             return
@@ -82,12 +81,12 @@ class NodeLines:
         outlets: Mapping[str, StreamPublisher],
         inboxes: Iterable[Inbox],
     ) -> None:
-        """Its endpoints are there, by their keys: what it has ``published``, by what, and its ``inboxes``."""
+        """Register endpoints: ``published`` by key, their ``outlets``, and ``inboxes``."""
         self._outlets = {key: (outlets[key], row.partners) for key, row in published.items() if row.row.stream}
         self._by_topic = {inbox.guard.topic: inbox for inbox in inboxes if inbox.stream}
 
     def answer(self) -> None:
-        """Welcome partners who have called; turn away all others."""
+        """Accept partners that have called; refuse others."""
         if self._listener is None:
             return
         for hello, sock in self._listener.look(self._judge):
@@ -109,9 +108,9 @@ class NodeLines:
         return "" if bytes.fromhex(hello.gid) in inbox.guard.known else None
 
     def settle(self) -> None:
-        """The test begins: nobody is welcomed any more, and the node hears all its streams by line, or none.
+        """Begin the test: accept no more calls, and receive all streams by line, or none.
 
-        It could not wait for both at a time.
+        The node cannot wait for both.
         """
         if self._listener is not None:
             self.answer()
@@ -131,22 +130,22 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Number of calls that were turned away, by who has called."""
+        """Refused calls by caller."""
         return self._listener.strangers if self._listener is not None else {}
 
-    # -- whom it speaks to --------------------------------------------------------------------------------
+    # -- outgoing -----------------------------------------------------------------------------------------
 
     def call(self) -> str:
-        """Call the partners before the test; return in words whose first answer is missing, empty for nobody's.
+        """Call the partners before the test; return a text on a missing answer, or empty.
 
-        Who is not reached is called again now and then: it may have been configured anew.
+        Unreached partners are called again: they may have been reconfigured.
         """
         if self._load is None:
             return ""
         missing = []
         for outlet, partners in self._outlets.values():
             if outlet.sent:
-                continue  # what was sent by topic may still be under way
+                continue  # messages by topic may still be in transit
             for partner in partners:
                 way = (outlet.publisher.topic_name, partner)
                 if not outlet.speaks_to(partner):
@@ -180,7 +179,7 @@ class NodeLines:
 
     @property
     def way(self) -> str:
-        """Way of the streams to this node: ``sockets``, ``process`` (from neighbours in it), or ``topics``."""
+        """Transport of incoming streams: ``sockets``, ``process`` (direct), or ``topics``."""
         heard = self._heard
         if heard and all(inbox.by_hand for inbox in heard):
             return "process"
@@ -188,11 +187,11 @@ class NodeLines:
 
     @property
     def behind(self) -> list[SocketWriter]:
-        """The lines for which the kernel has no room at the moment."""
+        """Lines for which the kernel has no room."""
         return [line for outlet, _ in self._outlets.values() for line in outlet.lines.values() if line.behind]
 
     def lost(self) -> dict[str, int]:
-        """Return the number of lost messages of each stream: those that partners did not take in time."""
+        """Return messages lost by slow partners, per stream."""
         return {key: outlet.lost for key, (outlet, _) in self._outlets.items() if outlet.lost}
 
     def close(self) -> None:

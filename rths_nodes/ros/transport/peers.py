@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose messages count: those of the peers of this run. What others send is dropped and counted.
+"""Filters of messages: messages of peers of this run count, others are dropped and counted.
 
-A publisher is known by its gid, which comes with every message; the graph tells which node it belongs to. Until
-the test is under way a peer may still come, or come back with another publisher; then nobody else is let in.
+Publishers are identified by the gid of each message; the graph gives its node. Until the test begins, peers may
+appear or return with another publisher; afterwards no publisher is added.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from rths_nodes.loop.pacing import Clock
 from rths_nodes.ros.transport.trip_requests import request_in
 
 MOST_FOREIGN = 64
-"""Foreign publishers of one topic that are told apart; those beyond are counted together."""
+"""Foreign publishers of one topic that are counted separately."""
 
 MOST_UNJUDGED = 64
 """Messages of one topic that are kept until the run is known."""
 
 UNKNOWN = "unknown"
-"""Name of a publisher of which the graph knows no node, or that comes after too many others."""
+"""Name of a publisher without a node in the graph, or beyond the limit."""
 
 _UNNAMED = "NODE_NAME_UNKNOWN"
 _HASHED = "RIHS"
 NOBODY = b""
-"""The gid of a message that tells none, and of publishers that come after too many others."""
+"""Gid of messages without one, and of publishers beyond the limit."""
 
 
 def publishers(node: Node, topic: str) -> list[tuple[str, bytes]]:
-    """Node (full name, empty while it is not known) and gid of every publisher of ``topic``."""
+    """Return node (full name, empty while unknown) and gid of every publisher of ``topic``."""
     return [(_full_name(info), bytes(info.endpoint_gid)) for info in node.get_publishers_info_by_topic(topic)]
 
 
 def subscribers(node: Node, topic: str) -> set[str]:
-    """Full names of the nodes that listen to ``topic``."""
+    """Return full names of the nodes that subscribe to ``topic``."""
     return {_full_name(info) for info in node.get_subscriptions_info_by_topic(topic)}
 
 
 def nodes(node: Node) -> set[str]:
-    """Full names of all nodes that are there."""
+    """Return full names of all discovered nodes."""
     return {f"{namespace.rstrip('/')}/{name}" for name, namespace in node.get_node_names_and_namespaces()}
 
 
 def wait_until_gone(node: Node, others: Sequence[str], seconds: float, clock: Clock) -> None:
-    """Until none of the nodes ``others`` (full names) is there any more, or ``seconds`` are over."""
+    """Wait until all nodes ``others`` (full names) are gone, at most ``seconds``."""
     end = clock.monotonic_ns() + round(seconds * 1e9)
     while clock.monotonic_ns() < end and not nodes(node).isdisjoint(others):
         clock.sleep(0.01)
 
 
 def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
-    """Nodes that have the name of the same one of ``peers``, by their publishers of ``topic``; empty: none."""
+    """Return a text on two nodes with the name of one of ``peers``, by their publishers of ``topic``, or empty."""
     there = publishers(node, topic)
     for peer in peers:
         gids = [gid.hex() for name, gid in there if name == peer]
@@ -66,9 +66,9 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, others: Sequence[str]) -> str:
-    """Which of the nodes ``others`` has another type behind ``topic`` than ``node``, in words; empty: none.
+    """Return a text on one of ``others`` with another type of ``topic`` than ``node``, or empty.
 
-    A type is told by its hash, where the middleware has one.
+    Types are compared by hash, if the middleware has one.
     """
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
@@ -86,12 +86,12 @@ def _full_name(info: TopicEndpointInfo) -> str:
 
 
 class PublisherGuard:
-    """Whose messages count on one topic, for one subscription: those of ``run``, from the peers ``speakers``.
+    """Filter of one subscription: messages of ``run`` from the peers ``speakers`` count.
 
-    ``speakers`` are full names; ``known`` are their publishers' gids. While the guard is open, a gid that is not
-    known yet is looked up; of a node that the graph does not name yet, the last message is kept (only latched
-    messages come before the test). Not every distribution tells gids: there the bytes of a message alone say
-    whether it is of this run. ``early``: what comes before the test may be of a node that does not know the run.
+    ``speakers`` are full names; ``known`` are gids of their publishers. While the guard is open, an unknown gid is
+    looked up; the last message of a node that the graph does not name yet is kept (before a test all are latched).
+    Without gids, in some distributions, only the bytes show whether a message is of this run. ``early``: messages
+    before the test may come from a node without a run.
     """
 
     def __init__(
@@ -103,32 +103,32 @@ class PublisherGuard:
         self.run, self._early = run, early
         self.known: set[bytes] = set()
         self.waiting: deque[tuple[bytes, bytes]] = deque()
-        """Messages that were kept, with the gids of their publishers: to be judged now."""
+        """Kept messages with the gids of their publishers, to be judged now."""
         self.open = True
-        """Peers may still come."""
+        """True while peers may appear."""
         self._gids: dict[str, bytes] = {}
         self._kept: dict[bytes, bytes] = {}
         self._unjudged: deque[tuple[bytes, bytes]] = deque()
         self._dropped: dict[bytes, int] = {}
         self._names: dict[bytes, str] = {}
         self._others: tuple[str, ...] = ()
-        """Who else publishes here, at the last look."""
+        """Other publishers of the topic, at the last query."""
         self._by_gid = True
         self._asked = 0
         self.nameless = self.count = 0
-        """Publishers at the last look whose nodes the graph did not name yet, and all of them."""
+        """Publishers without a name, and all publishers, at the last query."""
 
     def admits(self, data: bytes) -> bool:
-        """True for a message of this run, and before the test of one whose sender does not know it yet."""
+        """True for a message of this run, and before the test of a sender without a run."""
         return self.run.has_sent(data) or (self.open and self._is_early(data))
 
     def _is_early(self, data: bytes) -> bool:
         return self._early and data.startswith(NO_RUN, FIELD_AT)
 
     def reject(self, gid: bytes, data: bytes) -> None:
-        """Drop a message that is not admitted; as long as the run is not known, keep it until it is."""
+        """Drop a message that is not admitted, or keep it while the run is unknown."""
         if self._is_early(data):
-            return  # of a peer as well: it has come when the test had begun
+            return  # of a peer as well: it arrived after the start
         if not self.open or self.run.frame_id:
             self.drop(gid)
             return
@@ -137,38 +137,38 @@ class PublisherGuard:
             self.drop(self._unjudged.popleft()[1])
 
     def go_without_gids(self) -> None:
-        """This distribution does not tell which publisher a message is from."""
+        """Note that this distribution has no gids."""
         self._by_gid = False
 
     @property
     def certain(self) -> bool:
-        """True when what comes is of a peer, whatever it says: by its gid, or as nobody else publishes here."""
+        """True if all messages come from peers, by gid or because there are no other publishers."""
         if not self._by_gid:
             self.look()
         return self._by_gid or not (self._others or self.nameless)
 
     @property
     def doubtful(self) -> int:
-        """Number of publishers here, where a name is missing and nothing else is in doubt; 0 otherwise."""
+        """Number of publishers if only a name is missing; else 0."""
         return 0 if self._by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
-        """The run is known now, or is another one."""
+        """Judge kept messages again for a new run."""
         self.waiting += self._unjudged
         self._unjudged.clear()
 
     @property
     def complete(self) -> bool:
-        """True when every peer that speaks here was found, and there is only one of each."""
+        """True if every expected peer was found, exactly once."""
         return len(self._gids) == len(self.speakers)
 
     @property
     def missing(self) -> list[str]:
-        """The peers that should speak here and were not found at the last look."""
+        """Expected peers that were not found at the last query."""
         return [speaker for speaker in self.speakers if speaker not in self._gids]
 
     def look(self) -> None:
-        """Ask the graph whose publishers there are; once it is closed, only for names of others."""
+        """Query the graph for publishers; once closed, only for names of foreign ones."""
         self._asked = len(self._dropped)
         there = publishers(self._node, self.topic)
         self.nameless, self.count = sum(not name for name, _ in there), len(there)
@@ -182,7 +182,7 @@ class PublisherGuard:
     def _find(self, there: Sequence[tuple[str, bytes]]) -> None:
         for speaker in self.speakers:
             gids = [gid for name, gid in there if name == speaker]
-            if self._gids.get(speaker) not in gids:  # who was there first, stays
+            if self._gids.get(speaker) not in gids:  # the first one stays
                 self._gids.pop(speaker, None)
                 if len(gids) == 1:
                     self._gids[speaker] = gids[0]
@@ -197,7 +197,7 @@ class PublisherGuard:
                 self.drop(gid)
 
     def close(self) -> None:
-        """From now on nobody else is let in."""
+        """Admit no further publishers."""
         if self.open:
             self.open = False
             for gid in self._kept:
@@ -205,7 +205,7 @@ class PublisherGuard:
             self._kept.clear()
 
     def meet(self, gid: bytes, data: bytes) -> None:
-        """A message of a publisher that is not known: it is put into ``waiting``, kept for later, or dropped."""
+        """Put a message of an unknown publisher into ``waiting``, keep it, or drop it."""
         if not self.open or gid in self._dropped:
             self.drop(gid)
             return
@@ -217,25 +217,25 @@ class PublisherGuard:
             self.drop(oldest)
 
     def drop(self, gid: bytes = NOBODY) -> None:
-        """Count a message of the publisher ``gid`` that does not count."""
+        """Count a dropped message of the publisher ``gid``."""
         key = gid if gid in self._dropped or len(self._dropped) < MOST_FOREIGN else NOBODY
         self._dropped[key] = self._dropped.get(key, 0) + 1
 
     @property
     def unnamed(self) -> bool:
-        """True when messages of somebody were dropped whose name was not asked for yet."""
+        """True if messages of a publisher were dropped whose name was not queried yet."""
         return self._asked < len(self._dropped)
 
     @property
     def keeps(self) -> bool:
-        """True when a message was kept whose publisher the graph did not name yet."""
+        """True if a message of a publisher without a name was kept."""
         return bool(self._kept)
 
     def foreign(self) -> dict[str, int]:
-        """Return the number of dropped messages, by the full name of the node that has sent them."""
+        """Return the number of dropped messages by full name of their node."""
         found: dict[str, int] = {}
         for gid, count in self._dropped.items():
-            # where no message tells whose it is: of those who publish here as well
+            # without gids: any of the other publishers
             others = " or ".join(self._others) if gid == NOBODY and len(self._dropped) == 1 else ""
             name = self._names.get(gid, others or UNKNOWN)
             found[name] = found.get(name, 0) + count
@@ -243,25 +243,24 @@ class PublisherGuard:
 
     @property
     def gone(self) -> bool:
-        """True when the peers that spoke here have left."""
+        """True if the peers have stopped publishing."""
         if not self.subscription.get_publisher_count():
             return True
         return not any(gid in self.known for _, gid in publishers(self._node, self.topic))
 
 
 class AnnouncementGuard(PublisherGuard):
-    """On the topic that says which run it is: what is heard there is judged by who hears it."""
+    """Guard of the topic that announces runs: subscribers judge the run themselves."""
 
     def admits(self, data: bytes) -> bool:
-        """Whatever run it is of, until the test begins."""
+        """Admit any run until the test begins."""
         return self.open or self.run.has_sent(data)
 
 
 class OpenGuard(PublisherGuard):
-    """On a topic that is everybody's: nobody is foreign, and nothing tells a run."""
+    """Guard of a public topic, without runs."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
-        """Whoever it is may come in."""
         self.waiting.append((data, gid))
 
     def admits(self, data: bytes) -> bool:
@@ -269,14 +268,14 @@ class OpenGuard(PublisherGuard):
 
 
 class TripGuard(PublisherGuard):
-    """Guard of trips of peers. A request of another program is not foreign: the inboxes of requests take it."""
+    """Guard of trips of peers; the inboxes of requests take trips of other programs."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
         if request_in(data) is None:
             super().meet(gid, data)
 
     def admits(self, data: bytes) -> bool:
-        """True for a Trip of a peer; without gids a request comes here as well."""
+        """True for a Trip of a peer; without gids requests arrive here as well."""
         return request_in(data) is None and super().admits(data)
 
     def reject(self, gid: bytes, data: bytes) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QoS that a user may choose: ``qos_overrides.TOPIC.publisher.POLICY`` among the parameters of a node.
+"""QoS overrides by the user: ``qos_overrides.TOPIC.publisher.POLICY`` among the parameters of a node.
 
-They count on the topics that no node of a test listens to. The QoS of all others is part of the protocol of the
-loop: a stream that keeps less loses samples, and a latched topic that is volatile keeps nodes waiting for ever.
+Only for topics that no node of a test subscribes to. Other QoS is part of the protocol: a stream with a smaller
+queue loses samples, and a volatile topic in place of a latched one keeps nodes waiting.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from rths_nodes.ros.transport.wiring import Place
 PREFIX = "qos_overrides."
 NAME = re.compile(r"qos_overrides\.(?P<topic>[^.]+)\.(?P<side>[^.]+)\.(?P<policy>[^.]+)")
 DEEPEST = 5000
-"""Largest depth: more than Fast DDS keeps of a topic whose messages nobody takes is memory for nothing."""
+"""Largest depth: Fast DDS keeps no more untaken messages of a topic."""
 POLICIES: dict[str, tuple[str, ...]] = {
     "depth": (),
     "durability": ("volatile", "transient_local"),
-    "history": ("keep_last",),  # with keep_all a node would wait for whoever looks on
+    "history": ("keep_last",),  # keep_all would block the node on a slow onlooker
     "reliability": ("reliable", "best_effort"),
 }
-"""What may be chosen of each policy; of the depth it is a whole number."""
+"""Valid values of each policy; a depth is an integer."""
 
 
 def overridable(topic: names.Topic) -> QoSOverridingOptions | None:
-    """Return what rclpy is to declare for a publisher of ``topic``; None where its QoS is not to be chosen."""
+    """Return rclpy's overriding options for a publisher of ``topic``; None if its QoS is fixed."""
     if not topic.for_onlookers:
         return None
     return QoSOverridingOptions([QoSPolicyKind[policy.upper()] for policy in POLICIES])
 
 
 def check(node: Node, place: Place, given: Mapping[str, object]) -> None:
-    """Refuse, with ConfigError, the overrides among ``given`` parameters of ``node`` that could not count.
+    """Raise ConfigError for ineffective overrides among the ``given`` parameters of ``node``.
 
-    One for a topic that another node of the test publishes is no mistake: a parameter file may be for all nodes.
+    Overrides for topics of another node are valid: a parameter file may serve all nodes.
     """
     topics = {node.resolve_topic_name(place.topic(row.name)): row for row in names.TOPICS.values()}
     topics |= {node.resolve_topic_name(row.name): row for row in (names.DIAGNOSTICS, names.CLOCK)}

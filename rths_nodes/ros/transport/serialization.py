@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check, at start-up, that our bytes are those of the middleware for the messages as installed."""
+"""Start-up check of our serialization against the installed messages."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ msg = importlib.import_module("rths_nodes.msg")
 
 
 def codec_of(place: Place, assembly: Assembly, run: RunMark) -> Codec:
-    """Return the codec of the node at ``place``. Raises RuntimeError where the installed messages differ."""
-    if place.axis:  # it has no Target
+    """Return the codec of the node at ``place``. Raises RuntimeError if the installed messages differ."""
+    if place.axis:  # without Targets
         return Codec(0, 1, 0, run=run, n_force=int(takes_force(assembly.scenario, place.axis)))
     codec = assembly.codec(run)
     check(codec)
@@ -30,9 +30,9 @@ def codec_of(place: Place, assembly: Assembly, run: RunMark) -> Codec:
 
 
 def check(codec: Codec) -> None:
-    """Raises RuntimeError when a message of ``codec`` means something else to the middleware, or back.
+    """Raise RuntimeError if the middleware reads or writes a message of ``codec`` differently.
 
-    Compared are decoded values: the middleware leaves the padding between them undefined.
+    Decoded values are compared, because padding is undefined.
     """
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
     count = 68 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs

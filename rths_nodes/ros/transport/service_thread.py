@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread that answers services, beside the loop: one request at a time, with a pause after each.
+"""Thread that answers services outside the loop, one request at a time, with a pause after each.
 
-However many requests come, the loop loses no more than ``SHARE`` of a processor to their answers. The middleware
-keeps the last few requests of each service and drops older ones (``SERVICE_QOS``).
+Answers take at most ``SHARE`` of a processor from the loop, however many requests arrive. The middleware keeps the
+last few requests of each service (``SERVICE_QOS``).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from rths_nodes.loop.realtime import Starving, step_back
 SERVICE_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10)
 """QoS of every service. rclpy keeps 1000 requests to each parameter service."""
 PAUSE_S, SHARE = 0.02, 0.05
-"""Shortest pause after an answer, s, and largest share of a processor that answers may take."""
+"""Shortest pause after an answer, s, and largest share of a processor for answers."""
 
 Answer = Callable[[object, object], object]
-"""Returns the response to a request; takes the request and an empty response. It may fill that one."""
+"""Takes a request and an empty response; returns the response, which may be that one."""
 
 
 INFO_BYTES, ID_AT = 256, 16
-"""Room for rmw_service_info_t, and the offset of its request_id, behind two stamps of 8 bytes."""
+"""Size of rmw_service_info_t, and offset of its request_id, after two stamps of 8 bytes."""
 OK, GONE, NOTHING = 0, 2, 601
 """RCL_RET_OK, RCL_RET_TIMEOUT (the client has left), RCL_RET_SERVICE_TAKE_FAILED."""
 
@@ -51,7 +51,7 @@ def _library(name: str) -> ctypes.CDLL:
 
 
 def _function(capsule: object, result: object, *arguments: object) -> Function:
-    """The C function in a capsule of a message class; it is called with the interpreter lock."""
+    """C function in a capsule of a message class; called with the interpreter lock."""
     return ctypes.PYFUNCTYPE(result, *arguments)(  # type: ignore[arg-type]
         _pointer(capsule, _name(capsule))
     )
@@ -68,7 +68,7 @@ class _Kind:
 
 
 class RequestQueue:
-    """Requests to one ``service`` that no executor serves. One thread may use it at a time.
+    """Requests to one ``service`` without an executor; not thread-safe.
 
     rclpy holds the interpreter lock while the middleware waits for a client that has left, up to 0.1 s. Here only
     the conversion of a message holds it.
@@ -83,7 +83,7 @@ class RequestQueue:
         self._info = ctypes.create_string_buffer(INFO_BYTES)
 
     def take(self) -> object:
-        """The next request; None if there is none. Raises RuntimeError for one that cannot be read."""
+        """Return the next request, or None. Raises RuntimeError for an unreadable one."""
         message = _POINTER(self._request.create())
         try:
             with self.service.handle:
@@ -94,7 +94,7 @@ class RequestQueue:
             self._request.destroy(message)
 
     def respond(self, response: object) -> None:
-        """Send the ``response`` to the last request. Nothing is sent if its client has left."""
+        """Send the ``response`` to the last request, unless its client has left."""
         message = _POINTER(self._response.create())
         try:
             if not self._response.from_python(response, message):
@@ -112,21 +112,21 @@ class RequestQueue:
 
 
 class FewRequests:
-    """Mixin of a node: the middleware keeps few requests to each of its services, those of rclpy included."""
+    """Mixin of a node with few queued requests per service, including services of rclpy."""
 
     def create_service(self, *given: object, **named: object) -> Service:
         return super().create_service(*given, **named | {"qos_profile": SERVICE_QOS})  # type: ignore[misc]
 
 
 class LoopCalls:
-    """Calls that other threads want the thread of the loop to carry out."""
+    """Calls of other threads to be made in the thread of the loop."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Callable[[], object], Future[object]]] = deque()
         self.closed = False
 
     def call(self, function: Callable[[], object]) -> object:
-        """Wait until the loop has called ``function``; its result. Raises CancelledError once it is closed."""
+        """Wait until the loop has called ``function``; return its result. Raises CancelledError once closed."""
         future: Future[object] = Future()
         self.waiting.append((function, future))
         if self.closed:
@@ -134,7 +134,7 @@ class LoopCalls:
         return future.result()
 
     def carry_out(self) -> bool:
-        """Make the next call, in the thread of the loop; False when none waits."""
+        """Make the next call, in the thread of the loop; False if there is none."""
         if not self.waiting:
             return False
         function, future = self.waiting.popleft()
@@ -147,14 +147,14 @@ class LoopCalls:
         return True
 
     def close(self) -> None:
-        """Cancel what waits, and what comes."""
+        """Cancel pending and future calls."""
         self.closed = True
         while self.waiting:
             self.waiting.popleft()[1].cancel()
 
 
 class ServiceThread:
-    """Serves ``answers`` by service, from start to close. Requests that fail are refused and reported by ``warn``.
+    """Serves ``answers`` by service, from start to close; failed requests are refused and reported by ``warn``.
 
     With ``first`` it keeps the priority of the loop, for requests that the loop must not miss.
     """
@@ -174,11 +174,10 @@ class ServiceThread:
         self._thread = threading.Thread(target=self._run, name="services", daemon=True)
 
     def start(self) -> None:
-        """From now on requests are answered."""
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, after the answer under way. The loop makes no more of its calls."""
+        """End the thread after the current answer, and cancel its calls in the loop."""
         self._leaving.set()
         self._calls.close()
         self._wake.trigger_guard_condition()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One publisher of bytes, and who gets them without the middleware."""
+"""Publisher of bytes to neighbours, lines and the middleware."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rths_nodes.ros.transport.line import SENT_AT, SocketWriter
 class StreamPublisher:
     """One publisher of bytes; ``sent`` counts them.
 
-    ``neighbours``: inboxes of nodes in this process, which are handed every message; other nodes of this machine
-    get it on ``lines``, by their full names. The middleware gets it only when it is ``heard_elsewhere``; at once,
-    or where it ``holds``, when asked to: the loop does not wait for that.
+    ``neighbours``: inboxes of nodes in this process, which get every message directly; other nodes of this machine
+    get it on ``lines``, by full name. The middleware gets it only if ``heard_elsewhere``; at once or, with
+    ``holds``, on request, so that the loop does not wait for it.
     """
 
     def __init__(self, publisher: Publisher) -> None:
@@ -29,9 +29,9 @@ class StreamPublisher:
         self.heard_elsewhere = True
         self.holds = False
         self._gone = 0
-        """Messages that were lost on lines which are gone."""
+        """Messages lost on closed lines."""
         self._held: list[bytes] = []
-        # without rclpy's guard against other threads, which a node that is worked by hand does not have
+        # without rclpy's lock, which a polled node does not need
         self._publish = publisher.handle.publish_raw
 
     def send(self, data: bytes) -> None:
@@ -43,7 +43,7 @@ class StreamPublisher:
         if self.lines:
             packed = SENT_AT.pack(time.time_ns()) + data
             for line in self.lines.values():
-                if not line.send(packed):  # it may have been given back: from this message on by the middleware
+                if not line.send(packed):  # given back: from this message on by the middleware
                     self.heard_elsewhere = True
         if not self.heard_elsewhere:
             return
@@ -53,7 +53,7 @@ class StreamPublisher:
             self._publish_elsewhere(data)
 
     def publish_held(self) -> None:
-        """To the others what only the neighbours have so far; and what a line had no room for."""
+        """Publish messages that only the neighbours have, and queued ones of lines."""
         for line in self.lines.values():
             if line.behind:
                 line.send_kept()
@@ -64,11 +64,11 @@ class StreamPublisher:
 
     def _publish_elsewhere(self, data: bytes) -> None:
         self._publish(data)
-        for inbox in self.neighbours:  # the middleware brings it to them at once, a second time
+        for inbox in self.neighbours:  # the middleware delivers them a second copy
             inbox.drop(1)
 
     def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
-        """From now on messages go to ``neighbours`` by hand. None may be under way to them."""
+        """Pass messages directly to ``neighbours``; none may be in transit to them."""
         self.neighbours, self.holds = tuple(neighbours), holds
         for inbox in neighbours:
             if inbox.owner in self.lines:
@@ -79,9 +79,9 @@ class StreamPublisher:
         self.look()
 
     def speak_to(self, partner: str, line: SocketWriter, holds: bool, order: Sequence[str] = ()) -> None:
-        """From now on messages go to the node ``partner`` on ``line``. None may be under way to it.
+        """Send messages to the node ``partner`` on ``line``; none may be in transit to it.
 
-        ``order``: the partners in which they are sent to, those of the loop first.
+        ``order``: the partners in sending order, nodes of the loop first.
         """
         lines = self.lines | {partner: line}
         self.lines = {name: lines[name] for name in (*order, *lines) if name in lines}
@@ -89,7 +89,7 @@ class StreamPublisher:
         self.look()
 
     def speaks_to(self, partner: str) -> bool:
-        """True while messages go to the node ``partner`` by hand or on a line."""
+        """True while the node ``partner`` gets messages directly or on a line."""
         if any(inbox.owner == partner and inbox.by_hand for inbox in self.neighbours):
             return True
         line = self.lines.get(partner)
@@ -97,11 +97,11 @@ class StreamPublisher:
 
     @property
     def lost(self) -> int:
-        """Number of messages that partners have not got because they did not take those before in time."""
+        """Messages lost by slow partners."""
         return self._gone + sum(line.lost for line in self.lines.values())
 
     def hang_up(self) -> None:
-        """Nothing goes on lines any more."""
+        """Close all lines."""
         for line in self.lines.values():
             line.close()
             self._gone += line.lost
@@ -109,7 +109,7 @@ class StreamPublisher:
         self.heard_elsewhere = True
 
     def look(self) -> None:
-        """Find out whether anybody else listens: they may come and go, neighbours may be closed."""
+        """Check for further subscribers and closed lines."""
         for partner in [partner for partner, line in self.lines.items() if not line.look()]:
             self._gone += self.lines.pop(partner).lost
         here = sum(inbox.by_hand for inbox in self.neighbours) + len(self.lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node beside the runs, served by threads of its own: no node of a test, and nothing waits for it."""
+"""Node outside of runs, served by threads of its own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rths_nodes.ros.transport import middleware
 
 
 class ThreadedNode:
-    """The node ``name`` in ``namespace``, in a context of its own, served by ``threads`` from start to close.
+    """Node ``name`` in ``namespace``, in a private context, served by ``threads`` from start to close.
 
-    It has no services of rclpy. Raises ConfigError where ROS 2 does not start.
+    It has no services of rclpy. Raises ConfigError if ROS 2 does not start.
     """
 
     def __init__(self, name: str, namespace: str, threads: int) -> None:
@@ -33,7 +33,7 @@ class ThreadedNode:
                 start_parameter_services=False,
                 parameter_overrides=[Parameter("start_type_description_service", value=False)],
             )
-        self._executor: Executor = (  # that of several threads spins where it has one alone
+        self._executor: Executor = (  # a multi-threaded executor spins with a single thread
             SingleThreadedExecutor(context=self._context)
             if threads == 1
             else MultiThreadedExecutor(threads, context=self._context)
@@ -45,11 +45,10 @@ class ThreadedNode:
         self._spinning = threading.Thread(target=self._spin, name=f"{name} node", daemon=True)
 
     def start(self) -> None:
-        """From now on it is served."""
         self._spinning.start()
 
     def close(self) -> None:
-        """Leave, once what is being served is done; may be called again."""
+        """Leave after callbacks under way; may be called again."""
         if not self._context.ok():
             return
         self._leaving.set()
@@ -69,7 +68,7 @@ class ThreadedNode:
                 self._take_turn()
             except ExternalShutdownException:
                 return
-            except InvalidHandle:  # a subscription was given up while the executor looked at it
+            except InvalidHandle:  # a subscription was destroyed while the executor used it
                 continue
             except Exception as error:
                 self._node.get_logger().warning(f"message dropped: {type(error).__name__}: {error}")

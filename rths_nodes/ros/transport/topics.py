@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The topics of one node: publishers and inboxes, worked by hand, and what was sent, heard and dropped on them."""
+"""Topics of one node: polled publishers and inboxes, with counts of messages."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from rths_nodes.ros.transport.stream_publisher import StreamPublisher
 from rths_nodes.ros.transport.wiring import Endpoint
 
 FLUSH_S = 0.5
-"""Time for what was sent to arrive, before its publishers go."""
+"""Time for sent messages to arrive before their publishers are destroyed, s."""
 
 T = TypeVar("T")
 Send = Callable[[bytes], None]
 OnHeard = Callable[[str, bytes, Data], None]
-"""Topic, bytes and plain values of a message at a low rate that was heard."""
+"""Receives topic, bytes and plain values of each message at a low rate."""
 
 
 class Interposer:
-    """Layer that the host of a node may put between the node and its parts; this one changes nothing.
+    """Layer that a host may put between a node and its parts; this one changes nothing.
 
-    ``holds_up``: it may keep the node from its turn.
+    ``holds_up``: it may deny the node a turn.
     """
 
     holds_up = False
@@ -46,20 +46,20 @@ class Interposer:
         return send
 
     def inbox(self, topic: str, inbox: Inbox) -> Inbox:
-        """Return the inbox from which the node takes messages of ``topic``, where they come into ``inbox``."""
+        """Return the inbox from which the node takes messages of ``topic``; ``inbox`` receives them."""
         return inbox
 
     def port(self, port: Port) -> Port:
-        """Return the port by which the node drives its rig, where ``port`` leads there."""
+        """Return the port by which the node drives its rig; ``port`` leads there."""
         return port
 
     def may_work(self) -> bool:
-        """False while the node is to have no turn."""
+        """False while the node gets no turn."""
         return True
 
 
 class _Counted:
-    """Counts as ``sent`` what a node has handed to ``send``, whatever that made of it."""
+    """Counts messages passed to ``send`` as ``sent``, whatever their fate."""
 
     def __init__(self, send: Send) -> None:
         self._send, self.sent = send, 0
@@ -72,11 +72,9 @@ class _Counted:
 class NodeTopics:
     """Publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
-    ``run`` tells its messages from those of other runs; ``codec`` packs and unpacks those of the streams.
-    ``inboxes`` are what messages are taken from, ``opened`` the same without what was put before one of them,
-    ``outlets`` the publishers, ``senders`` what publishes the bytes of a message and counts it: the recorder is
-    told in the end how many there were. ``malformed`` counts the messages of others that made no sense.
-    ``on_heard`` is told of each message at a low rate.
+    ``run`` marks its messages; ``codec`` packs and unpacks messages of streams. Messages are taken from
+    ``inboxes``; ``opened`` are the same without an interposer. ``senders`` publish through ``outlets`` and count
+    for the recorder. ``malformed`` counts invalid messages. ``on_heard`` receives each message at a low rate.
     """
 
     codec: Codec
@@ -85,7 +83,7 @@ class NodeTopics:
         self._node, self._clock, self._on_heard = node, clock, on_heard
         self.run = RunMark()
         self.group = ByHand()
-        """Group of subscriptions and services that no executor may touch."""
+        """Group of polled subscriptions and services."""
         self.lines = NodeLines(node, lambda: self.run.frame_id, node.get_logger().warning, clock)
         self.outlets: dict[str, StreamPublisher] = {}
         self.inboxes: dict[str, Inbox] = {}
@@ -97,9 +95,9 @@ class NodeTopics:
         self._published: dict[str, Endpoint] = {}
         self._heard: dict[str, Endpoint] = {}
         self._awaited: set[str] = set()
-        """The inboxes whose partners are to be found before the test."""
+        """Inboxes whose partners must be found before the test."""
         self._streams: list[StreamPublisher] = []
-        """The publishers whose messages may go to nodes of this process by hand, of this machine by line."""
+        """Publishers that may pass messages directly or by line."""
 
     # -- endpoints ----------------------------------------------------------------------------------------
 
@@ -113,7 +111,7 @@ class NodeTopics:
     ) -> None:
         """Make publishers and inboxes, whose streams ``codec`` packs and unpacks.
 
-        With a ``load``, which they must bear, the streams between nodes of this machine go over lines.
+        With a ``load``, which they must bear, streams between nodes of this machine use lines.
         """
         self.codec = codec
         between = interposer or Interposer()
@@ -149,13 +147,13 @@ class NodeTopics:
             self._awaited.add(each.key)
 
     def join(self, frame_id: str) -> None:
-        """The run is known: from now on its messages are sent, and heard. Raises ConfigError."""
+        """Join a run: send and receive its messages. Raises ConfigError."""
         self.run.become(frame_id)
         for guard in self.guards.values():
             guard.learn()
 
     def close(self) -> None:
-        """Take publishers and inboxes away; what was held back is published first. The next run is another one."""
+        """Publish held messages, destroy the endpoints, forget the run."""
         self.publish_held()
         self.lines.close()
         self.run = RunMark()  # a neighbour may still use that of the last one
@@ -171,7 +169,7 @@ class NodeTopics:
         self._streams.clear()
 
     def flush(self) -> None:
-        """Give what was sent time to arrive before the node leaves."""
+        """Give sent messages time to arrive before the node leaves."""
         self.publish_held()
         end = self._clock.monotonic_ns() + round(FLUSH_S * 1e9)
         while self.lines.behind and self._clock.monotonic_ns() < end:
@@ -184,14 +182,14 @@ class NodeTopics:
     # -- messages -----------------------------------------------------------------------------------------
 
     def tell(self, topic: str, values: Data) -> None:
-        """Publish a message at a low rate from plain values; before the run is known, only on handshake topics."""
+        """Publish a message at a low rate; before the run is known, only on handshake topics."""
         row = names.TOPICS[topic]
         if self.run.frame_id or row.handshake:
             header = {"stamp": self._clock.time_ns(), "frame_id": self.run.frame_id}
             self.senders[topic](encode(row.message, header | dict(values)))
 
     def receive(self, topic: str, unpack: Callable[[bytes], tuple[T, int]]) -> tuple[T, int] | None:
-        """The next well-formed sample of a stream and its stamp; malformed ones are dropped and counted."""
+        """Return the next valid sample of a stream and its stamp; drop and count malformed ones."""
         inbox = self.inboxes[topic]
         while (data := inbox.take()) is not None:
             try:
@@ -204,7 +202,7 @@ class NodeTopics:
         self.malformed += 1
 
     def heard(self, topic: str, counts: Callable[[Data], bool] = lambda values: True) -> list[Data]:
-        """All messages at a low rate that wait in the inbox of ``topic`` and ``counts``, as plain values."""
+        """Return all queued messages of ``topic`` that satisfy ``counts``, as plain values."""
         found = []
         while (data := self.inboxes[topic].take()) is not None:
             try:
@@ -231,9 +229,9 @@ class NodeTopics:
     # -- nodes of the same process ------------------------------------------------------------------------
 
     def hand_to(self, others: Iterable[NodeTopics], holds: bool) -> None:
-        """From now on hand what is sent on a stream to those of ``others``, in this process, who listen to it.
+        """Pass messages of streams directly to subscribers among ``others`` in this process.
 
-        Where it ``holds``, others get it from the middleware when they are asked for, see :meth:`publish_held`.
+        With ``holds``, other subscribers get them on request, see :meth:`publish_held`.
         """
         me = self._node.get_fully_qualified_name()
         listening = [inbox for other in others for inbox in other.opened.values() if inbox.guard.speakers == (me,)]
@@ -243,22 +241,22 @@ class NodeTopics:
                 outlet.hand_to(neighbours, holds)
 
     def share(self, codec: Codec) -> None:
-        """Use the ``codec`` of a neighbour, which unpacks a message once for all who have it, if it fits."""
+        """Share the ``codec`` of a neighbour if it fits: a message is then unpacked once."""
         if codec.sizes == self.codec.sizes:
             self.codec = codec
 
     @property
     def filled_directly(self) -> list[Inbox]:
-        """The inboxes of what nodes of this process or machine send, which need nothing of the middleware."""
+        """Inboxes that do not need the middleware."""
         return [inbox for inbox in self.opened.values() if inbox.by_hand or inbox.by_line]
 
     def publish_held(self) -> None:
-        """Publish what only the neighbours have so far."""
+        """Publish messages that only the neighbours have."""
         for outlet in self._streams:
             outlet.publish_held()
 
     def look(self) -> None:
-        """Now and then: publish what was held back, see who else listens, drop what foreign publishers sent."""
+        """Poll: publish held messages, check for subscribers, drop foreign messages."""
         self.lines.answer()
         for outlet in self._streams:
             outlet.publish_held()
@@ -266,10 +264,10 @@ class NodeTopics:
         for inbox in self.filled_directly:
             inbox.skim()
 
-    # -- who is there -------------------------------------------------------------------------------------
+    # -- partners -----------------------------------------------------------------------------------------
 
     def missing(self) -> str:
-        """Which partners this node has not found yet, and on which topic; empty: all. Others do not count."""
+        """Return a text on partners that are not discovered, and on which topic, or empty."""
         for key, outlet in self.outlets.items():
             listeners = {*self._published[key].partners}
             if outlet.publisher.get_subscription_count() < len(listeners):
@@ -293,11 +291,11 @@ class NodeTopics:
         return peers.subscribers(self._node, self.outlets[key].publisher.topic_name)
 
     def duplicate_names(self, full_names: Sequence[str]) -> str:
-        """Which of the nodes ``full_names`` is there twice, in words; empty: none."""
+        """Return a text on a duplicate among the nodes ``full_names``, or empty."""
         return peers.duplicate_names(self._node, self.outlets["node_status"].publisher.topic_name, full_names)
 
     def other_versions(self) -> str:
-        """Which partner has another definition of a message than this node, in words; empty: none that is told."""
+        """Return a text on a partner with another definition of a message, or empty."""
         for each in [*self._published.values(), *self._heard.values()]:
             found = peers.other_version(self._node, self._node.resolve_topic_name(each.name), each.partners)
             if found:
@@ -305,20 +303,20 @@ class NodeTopics:
         return ""
 
     def close_guards(self) -> None:
-        """The test begins: from now on nobody else is listened to."""
+        """Begin the test: admit no further publishers."""
         for guard in self.guards.values():
             if guard.complete:
                 guard.close()
         self.lines.settle()
 
     def name_publishers(self) -> None:
-        """Ask the graph whose messages were kept or dropped."""
+        """Query the names of publishers whose messages were kept or dropped."""
         for guard in self.guards.values():
             if guard.unnamed or guard.keeps:
                 guard.look()
 
     def dropped(self, peer: str) -> dict[str, float]:
-        """Count the messages of others, and those that made no sense, that ``peer``, this node, has dropped."""
+        """Return the foreign and malformed messages that ``peer``, this node, has dropped."""
         found: dict[str, float] = {}
         for inbox in self.filled_directly:
             inbox.drop()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trips that are requested by programs outside of a test, on the topic of the trips of its nodes.
+"""Trip requests of programs outside of a test, on the topic of its nodes' trips.
 
-A request is a Trip without a run (empty ``frame_id``) whose ``source`` is no node of a test. A Trip of another
-run, or in the name of a node, is none.
+A request is a Trip without a run (empty ``frame_id``) whose ``source`` is not a node of a test. Others are
+ignored.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from rths_nodes.core.wire.run_mark import FIELD_AT, NO_RUN
 from rths_nodes.ros.names import CONSOLE, ROLES, role_of
 
 LONGEST = 200
-"""Characters of a request that are kept of its source, and of its reason."""
+"""Limit of source and reason of a request, characters."""
 
 
 def reason_of(frame_id: str, source: str, reason: str) -> str | None:
-    """Return the reason to trip of a request, printable; None for another Trip."""
+    """Return the printable reason of a request; None for another Trip."""
     if frame_id or role_of(source) in (*ROLES, CONSOLE):
         return None
     source, reason = map(_printable, (source, reason))
@@ -24,7 +24,7 @@ def reason_of(frame_id: str, source: str, reason: str) -> str | None:
 
 
 def request_in(data: bytes) -> str | None:
-    """Return the reason of a request in a message, by :func:`reason_of`; None for bytes that are no Trip."""
+    """Return the reason of a request in a message, by :func:`reason_of`, or None."""
     if not data.startswith(NO_RUN, FIELD_AT):
         return None
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which endpoints a node has, and whose it must find on the other side: from the table of topics, without ROS."""
+"""Endpoints of a node and their partners, from the table of topics, without ROS."""
 
 from __future__ import annotations
 
@@ -11,41 +11,40 @@ from rths_nodes.ros import names
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node is: its role, and the full name of the namespace that it was started in."""
+    """Role of a node, and full name of its initial namespace."""
 
     role: str
     namespace: str
 
     @property
     def axis(self) -> str:
-        """The axis of an axis node: the last part of its namespace. Empty for other nodes."""
+        """Axis of an axis node: the last part of its namespace. Empty for other nodes."""
         return self.namespace.rpartition("/")[2] if self.role == names.AXIS else ""
 
     @property
     def rig(self) -> str:
-        """The namespace of the rig; an axis node is in a namespace below."""
+        """Namespace of the rig, without the axis of an axis node."""
         return self.namespace.rpartition("/")[0] if self.role == names.AXIS else self.namespace.rstrip("/")
 
     @property
     def peer(self) -> str:
-        """The name of this node among the peers."""
+        """Name of this node among the peers."""
         return names.axis_node(self.axis) if self.role == names.AXIS else self.role
 
     def full_names(self, peers: Iterable[str]) -> tuple[str, ...]:
-        """The names of ``peers`` in the graph."""
+        """Return the names of ``peers`` in the graph."""
         return tuple(f"{self.rig}/{peer}" for peer in peers)
 
     def topic(self, name: str) -> str:
-        """A topic of the rig as this node names it."""
+        """Return the name of a topic of the rig, as used by this node."""
         return f"{self.rig}/{name}" if self.role == names.AXIS else name
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A publisher or a subscription of a node, which calls it ``key``, on the topic ``name``.
+    """Publisher or subscription ``key`` of a node, on the topic ``name``.
 
-    ``partners`` are the full names of the nodes on the other side, which are to be found before the test where
-    they are ``awaited``.
+    ``partners`` are full names of the nodes on the other side; ``awaited``: the test needs them.
     """
 
     key: str
@@ -63,16 +62,15 @@ def endpoints(
     here: Sequence[str] = (),
     wanted: Callable[[names.Topic], bool] = lambda row: not row.section,
 ) -> list[Endpoint]:
-    """Return the endpoints of the node at ``place``, one of the ``peers`` of a test; it may tell the ``clock``.
+    """Return the endpoints of the node at ``place`` among ``peers``; ``clock``: it may publish the time.
 
-    ``wanted`` tells the topics that a test has. ``here`` are the peers of its machine, where others have the rest;
-    none where it has all.
+    ``wanted`` selects the topics of a test. ``here`` are the peers of this machine, none if it has all.
     """
     found = []
     for publishes, rows in ((True, names.published_by(place.role)), (False, names.heard_by(place.role))):
         for row in filter(wanted, rows):
             partners = names.partners(row, place.role, tuple(peers), publishes)
-            if row.apart:  # for those whom another machine has
+            if row.apart:  # for nodes on other machines
                 partners = tuple(peer for peer in partners if here and peer not in here)
             if partners or not row.apart:
                 full = place.full_names(partners)
