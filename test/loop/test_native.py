@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_library import forget
 from shipped_cases import WITHOUT_KERNELS, cases
 
 from rths_nodes.app import hosts
@@ -54,13 +55,6 @@ def process(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A process that has not loaded anything yet, and the folder."""
     forget(monkeypatch)
     return cache
-
-
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_ways", {})
-    monkeypatch.setattr(native, "_reported", set())
-    building.toolchain.cache_clear()
-    elementary.check_elementary.cache_clear()
 
 
 # The same bits
@@ -131,6 +125,13 @@ def test_a_second_process_builds_nothing(process: Path, monkeypatch: pytest.Monk
 def test_scenarios_of_a_kind_share_a_library(process: Path) -> None:
     ways = [native.way_of(parts("chen_ricles_2010", f"compensator.alpha_es={alpha}")) for alpha in (15, 20, 25)]
     assert len({id(way.run) for way in ways}) == 1
+
+
+def test_tests_of_any_duration_share_a_library(process: Path) -> None:
+    changes = "integrator={type: hht_alpha, iterations: 3}"
+    ways = [native.way_of(parts("chen_ricles_2010", changes, f"duration={duration}")) for duration in (3, 4)]
+    assert [(way.compiled, way.notes) for way in ways] == [(True, ())] * 2
+    assert ways[0].library == ways[1].library
 
 
 def test_the_key_is_of_kernels_forms_compiler_and_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,8 @@ def _target(kind: Kind) -> list[str]:
     solve = _solve(kind)
     if kind.soft_start:
         solve = ["if step < before:", *_indented(_prescribed(kind), IN), "else:", *_indented(solve, IN)]
-    body = [*solve, *_motion(kind), "step += 1"]
+    begun = [f"window_{axis}[0] = f_{axis}" for axis in range(n)] if kind.lead else []
+    body = [*solve, *begun, *_motion(kind), "step += 1"]
     return lines + _indented(body, IN)
 
 
@@ -109,8 +110,6 @@ def _solve(kind: Kind) -> list[str]:
         lines.append(f"felt = setup_forces(of_setup, np.array({forces}), np.array(pose))")
     else:
         lines.append(f"felt = setup_forces(of_setup, {forces}, pose)")
-    if kind.lead:
-        lines += [f"window_{axis}[0] = f_{axis}" for axis in range(kind.axes)]
     felt = "felt[0]" if kind.in_floats else "felt" if kind.setup_on_arrays or kind.in_tuples else "np.array(felt)"
     called = f"integrate(of_integrator, solver, {felt}, excitation, {index})"
     lines.append(f"solver, (x, v, a, exact, r) = {called}")

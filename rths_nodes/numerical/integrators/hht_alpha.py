@@ -20,7 +20,7 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import zero
-from rths_nodes.numerical.integrators.dynamics import Advance, Dynamics, Moving, Prepared, State
+from rths_nodes.numerical.integrators.dynamics import Advance, Constants, Dynamics, Moving, Prepared, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 from rths_nodes.numerical.structures.laws import Law
 from rths_nodes.numerical.vectors import Loads, Operand, Vector, Vectors, vectors_of
@@ -29,7 +29,10 @@ Begun = tuple[Vector, Vector, Vector, Vector, Vector]
 
 
 class Method(NamedTuple):
-    """The matrices of an iteration, alpha, beta, gamma, iterations in a time step, and its length h (s)."""
+    """The matrices of an iteration, alpha, beta, gamma, iterations in a time step, its length h (s), last step.
+
+    ``last`` is a float, so that tests of any duration share a library in C.
+    """
 
     inverse: Operand  # [M + (1 + alpha) (gamma h C + beta h^2 K)]^-1
     damping: Operand  # of the numerical part
@@ -41,6 +44,7 @@ class Method(NamedTuple):
     gamma: float
     iterations: int
     h: float
+    last: float
 
 
 class Own(NamedTuple):
@@ -58,7 +62,7 @@ def solving(product: Callable[..., Vector]) -> Callable[..., Vector]:
     """Acceleration at the end of the time step, with the force linearised about where it was measured."""
 
     def solved(k: Method, known: Vector, measured: Vector, x: Vector, v: Vector) -> Vector:
-        inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _ = k
+        inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _, _ = k
         off = measured - product(stiffness, x) - product(tested_damping, v)
         return product(inverse, known - (1.0 + alpha) * off)
 
@@ -76,7 +80,7 @@ def beginning(
     def begun(
         k: Method, own: Own, x: Vector, v: Vector, exact: Vector, measured: Vector, external: Loads, index: int
     ) -> Begun:
-        _, damping, tested_damping, total_damping, stiffness, alpha, beta, gamma, iterations, h = k
+        _, damping, tested_damping, total_damping, stiffness, alpha, beta, gamma, iterations, h, last = k
         x_end, x_before, x_next, _, v_predicted, known = own
         if index == 0:
             a, v_end = exact, v
@@ -89,7 +93,9 @@ def beginning(
         v_predicted = v_end + (1.0 - gamma) * h * a
         # the force at the end of the time step, at its own velocity instead of the parabola's
         now = measured + product(tested_damping, v_end - v) + product(damping, v_end)
-        end = min(index + iterations, len(external) - 1)
+        end = index + iterations
+        while end > last:
+            end -= 1
         known = (1.0 + alpha) * at(external, end) - alpha * (at(external, index) - now)
         predicted = product(total_damping, v_predicted) + product(stiffness, x_predicted)
         return x_end, x_before, x_predicted, v_predicted, known - (1.0 + alpha) * predicted
@@ -103,7 +109,7 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
     def advance(
         k: Method, s: State, exact: Vector, before: Vector, measured: Vector, external: Loads, index: int
     ) -> Moving:
-        _, _, _, _, _, _, beta, _, iterations, h = k
+        _, _, _, _, _, _, beta, _, iterations, h, _ = k
         x, v, _, _, _, r, _, own, _ = s
         x_end, x_before, _, x_predicted, v_predicted, known = own
         measured = r + measured
@@ -175,6 +181,13 @@ class HilberHughesTaylor(Dynamics):
         return advancing(solved, beginning(vectors.product, vectors.at, solved))
 
     @classmethod
+    def constants_of(cls, params: Params, structure: Structure, external_force: Array, dt: float) -> Constants:
+        """Constants of the step ``dt`` (s), with the number of the last row of the external force."""
+        k: Constants = super().constants_of(params, structure, external_force, dt)
+        assert isinstance(k.advance, Method)
+        return k._replace(advance=k.advance._replace(last=float(len(external_force) - 1)))
+
+    @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
         """With the part under test in what is solved."""
         vectors, alpha, h = vectors_of(structure.mass), params.alpha, params.iterations * dt
@@ -193,6 +206,7 @@ class HilberHughesTaylor(Dynamics):
             gamma,
             params.iterations,
             h,
+            0.0,
         )
         nothing = 0.0 * a
         return method, Own(nothing, nothing, nothing, nothing, nothing, nothing)
