@@ -94,7 +94,6 @@ LAYERS = {
             "axis_moves",
             "clearance",
             "following",
-            "rung_port",
             "rungs",
             "scales",
             "small_force",
@@ -127,7 +126,7 @@ LAYERS = {
     ),
     "ros": (("names", "environment"), ("stack_files",), ("transport",), ("nodes", "ports"), ("hosting",)),
     "app": (
-        ("streams", "tool_layouts"),
+        ("streams",),
         ("node", "hosts"),
         ("doctor", "emulation", "page", "procedure", "studies", "watching"),
         ("commands",),

@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from rths_nodes.app import tool_layouts
 from rths_nodes.app.cli import main
+from rths_nodes.app.commands import layouts
 from rths_nodes.core.wire.layout import fields
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros.names import TOPICS
@@ -44,10 +44,10 @@ def test_plotjuggler_draws_joints_that_are_published(written: tuple[Any, Path]) 
             assert TOPICS[topic].type == "sensor_msgs/msg/JointState"
             assert field in JOINT
             found.add((topic, axis))
-    assert found == {(topic, axis) for topic in tool_layouts.SHOWN for axis in scenario.axes}
+    assert found == {(topic, axis) for topic in layouts.SHOWN for axis in scenario.axes}
     assert [tab.get("tab_name") for tab in root.iter("Tab")] == list(scenario.axes)
     chosen = {topic.get("name") for topic in root.iter("topic")}
-    assert chosen == {f"/lab/rig/{topic}" for topic in tool_layouts.SHOWN}
+    assert chosen == {f"/lab/rig/{topic}" for topic in layouts.SHOWN}
 
 
 def test_foxglove_draws_streams_that_are_recorded(written: tuple[Any, Path]) -> None:
@@ -89,7 +89,7 @@ def test_rviz_shows_a_model_whose_joints_are_the_axes(written: tuple[Any, Path])
     view = yaml.safe_load((folder / "rig.rviz").read_text(encoding="utf-8"))["Visualization Manager"]
     (model,) = (each for each in view["Displays"] if each["Class"].endswith("RobotModel"))
     assert model["Description Topic"]["Value"] == "/lab/rig/robot_description"
-    assert view["Global Options"]["Fixed Frame"] == f"{model['TF Prefix']}/{tool_layouts.GROUND}"
+    assert view["Global Options"]["Fixed Frame"] == f"{model['TF Prefix']}/{layouts.GROUND}"
 
 
 def test_the_model_is_one_for_urdfdom(written: tuple[Any, Path]) -> None:

@@ -25,8 +25,8 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies
-from rths_nodes.loop.stages.learning import Learning
 from rths_nodes.loop.stages.learning_notes import learning_notes
+from rths_nodes.loop.stages.numerical import Learning
 from rths_nodes.mechanics.updating.step import FLAGGED, NOT_FINITE
 from rths_nodes.recording.run import Run
 

@@ -21,8 +21,7 @@ from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.hosting import services as serving
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.hosting.services import SERVE_EVERY_NS
-from rths_nodes.ros.hosting.slack import BEHIND_NS, OBSERVE_LIMIT, SlackUser
+from rths_nodes.ros.hosting.services import BEHIND_NS, OBSERVE_LIMIT, SERVE_EVERY_NS, SlackUser
 
 US = 1_000
 

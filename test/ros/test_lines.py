@@ -16,10 +16,10 @@ import pytest
 from messages import mentions
 
 from rths_nodes.core.wire.layout import HEAD, number_of
-from rths_nodes.ros.transport import connecting
-from rths_nodes.ros.transport.connecting import Acceptor, Connector
+from rths_nodes.ros.transport import node_lines
 from rths_nodes.ros.transport.greeting import LONGEST_NAME, WELCOME, Credentials, Greeting, address
 from rths_nodes.ros.transport.line import SENT_AT, SocketReader, SocketWriter, make_room
+from rths_nodes.ros.transport.node_lines import Acceptor, Connector
 
 HELLO = Greeting("rths_run", "/rths/actuator", "/rths/measurement", "0123")
 Ends = tuple[SocketWriter, SocketReader]
@@ -254,14 +254,14 @@ def test_a_flood_of_callers_takes_no_more_than_its_share_and_the_peer_comes_thro
 ) -> None:
     flood = []
     for _ in range(8):
-        flood += [strange(name) for _ in range(connecting.WAITING // 2)]
+        flood += [strange(name) for _ in range(node_lines.WAITING // 2)]
         listener.look(lambda hello: "")
     call = Connector(name, HELLO, clock)
     call.look()
     assert [hello for hello, _ in listener.look(lambda hello: "")] == [HELLO]
     assert call.look()
     assert call.socket is not None
-    assert sum(listener.strangers.values()) == len(flood) - connecting.WAITING + 1
+    assert sum(listener.strangers.values()) == len(flood) - node_lines.WAITING + 1
     for caller in flood:
         caller.close()
 

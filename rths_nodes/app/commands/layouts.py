@@ -1,17 +1,211 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths layouts``: files by which other tools of ROS 2 know a rig, and show its tests, in one command."""
+"""``rths layouts``: layouts by which tools of ROS 2 show a test: PlotJuggler, Foxglove (Lichtblick), RViz.
+
+They name the topics of the axes of one scenario in one namespace. PlotJuggler and RViz follow the axes as joints;
+Foxglove draws the streams of every sample, which a recording has as well.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.tool_layouts import layouts
+from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.options import ACTUATOR_NODES, NAMESPACE, ONE_NODE, checked_namespace
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import stack_files
 from rths_nodes.ros.hosting.descriptions import axes_with_nodes
+from rths_nodes.ros.names import COMMANDS, STATES, TARGETS
+
+COLORS = {TARGETS: "#1f77b4", COMMANDS: "#7f7f7f", STATES: "#d62728"}
+"""The target lies below the command, and that below what is measured."""
+SHOWN = {TARGETS: "target", COMMANDS: "command", STATES: "measured"}
+GROUND = "ground"
+"""Link that stands still."""
+THICK, WIDE, APART = 0.5, 6.0, 5.0
+"""Height, width and distance of the slabs of the model, in strokes of their axis."""
+
+
+def layouts(scenario: Scenario, namespace: str) -> dict[str, str]:
+    """Text of each file by its name."""
+    rig, axes = f"/{namespace}", list(scenario.axes)
+    return {
+        "plotjuggler.xml": plotjuggler(rig, axes),
+        "foxglove.json": json.dumps(foxglove(rig, axes), indent=1) + "\n",
+        "rig.urdf": urdf(scenario),
+        "rig.rviz": dump(rviz(rig)),
+    }
+
+
+# -- PlotJuggler 3 ----------------------------------------------------------------------------------------
+
+
+def plotjuggler(rig: str, axes: Sequence[str]) -> str:
+    """A tab for each axis: displacements over each other, force, and force against displacement."""
+    root = ElementTree.Element("root")
+    tabs = _below(root, "tabbed_widget", name="Main Window", parent="main_window")
+    for axis in axes:
+        tab = _below(tabs, "Tab", tab_name=axis, containers="1")
+        rows = _splitter(_below(tab, "Container"), "-", 2)
+        _plot(rows, f"{axis}: displacement [m]", [(f"{rig}/{of}/{axis}/position", COLORS[of]) for of in SHOWN])
+        columns = _splitter(rows, "|", 2)
+        effort = f"{rig}/{STATES}/{axis}/effort"
+        _plot(columns, f"{axis}: force [N]", [(effort, COLORS[STATES])])
+        loop = _plot(columns, f"{axis}: force [N] against displacement [m]", [], "XYPlot")
+        curve = {"curve_x": f"{rig}/{STATES}/{axis}/position", "curve_y": effort}
+        _below(loop, "curve", name=f"{axis}: force", color=COLORS[STATES], **curve)
+    _below(tabs, "currentTabIndex", index="0")
+    _below(root, "use_relative_time_offset", enabled="1")
+    _below(root, "previouslyLoaded_Streamer", name="ROS2 Topic Subscriber")
+    chosen = _below(_below(_below(root, "Plugins"), "plugin", ID="ROS2 Topic Subscriber"), "selected_topics")
+    for topic in SHOWN:
+        _below(chosen, "topic", name=f"{rig}/{topic}")
+    return _xml(root)
+
+
+def _splitter(above: ElementTree.Element, orientation: str, count: int) -> ElementTree.Element:
+    sizes = ";".join([f"{1.0 / count:g}"] * count)
+    return _below(above, "DockSplitter", orientation=orientation, count=str(count), sizes=sizes)
+
+
+def _plot(
+    above: ElementTree.Element, title: str, curves: Sequence[tuple[str, str]], mode: str = "TimeSeries"
+) -> ElementTree.Element:
+    area = _below(above, "DockArea", name=title)
+    plot = _below(area, "plot", mode=mode, style="Lines", flip_x="false", flip_y="false")
+    _below(plot, "range", left="0", right="1", bottom="-1", top="1")
+    _below(plot, "limitY")
+    for name, color in curves:
+        _below(plot, "curve", name=name, color=color)
+    return plot
+
+
+def _below(above: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:
+    return ElementTree.SubElement(above, tag, attributes)
+
+
+def _xml(root: ElementTree.Element) -> str:
+    ElementTree.indent(root, " ")
+    return "<?xml version='1.0' encoding='UTF-8'?>\n" + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+# -- Foxglove ---------------------------------------------------------------------------------------------
+
+
+def foxglove(rig: str, axes: Sequence[str]) -> dict[str, object]:
+    """A column for each axis: displacements over each other, force against displacement; below the state."""
+    panels: dict[str, object] = {}
+    columns = []
+    for number, axis in enumerate(axes):
+        moved, pushed = f"{rig}/measurement.displacement[{number}]", f"{rig}/measurement.force[{number}]"
+        aims = f"{rig}/command.target[{number}]", f"{rig}/command.command[{number}]"
+        names = zip((*aims, moved), SHOWN.items(), strict=True)
+        tracks = [_path(value, words, COLORS[of]) for value, (of, words) in names]
+        panels[f"Plot!{axis}"] = {"title": f"{axis}: displacement [m]", "paths": tracks}
+        panels[f"Plot!{axis}_force"] = {
+            "title": f"{axis}: force [N] against displacement [m]",
+            "xAxisVal": "custom",
+            "xAxisPath": {"value": moved, "enabled": True},
+            "paths": [_path(pushed, "force", COLORS[STATES])],
+        }
+        columns.append(_split("column", f"Plot!{axis}", f"Plot!{axis}_force", 60))
+    panels["RawMessages!state"] = {"topicPath": f"{rig}/test_state"}
+    layout = _beside(columns)
+    return {
+        "configById": panels,
+        "globalVariables": {},
+        "userNodes": {},
+        "playbackConfig": {"speed": 1.0},
+        "layout": _split("column", layout, "RawMessages!state", 80),
+    }
+
+
+def _path(value: str, label: str, color: str) -> dict[str, object]:
+    return {"value": value, "enabled": True, "timestampMethod": "headerStamp", "label": label, "color": color}
+
+
+def _split(direction: str, first: object, second: object, percent: float) -> dict[str, object]:
+    return {"direction": direction, "first": first, "second": second, "splitPercentage": percent}
+
+
+def _beside(columns: Sequence[object]) -> object:
+    first, *others = columns
+    return _split("row", first, _beside(others), 100.0 / len(columns)) if others else first
+
+
+# -- RViz -------------------------------------------------------------------------------------------------
+
+
+def urdf(scenario: Scenario) -> str:
+    """The axes as slabs above each other, each a prismatic joint along x within its stroke (m)."""
+    robot = ElementTree.Element("robot", name=scenario.name)
+    _slab(robot, GROUND, max(axis.limits.stroke for axis in scenario.axes.values()), "0.3 0.3 0.3 1")
+    height = 0.0
+    for name, axis in scenario.axes.items():
+        limits = axis.limits
+        height += APART * limits.stroke
+        _slab(robot, f"{name}_slab", limits.stroke, "0.84 0.15 0.16 1")
+        joint = _below(robot, "joint", name=name, type="prismatic")
+        _below(joint, "parent", link=GROUND)
+        _below(joint, "child", link=f"{name}_slab")
+        _below(joint, "origin", xyz=f"0 0 {height:g}", rpy="0 0 0")
+        _below(joint, "axis", xyz="1 0 0")
+        bounds = {"lower": -limits.stroke, "upper": limits.stroke}
+        bounds |= {"effort": limits.force, "velocity": limits.velocity}
+        _below(joint, "limit", **{key: f"{value:g}" for key, value in bounds.items()})
+    return _xml(robot)
+
+
+def _slab(robot: ElementTree.Element, name: str, stroke: float, color: str) -> None:
+    visual = _below(_below(robot, "link", name=name), "visual")
+    size = f"{WIDE * stroke:g} {WIDE * stroke:g} {THICK * stroke:g}"
+    _below(_below(visual, "geometry"), "box", size=size)
+    _below(_below(visual, "material", name=f"of_{name}"), "color", rgba=color)
+
+
+def rviz(rig: str) -> dict[str, object]:
+    """The model, from the robot_state_publisher in the namespace of the rig, which is its frame_prefix as well."""
+    prefix = rig.strip("/")
+    topic = {
+        "Value": f"{rig}/robot_description",
+        "Depth": 1,
+        "Durability Policy": "Transient Local",
+        "History Policy": "Keep Last",
+        "Reliability Policy": "Reliable",
+    }
+    model = {
+        "Class": "rviz_default_plugins/RobotModel",
+        "Name": "rig",
+        "Enabled": True,
+        "Description Source": "Topic",
+        "Description Topic": topic,
+        "TF Prefix": prefix,
+        "Visual Enabled": True,
+    }
+    grid = {"Class": "rviz_default_plugins/Grid", "Name": "grid", "Enabled": True, "Cell Size": 0.1}
+    view = {
+        "Class": "rviz_default_plugins/Orbit",
+        "Name": "Current View",
+        "Distance": 1.5,
+        "Pitch": 0.3,
+        "Yaw": 1.2,
+    }
+    return {
+        "Panels": [{"Class": "rviz_common/Displays", "Name": "Displays"}],
+        "Visualization Manager": {
+            "Class": "",
+            "Displays": [grid, model],
+            "Enabled": True,
+            "Global Options": {"Fixed Frame": f"{prefix}/{GROUND}", "Frame Rate": 30},
+            "Tools": [{"Class": "rviz_default_plugins/MoveCamera"}],
+            "Views": {"Current": view},
+        },
+    }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -39,9 +39,8 @@ def run(options: argparse.Namespace) -> int:
     if rig.watch is None:
         raise ConfigError(f"{options.rig}: watch: missing: what a watcher sees and expects has no defaults")
     environment.check()
-    from rths_nodes.app.watching.loop import WatchLoop
-    from rths_nodes.app.watching.record import WatchRecord
-    from rths_nodes.ros.hosting.watch_ear import WatchEar
+    from rths_nodes.app.watching.loop import WatchLoop, WatchRecord
+    from rths_nodes.ros.hosting.onlooker import WatchEar
 
     section = rig.watch
     path = Path(options.record or f"{RECORDS}/watch_{datetime.now(UTC):%Y%m%d_%H%M%S}.jsonl")

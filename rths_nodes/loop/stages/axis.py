@@ -14,7 +14,7 @@ from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Command, Measurement, b
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis_layout import alone
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.opening import open_port
+from rths_nodes.loop.stages.rig import open_port
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
 

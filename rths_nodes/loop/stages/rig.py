@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import HOLD, INTERLOCK, Level, Limits
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.readback import why_failed, why_opened
@@ -23,7 +24,6 @@ from rths_nodes.laboratory.ports.trigger import set_trigger
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import bridge_of
-from rths_nodes.loop.stages.opening import check_armed, open_port
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
@@ -390,3 +390,17 @@ class RigStage:
             self._load_stop.begin(
                 self._driven_before, self._driving, self._policy.goal, self._policy.samples, reason
             )
+
+
+def check_armed(port: Port) -> None:
+    """Raises ConfigError for a ``port`` behind which real actuators could move, unless an operator armed it."""
+    if not (port.simulated or port.armed):
+        raise ConfigError(
+            f"{port.label}: is not a simulator: only an operator may arm it: rths test (doc/procedure.md)"
+        )
+
+
+def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
+    """Open ``port``. Raises ConfigError where real actuators could move, and no operator has armed it."""
+    check_armed(port)
+    port.open(pacer)

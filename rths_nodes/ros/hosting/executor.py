@@ -19,8 +19,7 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
 from rths_nodes.loop.realtime import Starving
-from rths_nodes.ros.hosting.services import ServiceDesk, answering
-from rths_nodes.ros.hosting.slack import OBSERVE_LIMIT, SlackBudget, SlackUser
+from rths_nodes.ros.hosting.services import OBSERVE_LIMIT, ServiceDesk, SlackBudget, SlackUser, answering
 from rths_nodes.ros.names import AXIS, LOOP
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode

@@ -14,10 +14,8 @@ import math
 import os
 import signal
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from rths_nodes.core.protocols import Port
@@ -47,8 +45,6 @@ from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.topics import Interposer, Send
 
 CurrentWriter = Callable[[], Writer | None]
-
-FREEZER = Path(__file__).with_name("freezer.py")
 
 
 class FaultInjection:
@@ -290,13 +286,15 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
 
 def _start_freezer(seconds: float) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-S", str(FREEZER), str(os.getpid()), str(seconds)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    """Start the process that, on a line, stops this one for ``seconds``: a stopped one cannot wake itself."""
+    pid = os.getpid()
+    script = f"read -r line || exit; kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}; echo"
+    return subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
 
 def _freeze(freezer: subprocess.Popen[bytes]) -> None:
     """Stop this process until its ``freezer`` resumes it."""
     assert freezer.stdin is not None
     assert freezer.stdout is not None
-    freezer.stdin.write(b".")
+    freezer.stdin.write(b"\n")
     freezer.stdout.read(1)

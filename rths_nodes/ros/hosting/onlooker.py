@@ -11,7 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.qos import HistoryPolicy
@@ -33,6 +35,10 @@ from rths_nodes.ros.names import (
 )
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
+
+PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
+KEPT = 1000
+"""Stored messages; the oldest are dropped if the loop has ended."""
 
 MOST_COLUMNS = 60_000
 """Stored columns: ten minutes of 10 ms."""
@@ -248,3 +254,24 @@ def _number(level: bytes | int) -> int:
 
 def _numbers(given: Iterable[float]) -> list[float | None]:
     return [each if math.isfinite(each) else None for each in given]
+
+
+class WatchEar(ThreadedNode):
+    """Observes the test in ``namespace`` from start to close; ``name`` is the name of its node.
+
+    A thread of its own fills ``heard`` with time (s, monotonic), topic and message. Raises ConfigError if ROS 2
+    does not start.
+    """
+
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__(name, namespace.strip("/"), 1)
+        self.heard: deque[tuple[float, str, Any]] = deque(maxlen=KEPT)
+        # late messages are worthless: no retransmission
+        for topic in (OPERATOR_TOPICS[PROCEDURE_STATE], replace(OPERATOR_TOPICS[RIG_STATE], best_effort=True)):
+            self._listen(topic)
+
+    def _listen(self, topic: Topic) -> None:
+        def hear(message: object) -> None:
+            self.heard.append((time.monotonic(), topic.name, message))
+
+        self._node.create_subscription(message_class(topic.type), topic.name, hear, quality(topic))
