@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a cold rig to a test that is over: the states, the operator's acts, and what is written down of them."""
+"""Procedure of a test, from a cold rig to its end: states, acts of the operator, and their record."""

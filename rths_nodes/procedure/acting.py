@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Course of the acts of a session: which are possible, how a stop ends them, how their motions begin and end."""
+"""Acts of a session: guards, stops, and the begin and end of their motions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rths_nodes.procedure.rungs import RungUnderWay
 from rths_nodes.procedure.warning import MotionWarning
 
 ARMED_FOR_S = 60.0
-"""After so long without a run nothing is armed any more: who armed it may look elsewhere by then."""
+"""Time after which an armed rung is disarmed, because the operator may have left, s."""
 
 ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
-"""Acts that are possible on a rig that was lost."""
+"""Acts that remain possible after the loss of a rig."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,9 +32,9 @@ S = TypeVar("S", bound="Acting")
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """An act of the operator, by the name of its ``method``: a stop from here on ends it.
+    """Decorate a method as the act of its name: a stop ends it.
 
-    Raises ActRefused where it is not possible now.
+    The act raises ActRefused if it is not possible.
     """
 
     @wraps(method)
@@ -47,7 +47,7 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 
 
 def lost(drive: RigDrive) -> str:
-    """Return why nothing drives the rig any more; empty while the session with its far end lasts.
+    """Return why the rig is lost; empty while it is driven.
 
     A far end that gives the ticks ends its session itself; any other rig follows again once its interlock closes.
     """
@@ -55,9 +55,9 @@ def lost(drive: RigDrive) -> str:
 
 
 class Acting:
-    """Base of every act of a session: the ``machine`` of its states, its ``drive`` and what is armed.
+    """Base of all acts of a session: its ``machine``, its ``drive`` and the armed rung.
 
-    :meth:`hold`, :meth:`resume` and :meth:`stop` may be called from any thread while another act is under way.
+    :meth:`hold`, :meth:`resume` and :meth:`stop` are thread-safe and possible during another act.
     """
 
     drive: RigDrive
@@ -69,12 +69,11 @@ class Acting:
         self._machine, self._clock = machine, clock
         self._rung: RungUnderWay | None = None
         self._losses = 0
-        """Number of times that the rig had ceased to follow when it was positioned."""
+        """Losses counted when the rig was positioned."""
         self._armed_until = 0
-        """By the monotonic clock, ns."""
+        """Monotonic time, ns."""
 
     def note(self, text: str, by: str = "") -> None:
-        """Words for the report."""
         raise NotImplementedError
 
     @property
@@ -83,7 +82,7 @@ class Acting:
 
     @property
     def reason(self) -> str:
-        """Why the state was entered; empty where it goes without saying."""
+        """Reason of the state; may be empty."""
         return self._machine.reason
 
     @property
@@ -91,25 +90,24 @@ class Acting:
         return self._machine.seen
 
     def act(self, name: str = "", seen: Seen | None = None) -> AbstractContextManager[ActUnderWay]:
-        """An act of the operator that is more than one of these: a stop ends what follows in it.
+        """Context of an act, which may contain others: a stop ends all of them.
 
-        Entering it raises ActRefused if a stop or another state has come since its sender has ``seen`` them.
+        Raises ActRefused if a stop or another state has come since the sender has ``seen`` them.
         """
         return self._machine.act(name, None if name in UNCONDITIONAL else seen)
 
     @property
     def stopped(self) -> str:
-        """Why the operator has stopped the act in which the caller is, in words; empty while nobody has."""
+        """Reason of a stop of the current act, or empty."""
         act = self._machine.under_way
         return act.stopped if act is not None else ""
 
     @property
     def at_work(self) -> bool:
-        """True while an act is under way, or something is armed."""
         return self._machine.busy or self.state is State.ARMED
 
     def possible(self) -> dict[str, str]:
-        """Every act: empty where it is possible now, else why it is not."""
+        """Return why each act is not possible; empty if it is."""
         with self._machine.lock:
             self._leave_start()
             return {act: self._why_not(act) for act in ACTS}
@@ -137,7 +135,7 @@ class Acting:
         return self.clearance.barred() if act in ("position", "arm", "run") else ""
 
     def _nothing_learns(self) -> str:
-        """Why there is nothing to freeze; empty where copies of the specimen learn."""
+        """Return why nothing can be frozen; empty if copies of the specimen learn."""
         if self._rung is None:
             return "nothing learns: the rung is over"
         if self._rung.armed.scenario.updating is None:
@@ -147,14 +145,14 @@ class Acting:
     # -- hold, resume, stop -------------------------------------------------------------------------------
 
     def hold(self, reason: str = "") -> None:
-        """In slow time the rung stands still until :meth:`resume`; in real time it ends here, held."""
+        """Pause the rung until :meth:`resume`; end it, held, in real time."""
         with self._machine.lock:
             self._begin("hold")
             assert self._rung is not None
             self._rung.hold(reason or "the operator holds the test")
 
     def freeze(self) -> None:
-        """Copies of the specimen stay as they are, from the next sample to the end of the rung; any thread."""
+        """Freeze the copies of the specimen from the next sample to the end of the rung; thread-safe."""
         with self._machine.lock:
             self._begin("freeze")
             assert self._rung is not None
@@ -162,16 +160,16 @@ class Acting:
 
     @as_act
     def resume(self) -> None:
-        """The rung that is held goes on."""
+        """Continue the held rung."""
         with self._warned("resume", held=False), self._machine.lock:
             self._begin("resume")
             assert self._rung is not None
             self._rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Whatever moves comes to rest and is held; what is armed is so no more. From any thread.
+        """Brake, hold and disarm the rig; thread-safe.
 
-        Every act that is under way ends, and neither moves nor arms anything from now on.
+        Every act under way ends, and can neither move nor arm anything afterwards.
         """
         reason = reason or "the operator stops the rig"
         with self._machine.lock:
@@ -187,7 +185,7 @@ class Acting:
     # -- how acts go --------------------------------------------------------------------------------------
 
     def _begin(self, act: str) -> None:
-        """Raises ActRefused where ``act`` is not possible now, or was stopped meanwhile."""
+        """Raise ActRefused if ``act`` is not possible or was stopped."""
         with self._machine.lock:
             self._leave_start()
             reason = stopped_by_operator(self.stopped) if self.stopped else self._why_not(act)
@@ -195,28 +193,28 @@ class Acting:
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest if the rig is lost, or start and arming if the rig or the clock demands it.
+        """Leave a state at rest, start or arming if the loss of the rig, or the clock, demands it.
 
-        Called with each Measurement. The last call, once no tick follows any more, waits for the lock.
+        Called with each Measurement. The last call, after which no tick follows, waits for the lock.
         """
         self._machine.leave(self._displaced, wait=bool(self.drive.broken))
 
     def _ready(self) -> None:
-        """The drive goes on in this act, unless that was stopped: raises ActRefused then."""
+        """Let the drive continue in this act. Raises ActRefused if it was stopped."""
         with self._machine.lock, self.act() as act:
             act.go_on()
             self.drive.ready()
 
     def _lapsed(self) -> tuple[State, str] | None:
-        """Where the rig gets, and why, because what is armed was armed too long ago."""
+        """Return the next state and the reason if arming has expired."""
         if self._clock.monotonic_ns() <= self._armed_until:
             return None
         return State.HELD, f"armed for {ARMED_FOR_S:g} s without a run: position and arm again"
 
     def _displaced(self) -> tuple[State, str] | None:
-        """The same for anything that the rig, or the clock, may have against what is armed, or at the start."""
+        """Return the next state and the reason if rig or clock contradict the state, or None."""
         if self.state is State.HELD and self._rung is not None:
-            return None  # the port of the rung that is held ends it
+            return None  # the port of the held rung ends it
         if reason := lost(self.drive):
             self.note(f"the rig was lost in the state {self.state.name}: {reason}", "rths")
             self._rung = None
@@ -229,12 +227,12 @@ class Acting:
             return (State.HELD, f"{reason}: position again") if reason else None
         reason = self.drive.unfit() or reason
         then = (State.TRIPPED, reason) if reason else self._lapsed()
-        if then is not None:  # no stop goes to it any more
+        if then is not None:  # no stop reaches it any more
             self._rung = None
         return then
 
     def _measured(self, measured: Measurement) -> None:
-        """Take in a Measurement, in the thread that drives the rig."""
+        """Handle a Measurement, in the thread that drives the rig."""
         self.warning.look()
         self._leave_start()
 
@@ -250,7 +248,6 @@ class Acting:
 
     @contextmanager
     def _warned(self, act: str, held: bool = True) -> Iterator[None]:
-        """Warn of the motion of ``act`` before the block."""
         self._warn(act, held)
         try:
             yield
@@ -261,9 +258,10 @@ class Acting:
     def _moving(
         self, act: str, state: State, then: State, begins: Callable[[], None] = lambda: None
     ) -> Iterator[None]:
-        """The motions of ``act``: the first one enters ``state``, which ends in ``then``, or held or tripped.
+        """Context of the motions of ``act``: the first enters ``state``, which ends in ``then``, or held or
+        tripped.
 
-        ``begins`` is called with it. What is refused before the first motion has changed nothing.
+        ``begins`` is called with it. A refusal before the first motion changes nothing.
         """
         drive, machine = self.drive, self._machine
         entered = False
@@ -283,7 +281,7 @@ class Acting:
         try:
             yield
         except BaseException:
-            drive.expect(lambda: None)  # of an act that is refused before its motion the next one begins nothing
+            drive.expect(lambda: None)  # a refused act leaves no begin to the next motion
             if entered:
                 drive.stop("the act has failed")
                 machine.brake("the act has failed")

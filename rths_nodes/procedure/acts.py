@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The acts of an operator, one table for the session, the terminal, a file of answers, and services."""
+"""Table of the operator's acts, for session, terminal, answers file and socket."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from rths_nodes.loop.supervision.states import State
 
 
 class ActRefused(ConfigError):
-    """An act that is not possible now, in the operator's words; nothing has changed."""
+    """An act that is not possible, with the reason for the operator; nothing has changed."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """An act: what it does, in words; the ``states`` from which it leads on; the session says what else it needs.
+    """An act: its description and the ``states`` in which it is possible; the session checks the rest.
 
-    ``arguments`` are their names; where they are ``needed``, the act has no meaning without all of them, except
-    the ``optional`` ones.
-    ``moves``: the act moves the rig, or lets it move, and the rig must be fit for that. ``lasting``: it takes its
-    time: the operator watches meanwhile. ``at_once``: also while another one is under way. ``anybody`` may ask: it
-    only brings the rig to rest.
+    ``arguments`` are names; if ``needed``, all are required except the ``optional`` ones. ``moves``: the act moves
+    the rig, or lets it move, so the rig must be fit. ``lasting``: it takes time, and the operator watches.
+    ``at_once``: also possible during another act. ``anybody`` may request it, because it only brings the rig to
+    rest.
     """
 
     words: str
@@ -36,7 +35,7 @@ class Act:
 
 
 CLEAR = "CLEAR"
-"""Value of the argument ``clear``, typed by a person who has read the motion of the act."""
+"""Argument ``clear`` of an act, typed by a person who has read its motion."""
 _AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.HELD, State.TRIPPED)
 
 ACTS = {
@@ -108,16 +107,16 @@ ACTS = {
     "note": Act("words for the report", tuple(State), ("text",), needed=True, at_once=True),
     "finish": Act("take the offsets again, close the port, end the test", _AT_REST, lasting=True),
 }
-"""By name; those of the session have the names of its methods."""
+"""Acts by name, which is also the session's method."""
 
 MOTIONS = tuple(name for name, act in ACTS.items() if "clear" in act.arguments)
-"""Acts that begin a motion, and need the word CLEAR."""
+"""Acts that begin a motion and need the word CLEAR."""
 
 MEANWHILE = tuple(name for name, act in ACTS.items() if act.at_once)
-"""Acts that are possible while another one is under way."""
+"""Acts that are possible during another one."""
 
 UNCONDITIONAL = ("stop", "hold", "note")
-"""Acts that are done even if a stop or another state has come since their sender looked: they move nothing."""
+"""Acts that are done even after a stop or a change of state: they move nothing."""
 
 _WORDS = {
     State.IDLE: "the rig is not connected",
@@ -132,7 +131,7 @@ _WORDS = {
 
 
 def why_not(act: str, state: State) -> str:
-    """Why ``act`` does not lead on from ``state``; empty where it does."""
+    """Return why ``act`` is not possible in ``state``, or empty."""
     if state in ACTS[act].states:
         return ""
     return _WORDS.get(state, f"the rig is {state.name.lower()}")

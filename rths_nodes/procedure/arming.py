@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arming by an operator: one rung of one scenario, with one set of offsets, on one rig; nothing else."""
+"""Arming: one rung of one scenario, with one set of offsets, on one rig."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.records import RUNGS, RungRecord
 
 FULL = "g"
-"""The rung that is the whole test."""
+"""Rung of the whole test."""
 BELOW_ELASTIC = ("d", "e", "f")
-"""Rungs that must leave the specimen as it is."""
+"""Rungs that must not damage the specimen."""
 WITH_SPECIMEN = ("e", "f")
-"""Rungs before the full test that have the force of the specimen."""
+"""Rungs before the full test with the force of the specimen."""
 
 
 @dataclass(frozen=True)
 class Armed:
-    """One rung, armed: its scenario, and how far each axis may go from the zero of the test, ``(n_axes,)`` m.
+    """An armed rung: its scenario, and the reach of each axis from the zero of the test, ``(n_axes,)`` m.
 
-    ``code`` is what computes it; ``inputs`` are the hashes of the files that the scenario names, by place.
+    ``code`` computes it; ``inputs`` are the hashes of the files that the scenario names, by path.
     """
 
     rung: str
@@ -51,7 +51,7 @@ class Armed:
     """Names of the operator and, with ``two_persons``, of the second person."""
 
     def changed(self, build: str) -> list[str]:
-        """Say in words what has changed since the rung was armed; ``build`` is what the receiver reports now."""
+        """Return texts on changes since arming; ``build`` is reported by the receiver now."""
         found = [f"what computes the test has changed: {words}" for words in self.code.changed(build)]
         if hash_of(self.scenario) != self.scenario_hash:
             found.append("a file that the scenario names has changed")
@@ -68,10 +68,10 @@ def arm(
     code: Code,
     build: str,
 ) -> Armed:
-    """The rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
+    """Arm a rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
 
-    ``code`` is that with which the test began, ``build`` that of the receiver now. Raises ConfigError where the
-    operator means another scenario, other offsets or another rig, and where the code has changed; it says which.
+    ``code`` is the code at the start of the test, ``build`` the receiver's now. Raises ConfigError if scenario,
+    offsets, rig or code differ, and names them.
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
         known = ", ".join(name for name, each in RUNGS.items() if each.on_rig)
@@ -112,10 +112,7 @@ def two_persons(rung: str, scenario: Scenario) -> bool:
 
 
 def check_second(operator: str, second: str) -> None:
-    """Raises ConfigError unless ``second`` is the name of another person than ``operator``.
-
-    Upper and lower case and spaces do not distinguish names.
-    """
+    """Raise ConfigError unless ``second`` names another person than ``operator``, ignoring case and spaces."""
     if not second.strip():
         raise ConfigError(f"second: empty: rung {FULL} needs the name of a second person (two_persons: true)")
     if _name(second) == _name(operator):
@@ -130,7 +127,7 @@ def _name(name: str) -> str:
 
 
 def never_in_shadow(rung: str, scenario: Scenario, climbed: Sequence[RungRecord]) -> str:
-    """Why copies of the specimen must not be used yet: they never learnt in shadow, with it, in this test."""
+    """Return why copies of the specimen must not be used: they never learnt in shadow in this test."""
     if rung != FULL or scenario.updating is None or scenario.updating.mode != USED:
         return ""
     if any(each.name in WITH_SPECIMEN and each.outcome == "finished" for each in climbed):
@@ -171,9 +168,9 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Where the axes stand at the first sample of a test, ``(n_axes,)`` m from its zero.
+    """Return the positions of the axes at the first sample of a test, ``(n_axes,)`` m from its zero.
 
-    ``port`` is that of the rig. Zero where the integrator is outside of this process.
+    ``port`` belongs to the rig. Zero for an external integrator.
     """
     external = registry.class_of("integrator", scenario.integrator).external
     if external or scenario.soft_start is not None:

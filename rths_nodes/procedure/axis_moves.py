@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Knowledge of a rig before its axes are moved a little, and the outcome of each move."""
+"""Data of a rig for the small moves of its axes, and the result of each move."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.quasi_static import Stand
 
 AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
-"""Why a move has ended before its end: the displacement runs against the command, or much further; another axis
-moves; nothing is seen; a force has changed by more than the rig file allows."""
+"""Reasons for an early end of a move: the displacement opposes the command, or exceeds it by far; another axis
+moves; nothing is measured; a force has changed by more than the rig file allows."""
 
 SEEN = 6.0
-"""Number of standard deviations of a mean by which a value has to differ to count as changed."""
+"""Standard deviations of a mean by which a value must differ to count as changed."""
 BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
-"""No smaller change counts: share of the way, of the range of the load cell."""
+"""Smallest change that counts: share of the travel, of the range of the load cell."""
 
 
 def section_of(rig: RigAxis | None, section: str) -> str:
-    """The place of a ``section`` of an axis, in words: in its rig file, or in one that is missing."""
+    """Return the path of a ``section`` of an axis in its rig file, or name the missing file."""
     return f"axes.{rig.name}.{section} of the rig file" if rig else "a rig file (--rig)"
 
 
 @dataclass
 class AxisMove:
-    """The move of the axis at ``index`` in ``direction`` (1, -1): how it rested at each stage, first at its start.
+    """Move of the axis at ``index`` in ``direction`` (1, -1), with the rest at each stage, first at its start.
 
-    ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample under way, ``ended`` why it ended too early.
+    ``out`` and ``back`` are forces ``(n_axes,)`` N of each sample in motion, ``ended`` the reason of an early end.
     """
 
     index: int
@@ -46,15 +46,15 @@ class AxisMove:
     out: list[Array] = field(default_factory=list)
     back: list[Array] = field(default_factory=list)
     last: Measurement | None = None
-    """Where it ended under way."""
+    """Measurement at an early end."""
     returning: list[tuple[float, float]] = field(default_factory=list)
-    """Command and displacement (m) of each sample of the way back, and of the rest behind it."""
+    """Command and displacement (m) of each sample of the way back and of the rest after it."""
 
     @property
     def late(self) -> float:
-        """Samples by which the displacement comes after its command on the way back.
+        """Lag of the displacement on the way back, samples.
 
-        Of a linear loop that is the area between both over the way, as they are at rest.
+        For a linear loop, the area between command and displacement over the travel.
         """
         end, after = self.stands[-1], self.after
         assert after is not None
@@ -76,7 +76,7 @@ class AxisMove:
 
 @dataclass(frozen=True)
 class Bands:
-    """Smaller changes are not seen between two rests, ``(n_axes,)`` m and N; with the scatter of one sample."""
+    """Smallest visible changes between two rests, ``(n_axes,)`` m and N; with the scatter of one sample."""
 
     displacement: Array
     force: Array
@@ -85,10 +85,11 @@ class Bands:
 
 @dataclass(frozen=True)
 class RigKnowledge:
-    """Data of each axis in the rig file, ``(n_axes,)``: way (m), velocity (m/s), bounds and ranges of force (N).
+    """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), bounds and ranges of force
+    (N).
 
-    ``second_displacement`` and ``second_force`` are the places of redundant sensors among the auxiliary channels,
-    None where there is none.
+    ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels, or
+    None.
     """
 
     names: tuple[str, ...]
@@ -103,11 +104,11 @@ class RigKnowledge:
     second_force: tuple[int | None, ...]
     offsets: Offsets
     dt: float
-    """s from one sample to the next."""
+    """Sample period, s."""
 
     @classmethod
     def of(cls, scenario: Scenario, offsets: Offsets, channels: Sequence[str]) -> RigKnowledge:
-        """Return the data of the rig of ``scenario``; all axes have a small move; ``channels``: of the port."""
+        """Return the data of a rig whose axes all have a small move; ``channels`` of the port."""
         axes = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
         moves = [axis.small_move for axis in axes if axis.small_move is not None]
         assert len(moves) == len(scenario.axes)
@@ -141,7 +142,7 @@ class RigKnowledge:
         )
 
     def bands(self, stand: Stand) -> Bands:
-        """Return the bands beyond which a change is seen beside the scatter of ``stand``."""
+        """Return the bands of change visible in the scatter of ``stand``."""
         of_mean = SEEN * math.sqrt(2.0 / stand.samples)
         displacement_step, force_step = self.steps
         return Bands(

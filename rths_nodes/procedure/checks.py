@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings of the small moves, in an operator's words: signs, sensors and cables; scales are in ``scales.py``.
+"""Findings of the small moves on signs, sensors and cables, as text; scales are in ``scales.py``.
 
-Where the displacement runs with the command and the force grows with it, the signs are right. A pair of wrong
-signs that looks like none, of displacement and of command, is seen by the force: that would run wrong.
+Signs are right if the displacement follows the command and the force grows with it. Two wrong signs, of
+displacement and of command, cancel; the force shows them.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from rths_nodes.procedure.records import VERIFIED, WRONG, AxisChecks
 from rths_nodes.procedure.scales import judge_scales, stiffnesses
 
 FOLLOWS = 0.3
-"""Share of its command that an axis must move, behind its lost motion."""
+"""Share of its command that an axis must move, after its lost motion."""
 CLOSELY = 0.1
-"""Share of its command by which a motion may differ from it without a remark."""
+"""Relative deviation of a motion from its command that needs no remark."""
 BOTH_AFTER_HALF = 3
-"""Rests of a move that has gone beyond its first half."""
+"""Rests of a move beyond its first half."""
 
 
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """Return each axis' checks. ``first`` is how the rig stood before; ``stopped`` why its drive was ended."""
+    """Return the checks of each axis. ``first`` is the rest before; ``stopped`` the reason of an early end."""
     found = {name: AxisChecks() for name in rig.names}
     if first is not None:
         _at_rest(rig, first, found)
@@ -88,7 +88,7 @@ def _at_rest(rig: RigKnowledge, first: Stand, found: dict[str, AxisChecks]) -> N
 
 
 def _ended(rig: RigKnowledge, move: AxisMove, found: dict[str, AxisChecks]) -> None:
-    """Record what it means that a move was broken off before its end."""
+    """Record the meaning of an early end of a move."""
     i, name = move.index, rig.names[move.index]
     own = found[name]
     rested = len(move.stands) > 1 and move.ended in (AGAINST, DEAD, SWAPPED)
@@ -126,7 +126,7 @@ def _ended(rig: RigKnowledge, move: AxisMove, found: dict[str, AxisChecks]) -> N
 
 
 def _which_sign(force: float, seen: bool) -> str:
-    """Whose sign it is, by the force in the direction of the command."""
+    """Return which sign is wrong, by the force in the direction of the command."""
     if not seen:
         return "The sign of displacement or of command is wrong, in the rig file or in the controller"
     if force > 0.0:
@@ -183,7 +183,7 @@ def _followed(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:
 
 
 def _signs(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:
-    """Signs of an axis that came to the end of its move."""
+    """Check the signs of an axis that completed its move."""
     i, name = move.index, rig.names[move.index]
     bands = rig.bands(move.stands[0])
     half = float(move.stands[-1].command[i] - move.stands[BOTH_AFTER_HALF - 1].command[i]) * move.direction
@@ -215,7 +215,7 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, own: AxisChecks
     i, name = move.index, rig.names[move.index]
     force, moved = float(move.change("force")[i]), float(move.change("displacement")[i])
     of = f"{force:.4g} N"
-    if not _seen_at_rest(move, bands):  # a dashpot has no force there: it has one under way, both ways
+    if not _seen_at_rest(move, bands):  # a dashpot has a force only in motion, in both directions
         force = _under_way(move)
         of = f"{force:.4g} N under way"
         noise = SEEN * float(move.stands[0].force_scatter[i]) / np.sqrt(max(1, min(len(move.out), len(move.back))))
@@ -235,12 +235,12 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, own: AxisChecks
 
 
 def _seen_at_rest(move: AxisMove, bands: Bands) -> bool:
-    """Return whether the force differs between the rests: an axis that resists motion only has no stiffness."""
+    """Return whether the force differs between the rests; an axis with a dashpot only has no stiffness."""
     return bool(abs(move.change("force")[move.index]) > bands.force[move.index])
 
 
 def _under_way(move: AxisMove) -> float:
-    """Half of the difference between the mean forces on the way out and on the way back: of rate alone."""
+    """Return half the difference of the mean forces out and back, which depends on rate alone."""
     out, back = (float(np.mean(forces, axis=0)[move.index]) for forces in (move.out, move.back))
     return move.direction * 0.5 * (out - back)
 

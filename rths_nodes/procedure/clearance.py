@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Obstacles on a rig's way to the start: findings of the checks, and what nobody has verified."""
+"""Obstacles before the start of a test: findings of the checks, and unverified items."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """One thing that the operator may answer for: its whole ``name``, and the ``words`` for people.
+    """One item that the operator may sign for: its ``name``, and the ``words`` for people.
 
-    ``channel`` of ``axis`` is the sensor whose scale it is; empty for anything else.
+    For a scale, ``channel`` of ``axis`` is its sensor; otherwise empty.
     """
 
     name: str
@@ -29,14 +29,14 @@ class ToSign:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """Names that a file of answers may give it: a scale also by its axis, which means each of its scales."""
+        """Names for it in an answers file; an axis means all of its scales."""
         return (self.name, self.words, self.axis) if self.channel else (self.name, self.words)
 
 
 class Clearance:
-    """Findings of the checks in ``record`` on the ``axes`` of the rig, and what the operator answers for.
+    """Findings of the checks in ``record`` on the ``axes`` of the rig, and signatures of the operator.
 
-    ``cautions`` are about the numbers of scenario and rig file: who has signed for one need not do it again.
+    ``cautions`` concern numbers of scenario and rig file; one signature lasts.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class Clearance:
         self.cautions = [ToSign(each.name, each.words, "") for each in cautions]
         self._offsets: Offsets | None = None
         self._signed: set[str] = set()
-        """Words of the things that were signed for."""
+        """Words of the signed items."""
 
     def begin(self, offsets: Offsets) -> None:
-        """New ``offsets``, or a new check: nothing is checked yet, and nothing signed for."""
+        """Discard checks and signatures, after new ``offsets`` or before a new check."""
         self._offsets = offsets
         self._record.checks = {}
         self._signed = self.signed_cautions
 
     def signed_before(self, earlier: Mapping[str, str]) -> None:
-        """Cautions that were signed for in an earlier test on the same rig, by their words, and by whom."""
+        """Take over signatures of an earlier test on the same rig: words and person."""
         for each in self.cautions:
             if each.words in earlier and each.words not in self._signed:
                 self._signed.add(each.words)
@@ -66,7 +66,7 @@ class Clearance:
         return self._signed.intersection(caution.words for caution in self.cautions)
 
     def barred(self) -> str:
-        """Why the rig must not leave its place, in words; empty where it may."""
+        """Return why the rig must not move to the start, or empty."""
         checks = self._record.checks
         if not checks:
             return "the axes were not checked"
@@ -76,11 +76,11 @@ class Clearance:
         )
 
     def unsigned(self) -> list[str]:
-        """Whole names of what is neither verified nor signed for."""
+        """Return the names of items that are neither verified nor signed for."""
         return [each.name for each in self.wanting()]
 
     def wanting(self) -> list[ToSign]:
-        """The same, with words for people."""
+        """Return these items."""
         found = list(self.cautions)
         found += [
             ToSign(f"scale of {channel} of {name}", f"scale of {channel} of {name} not verified", name, channel)
@@ -99,7 +99,7 @@ class Clearance:
         return [each for each in found if each.words not in self._signed]
 
     def meant(self, what: str) -> ToSign:
-        """Return what is to be signed for by this whole name, or these whole words. Raises ConfigError."""
+        """Return the item with exactly this name or these words. Raises ConfigError."""
         wanting = self.wanting()
         meant = next((each for each in wanting if what in (each.name, each.words)), None)
         if meant is None:
@@ -110,7 +110,7 @@ class Clearance:
         return meant
 
     def sign(self, what: str, by: str) -> None:
-        """Record that the operator answers for ``what``. Raises ConfigError as meant."""
+        """Record that the operator signs for ``what``. Raises ConfigError as :meth:`meant`."""
         meant = self.meant(what)
         self._signed.add(meant.words)
         self._record.deviations.append(f"{meant.words}: signed for by {by or 'the operator'}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings of the commissioning of a rig, what it is bound to, and why it does not let a rung move steel.
+"""Result of the commissioning of a rig, its validity, and why it prevents motion.
 
-``rths commission`` measures a rig before any specimen is mounted and writes a :class:`Commissioning`. It holds for
-the port, the channels and the limits that were in force then (:func:`rig_hash`), and for the build of the
-receiver. Without one that holds, no rung that moves may be armed behind the port of a real rig: :func:`barred`.
+``rths commission`` measures a rig before any specimen is mounted and writes a :class:`Commissioning`. It is valid
+for the port, channels and limits at the time (:func:`rig_hash`), and for the build of the receiver. Without a
+valid one, no rung that moves can be armed behind the port of a real rig: :func:`barred`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.records import RUNGS
 
 HOLDS_FOR = timedelta(days=365)
-"""Twelve months: laboratories calibrate sensors, and inspect emergency stops, once a year."""
+"""Validity: laboratories calibrate sensors, and inspect emergency stops, once a year."""
 CLOCKS = timedelta(days=1)
-"""A date so far in the future is that of a computer whose clock differs."""
+"""Tolerance for a date in the future, from a computer with another clock."""
 PASSED, FAILED, NOT_TRIED = VERDICTS = ("passed", "failed", "not tried")
-"""Verdict of a row. A row that was not tried bars nothing, and says why in ``measured``."""
+"""Verdicts of a row. A row that was not tried prevents nothing; ``measured`` has the reason."""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",
@@ -39,16 +39,16 @@ SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CA
     "interlock",
     "pressure",
 )
-"""Causes that every commissioning has tried."""
+"""Causes that every commissioning tries."""
 WIDER = ("stroke", "velocity", "force", "deceleration")
-"""Limits that a test may have narrower than its rig."""
+"""Limits for which a test may be narrower than its rig."""
 UNTRIED = ("limit of force", "limit of error")
-"""Limits of a receiver that nothing can reach without a specimen."""
+"""Limits of a receiver that cannot be reached without a specimen."""
 
 
 @dataclass
 class CommissioningRow:
-    """One thing that was tried: its cause, what is stated, and what was measured, each in words with units."""
+    """One trial: cause, stated and measured behaviour, as texts with units."""
 
     cause: str
     what: str
@@ -59,12 +59,12 @@ class CommissioningRow:
 
 @dataclass
 class Commissioning:
-    """The signed result: of which rig, by whom, when, and what was found. Times are in ISO 8601."""
+    """The signed result: rig, person, time and findings. Times are in ISO 8601."""
 
     rig: str
     rig_hash: str
     build: str
-    """Build of the receiver, as it reports it; empty where it does not tell."""
+    """Build of the receiver as reported, or empty."""
     port: str
     operator: str
     second_person: str
@@ -78,9 +78,9 @@ class Commissioning:
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Hash of the rig of ``scenario``: port, rate, channels and limits as they are in force, overrides included.
+    """Return the hash of the rig of ``scenario``: port, rate, channels and limits in effect, overrides included.
 
-    Two scenarios on one rig file have the same, whatever they call its axes.
+    Scenarios on one rig file have the same hash, whatever the names of its axes.
     """
     rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
     rig["axes"] = [_axis(axis) for axis in in_order_of_rig(scenario.axes).values()]
@@ -95,7 +95,7 @@ def _axis(axis: Axis) -> dict[str, object]:
 
 
 LATER = ("force_command", "press")
-"""Keys of a rig file that there were not when the first rigs were commissioned: left out, they change no hash."""
+"""Keys of later rig files: left out, they do not change the hash."""
 
 
 def _as_before(data: object) -> object:
@@ -105,9 +105,9 @@ def _as_before(data: object) -> object:
 
 
 def barred(found: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Why no rung that moves may be armed on the rig of ``scenario``, in words; empty where one may be.
+    """Return why no rung that moves can be armed on the rig of ``scenario``, or empty.
 
-    ``found`` is its commissioning; ``build`` is that of the receiver, None before it has told.
+    ``found`` is its commissioning; ``build`` the receiver's, None while unknown.
     """
     reasons = _missing() if found is None else _reasons(found, scenario, build, now)
     if not reasons:
@@ -120,7 +120,7 @@ def barred(found: Commissioning | None, scenario: Scenario, build: str | None, n
 def not_commissioned(
     found: Commissioning | None, scenario: Scenario, rung: str, port: Port, connected: bool, now: datetime
 ) -> str:
-    """Why ``rung`` must not be armed behind ``port``, in words; empty where it may: see :func:`barred`."""
+    """Return why ``rung`` cannot be armed behind ``port``, or empty: see :func:`barred`."""
     if port.simulated or rung not in RUNGS or not RUNGS[rung].moves:
         return ""
     return barred(found, scenario, port.build if connected else None, now)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one who writes to the port of a procedure, but for a run to which it is lent: one command a tick, guarded.
+"""Drive of a rig in a procedure: one checked command per tick, except in a run to which the port is lent.
 
-All numbers here are untared, in coordinates of the axes. The first command is the active command of the
-controller as it is read back, or, where it cannot be read, the measured position. From there on a command differs
-from the one before it only in a motion that an act has asked for (``motions.py``), in its safe stop, or where the
-rig does not follow (``loss.py``).
+All numbers are untared, in coordinates of the axes. The first command is the active command of the controller or,
+if that cannot be read, the measured position. Later commands change only in a requested motion (``motions.py``),
+in its safe stop, or if the rig does not follow (``loss.py``).
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from rths_nodes.procedure.motion_curves import MotionCurves
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing, by_displacement
 
 LOOK_S = 0.001
-"""Between two looks whether a Measurement is there, where the port cannot wait for it."""
+"""Polling interval for a Measurement, if the port cannot wait, s."""
 KEPT_ALIVE = 0.25
-"""In lockstep: share of the port's longest wait after which a rig that waits for commands gets one."""
+"""Interval of commands in lockstep, as a share of the port's longest wait."""
 
 
 class RigDrive:
     """Drives the rig of ``scenario`` behind ``port``: holds it, and moves it on guided motions.
 
-    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m what was sent last, ``alarm`` why the rig
-    must not be moved now, in words; empty where it may. ``broken`` is why nobody drives it any more. ``braking``
-    is told why a motion is stopped, ``heard`` gets every Measurement.
+    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command, ``alarm`` why the rig must
+    not be moved now, or empty. ``broken`` is why the drive has ended. ``braking`` gets the reason of a stop,
+    ``heard`` every Measurement.
     """
 
     measured: Measurement
@@ -61,14 +60,14 @@ class RigDrive:
         self.port, self.realtime = port, realtime
         self._scenario, self._clock, self.heard, self._braking = scenario, clock, heard, braking
         self.mishap: DriveOutcome | None = None
-        """The motion of the act under way that came to no end: nothing moves any more until :meth:`ready`."""
+        """Aborted motion of the current act: nothing moves until :meth:`ready`."""
         self._dt = scenario.dt
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
         self.alarm = self.broken = ""
         self.remarks: list[str] = []
         self.pace: Callable[[], int] | None = None
-        """Who waits for the ticks of a simulator, or counts those of a rig; None in lockstep."""
+        """Waits for ticks of a simulator, or counts ticks of a rig; None in lockstep."""
         follows = port.follows_rig
         if realtime:
             transport = scenario.port.transport_samples if follows else None
@@ -93,7 +92,7 @@ class RigDrive:
     def connect(self) -> None:
         """Open the port, and hold the rig from its first tick on.
 
-        Raises ConfigError where the port cannot be opened, and where the external command must not be accepted.
+        Raises ConfigError if the port cannot be opened, or the external command must not be accepted.
         """
         port = self.port
         self.broken = self.alarm = ""
@@ -133,7 +132,7 @@ class RigDrive:
         self.refer(measured.displacement, self.command)
 
     def close(self) -> None:
-        """Give the port back; the rig is left to its own safe state, and nobody moves it. May be called again."""
+        """Give the port back, leaving the rig to its own safe state; may be called again."""
         self.hold_loop.end()
         if self._open:
             self._open = False
@@ -141,7 +140,7 @@ class RigDrive:
             try:
                 self.port.disarm_watchdog()
                 self.port.safe()
-            except PortError as error:  # the way to the rig is gone: the test has to end all the same
+            except PortError as error:  # the rig is out of reach; the test has to end all the same
                 self.alarm = self.alarm or str(error)
             finally:
                 self.port.close()
@@ -155,10 +154,10 @@ class RigDrive:
         self._over.set()
         self.heard(self.measured)
 
-    # -- what acts ask for --------------------------------------------------------------------------------
+    # -- acts --------------------------------------------------------------------------------------------
 
     def refer(self, displacement: Array, command: Array) -> None:
-        """The rig rests at ``displacement`` with ``command``, ``(n_axes,)`` m: what it misses counts from it."""
+        """Take ``displacement`` and ``command`` ``(n_axes,)`` m at rest as the reference of tracking errors."""
         shift = self.shift = displacement - command
         n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
         tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
@@ -169,7 +168,7 @@ class RigDrive:
         self.levels = LevelWatch.of(limits, self._dt, channels, tares, own.expressions, own.quantities)
 
     def unfit(self) -> str:
-        """Why the rig must not be moved now, in words; empty where it may."""
+        """Return why the rig must not be moved now, or empty."""
         port, axes = self.port, self._scenario.axes
         reason = (
             self.broken or port.interlock or why_failed(port, port.hydraulics) or self.loss.reason or self.alarm
@@ -181,10 +180,10 @@ class RigDrive:
         )
 
     def drive(self, motion: GuidedMotion, modes: Callable[[], bytes] = by_displacement) -> DriveOutcome:
-        """Move the rig on ``motion``, to its end or a safe stop; after one nothing moves until :meth:`ready`.
+        """Move the rig on ``motion``, to its end or a safe stop; after a stop nothing moves until :meth:`ready`.
 
-        ``modes`` gives those of its last command, a byte per axis; empty: displacement. Raises what the begin of
-        the act raises (:meth:`expect`): then nothing has moved.
+        ``modes`` gives the control mode of each axis in the last command, a byte each; empty: displacement. Raises
+        what the begin of the act raises (:meth:`expect`), before any motion.
         """
         self._begin, begin = _nothing, self._begin
         begin()
@@ -214,17 +213,17 @@ class RigDrive:
         return self._outcome
 
     def stop(self, reason: str) -> None:
-        """The motion under way, or the next one, ends by a safe stop; the first reason counts. From any thread."""
+        """Stop this motion, or the next one, safely; the first reason counts; thread-safe."""
         self._asked = self._asked or reason
 
     def expect(self, begin: Callable[[], None]) -> None:
-        """An act prepares: ``begin`` is called right before its first motion."""
+        """Call ``begin`` right before the first motion of an act."""
         self._begin = begin
 
     def ready(self) -> None:
-        """The motions of an act begin: what was asked for, or has happened, before stops nothing any more.
+        """Begin the motions of an act: earlier stops and aborted motions no longer count.
 
-        Who calls it holds the lock of the machine, and has looked whether the act was stopped meanwhile.
+        The caller holds the lock of the machine and has checked that the act was not stopped.
         """
         self._asked, self.mishap = "", None
         self.loss.accept(self.port.hydraulics)
@@ -232,7 +231,7 @@ class RigDrive:
     # -- a tick -------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Send the command of the next tick, and judge what is measured then."""
+        """Send the command of the next tick, and judge its Measurement."""
         sample = self.port.wait_tick()
         command, flags = self._next()
         self.port.write(Command(sample, command, command, self._passive, flags, self._modes))
@@ -246,7 +245,7 @@ class RigDrive:
         self.heard(self.measured)
 
     def hear(self, measured: Measurement, sent: Array) -> None:
-        """Take in what a run, to which the port is lent, measured after the command ``sent`` ``(n_axes,)`` m."""
+        """Take in a Measurement of a run, after the command ``sent`` ``(n_axes,)`` m."""
         self.measured = measured
         self.loss.hear(self.port, measured, sent)
         self.heard(measured)
@@ -257,9 +256,7 @@ class RigDrive:
         while not port.ready():
             wait(LOOK_S)
         measured = port.read()
-        if (
-            self.realtime and np.isnan(measured.displacement).all()
-        ):  # its far end is silent: there are no more ticks
+        if self.realtime and np.isnan(measured.displacement).all():  # its far end is silent: no more ticks
             raise PortError(port.interlock or "the port measures nothing any more")
         return measured
 
@@ -291,7 +288,7 @@ class RigDrive:
                 wanted = motion.step(self.measured)
             except NotFollowing as told:
                 outcome = DriveOutcome(str(told), True)
-            except Exception as error:  # a surprise of a motion is one of the loop: the rig comes to rest
+            except Exception as error:  # an unexpected error of a motion stops the rig like a fault of the loop
                 outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
         if wanted is not None:
             asked, modes = wanted.tolist(), self._modes_of()
@@ -315,7 +312,7 @@ class RigDrive:
             self._end()
 
     def _hold(self) -> None:
-        """Hold where they are the axes that were commanded in N."""
+        """Hold axes that were commanded in N at their positions."""
         both = self._before.copy(), self.command.copy()
         there = replace(self.measured, displacement=self.measured.displacement - self.shift)
         self._before, self.command = held_places(both, (self._before_modes,) * 2, 0, there)
@@ -323,7 +320,7 @@ class RigDrive:
 
     def _end(self) -> None:
         self._motion = self._stop = None
-        reason = self._outcome.reason or self._asked  # a stop that was asked for in the last tick counts, too
+        reason = self._outcome.reason or self._asked  # a stop requested in the last tick counts, too
         self._asked = ""
         self._outcome = replace(self._outcome, reason=reason, samples=self._samples)
         self._over.set()
@@ -338,9 +335,9 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped))
 
     def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """Say what is wrong with the rig as it was just measured: in words, and the level that is broken.
+        """Return a text on a fault of the rig, and the broken limit.
 
-        What is beyond a limit is the ``alarm`` until the next Measurement.
+        A breach is the ``alarm`` until the next Measurement.
         """
         port, measured = self.port, self.measured
         beyond = self._check.measurement(measured, command.tolist(), self._modes) or port.partial_stop
@@ -355,11 +352,11 @@ class RigDrive:
     # -- lending the port to a run ------------------------------------------------------------------------
 
     def lend(self) -> None:
-        """Somebody else drives the port from here on; nothing ticks until it is taken back."""
+        """Lend the port: no ticks until it is taken back."""
         self.hold_loop.borrow()
 
     def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
-        """The port comes back, with the last two commands and the last Measurement: brake, and hold."""
+        """Take the port back, with the last two commands and the last Measurement: brake, and hold."""
         self._before, self.command, self.measured = np.array(before), np.array(last), measured
         self._samples = 0
         self._over.clear()
@@ -376,7 +373,7 @@ class RigDrive:
             self.hold_loop.give_back()
 
     def await_rest(self) -> None:
-        """Until the rig holds, and its actuators have caught up with their last command, also if interrupted."""
+        """Wait until the rig holds and its actuators have settled, also if interrupted."""
 
         def rest() -> None:
             self._over.wait()
@@ -392,5 +389,4 @@ class RigDrive:
         to_its_end(rest)
 
 
-def _nothing() -> None:
-    """No act prepares a motion."""
+def _nothing() -> None: ...

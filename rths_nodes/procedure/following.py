@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that the rig follows: |measured - command| in slow motions, and that readings move with the command.
+"""Check that the rig follows: |measured - command| in slow motions, and readings that move with the command.
 
 ``slow_error`` bounds the difference at every tick of a slow motion. A sensor that does not move with the rig is
-found by travel, in tests, too: identical readings are healthy, a frozen channel may flicker. In each LATE_S the
-command stays between its lowest l and its highest h. Where l is by D above an h of before, whatever is late by
-less than LATE_S has gone up since; it has to show STUCK of that, and the same downwards.
+detected by travel, in tests as well: identical readings are healthy, a frozen channel may flicker. In each LATE_S
+the command stays between its lowest l and its highest h. If l exceeds an earlier h by D, a displacement that lags
+by less than LATE_S has risen since; it has to show STUCK of D, and likewise downwards.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.records import AxisChecks
 
 LEAST_ERROR = 1e-3
-"""m: no smaller slow_error by default."""
+"""Smallest default of ``slow_error``, m."""
 TIMES_FOUND = 3.0
-"""So many times what the check has found of an axis is its slow_error by default."""
+"""Default of ``slow_error``, relative to the error found by the check."""
 TIMES_LATE = 3.0
-"""So many times as late as it was under way in the small move."""
+"""Assumed lag, relative to the lag of the small move."""
 WHY = "the actuator does not follow, or the displacement sensor is wrong"
 
 
 class _Axis:
-    """An axis of the rig: where it stood at the offsets, its bound, and its travels; untared, m and N."""
+    """An axis of the rig: position at the offsets, bound, and travels; untared, m and N."""
 
     def __init__(
         self, scenario: Scenario, name: str, index: int, offsets: Offsets, found: AxisChecks | None
@@ -49,11 +49,11 @@ class _Axis:
         self._given = None if rig is None else rig.slow_error
         self._late = self._found.late or 0.0
         self._missed: float | None = None
-        """m: by what the rig missed its command when it was first looked at."""
+        """Tracking error at the first sample, m."""
         velocities = [] if rig is None else [each.velocity for each in (rig.small_move, rig.unloading) if each]
         self._fastest = max(velocities, default=0.0)
         self._least = LEAST_ERROR
-        if found is None:  # nothing is known yet; the guards of the small move are closer
+        if found is None:  # nothing is known yet; the guards of the small move are tighter
             move = 0.0 if rig is None or rig.small_move is None else rig.small_move.displacement
             self._least = max(LEAST_ERROR, move, LATE_S * self._fastest)
         steps = (0.0, 0.0) if rig is None else (rig.displacement.step_si, rig.force.step_si)
@@ -68,7 +68,7 @@ class _Axis:
         self._pushed = OneWay(max(stiffness * way, felt / STUCK), block, felt) if stiffness > 0.0 else None
 
     def bound(self, force: float) -> float:
-        """slow_error (m) under a measured ``force`` (N)."""
+        """Return slow_error (m) under a measured ``force`` (N)."""
         if self._given is not None:
             return self._given
         static, under = self._found.static_error or 0.0, self._found.static_error_force or 0.0
@@ -76,17 +76,17 @@ class _Axis:
         return max(self._least, TIMES_FOUND * (static * more + self._late * self._fastest))
 
     def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
-        """Why it does not follow a slow ``command``; with ``window``, none of those of the last LATE_S."""
+        """Return why it does not follow a slow ``command`` or, with ``window``, any command of the last LATE_S."""
         settled = self._moved.settled
         if window and not settled:
             return ""
         low, high = self._moved.window if window else (command, command)
         place, bound = displacement - self._shift, self.bound(force)
         error = place - min(max(place, low), high)
-        if not settled:  # the rig may still have to catch up with a motion before
+        if not settled:  # the rig may still have to settle after a motion
             self._missed = abs(error) if self._missed is None else self._missed
             bound += self._missed
-        if abs(error) <= bound:  # written so that nan does not pass
+        if abs(error) <= bound:  # false for nan
             return ""
         return (
             f"axes.{self.name}.slow_error: measured - command = {_mm(error)}: must be within +- {_mm(bound)} in "
@@ -94,9 +94,9 @@ class _Axis:
         )
 
     def stuck(self, command: float, displacement: float) -> str:
-        """Why its displacement does not move with the rig."""
+        """Return why its displacement does not move with the rig."""
         travel = self._moved.stuck(command, displacement)
-        if travel is None or not self._known:  # in the small move its guards look at that
+        if travel is None or not self._known:  # the small move has guards of its own
             return ""
         return (
             f"axes.{self.name}: the displacement does not move with the rig: it has changed by "
@@ -104,9 +104,9 @@ class _Axis:
         )
 
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
-        """Why its load cell seems to be dead: nothing has changed there and back. Plateaus one way are real.
+        """Return why its load cell seems dead: no change there and back. Plateaus in one direction are real.
 
-        What is to be expected is the force of the small moves, by the ``displacements`` (m) of all axes.
+        The expected force comes from the small moves, by the ``displacements`` (m) of all axes.
         """
         if self._pushed is None:
             return ""
@@ -114,7 +114,7 @@ class _Axis:
         travel = self._pushed.stuck(expected, force)
         if travel is None or not self._pushed.both_ways:
             return ""
-        self._pushed = None  # it is told once
+        self._pushed = None  # reported once
         return (
             f"axes.{self.name}: the force does not move with the rig: it has changed by {travel.shown:.4g} N "
             f"where it should by some {travel.gone:.4g} N, there and back: is the load cell dead?"
@@ -122,9 +122,9 @@ class _Axis:
 
 
 class Following:
-    """Check of how the axes of ``scenario`` follow, from the ``offsets`` on, given the ``checks`` of each.
+    """Check that the axes of ``scenario`` follow, from the ``offsets`` on, given the ``checks`` of each.
 
-    ``told`` has what is only told: load cells that do not move with the rig.
+    ``told`` collects warnings: load cells that do not move with the rig.
     """
 
     def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:
@@ -135,15 +135,16 @@ class Following:
         self.told: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Why a slow motion must not go on: ``command`` ``(n_axes,)`` m, untared; empty where it may."""
+        """Return why a slow motion must stop: ``command`` ``(n_axes,)`` m, untared; else empty."""
         for axis, sent, place, force in self._rows(command, measured):
             if reason := axis.stuck(sent, place) or axis.slow_error(sent, place, force):
                 return reason
         return ""
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
-        """Why a test must not go on: ``command`` from its zero, ``shown`` untared; ``paused``: it comes to rest,
-        stands, or is on its way back.
+        """Return why a test must stop: ``command`` from its zero, ``shown`` untared.
+
+        ``paused``: it comes to rest, rests, or returns.
         """
         modes = command.control_mode
         rows = self._rows(command.command + self._held, shown)

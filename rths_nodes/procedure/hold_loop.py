@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a rig alive while nobody else drives it: it answers every tick, or now and then where nothing ticks.
+"""Loop that holds an otherwise idle rig: it answers every tick or, without ticks, sends commands regularly.
 
-In real time the rig, or the clock, gives the ticks, and each wants its command. In lockstep a rig waits for its
-command, but not for ever; one that computes in this process needs no such loop at all.
+In real time the rig, or the clock, gives ticks, and each needs a command. In lockstep a rig waits for its command
+for a limited time; a rig in this process needs no such loop.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rths_nodes.loop.realtime import PRIORITY, SWITCH_S
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 10.0
-"""Time that a tick may take before whoever wants the rig gives up."""
+"""Timeout of a tick when the rig is borrowed, s."""
 
 
 class HoldLoop:
-    """Calls ``tick`` in a thread of its own, one after the other, or every ``interval`` s; None: never.
+    """Calls ``tick`` in a thread of its own, continuously or every ``interval`` s; None: never.
 
-    Who drives the rig himself borrows it: between :meth:`borrow` and :meth:`give_back` nothing ticks here. A tick
-    that raises ends the loop; ``failed`` is told of it.
+    Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. A tick that raises ends the loop
+    and is reported to ``failed``.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class HoldLoop:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """From now on the rig is kept; also again, after an end."""
+        """Start, also again after an end."""
         self._over = False
         if self._interval == 0.0:
             self._switch = sys.getswitchinterval()
@@ -54,7 +54,7 @@ class HoldLoop:
         return self._thread is not None and self._thread.is_alive()
 
     def borrow(self) -> None:
-        """Wait for the end of the tick under way; none follows. Raises RuntimeError where it does not end."""
+        """Pause after the current tick. Raises RuntimeError if it does not end."""
         with self._turn:
             self._borrowed += 1
             if not self._turn.wait_for(lambda: not self._busy, PATIENCE_S):
@@ -77,9 +77,9 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def _rise(self) -> None:
-        """In real time the ticks come before ordinary work, where the system lets them.
+        """Take real-time priority for the ticks, if permitted.
 
-        A run to which the rig was lent leaves all threads as ordinary ones.
+        A run that borrowed the rig leaves all threads with normal priority.
         """
         if self._interval == 0.0:
             with suppress(OSError):
@@ -111,9 +111,9 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """``wait`` until it returns. An interrupt, as Ctrl-C is one, calls ``interrupted``, and is raised at the end.
+    """Call ``wait`` until it returns. An interrupt calls ``interrupted``, and is raised at the end.
 
-    An Exception that it raises ends it at once.
+    An Exception of ``wait`` is raised at once.
     """
     first: BaseException | None = None
     while True:
@@ -130,7 +130,7 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], each: Iterable[object]) -> None:
-    """A ``tick`` of a drive that is borrowed for ``each`` of these; ``fail`` is told of what went wrong."""
+    """Call ``tick`` of a borrowed drive for each of ``each``; ``fail`` gets an error."""
     try:
         for _ in each:
             tick()

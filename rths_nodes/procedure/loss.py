@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a rig follows what it is sent, and the command that waits for its return where it does not.
+"""Check that a rig follows its commands, and the command that awaits its return if it does not.
 
-A controller keeps its external command. Where the interlock is open, the pressure is off, or somebody drives the
-rig from the controller itself, the actuators stand or go elsewhere; once all that is over, they go to that command
-at once. So the command goes to where the rig stands, at every tick, within velocity and stroke, as long as the rig
-does not follow; whoever closes the interlock again then moves nothing. Where the pressure has only dropped to low,
-actuators follow slowly: the command goes to where they are once, and they rest there.
+A controller keeps its external command. With an open interlock, without pressure, or driven from the controller
+itself, the actuators stay or move elsewhere; afterwards they move to that command at once. So while the rig does
+not follow, the command moves to its position at every tick, within velocity and stroke, and closing the interlock
+moves nothing. If pressure has only dropped to low, actuators follow slowly: the command moves to their position
+once.
 
-An open interlock may be a signal only, and a rig that follows all the same would run before its command until it
-carries no force: what it misses is the static error of its loop. So the command waits once, goes to where the rig
-stands, and waits again: an axis that went along follows, and is led no further.
+An open interlock may be a signal only. A rig that follows all the same would then run ahead of its command until
+its force is gone, because of the static error of its loop. So the command waits, moves to the position of the rig,
+and waits again: an axis that moved along follows, and is led no further.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 
 AGREEMENT = 0.02
-"""Share of the range of the displacement sensor by which active command and measured position may differ."""
+"""Tolerance between active command and measured position, as a share of the sensor's range."""
 MOVED = 1e-4
-"""Share of the range of the command by which the active one may differ from what was sent; a step may be more."""
+"""Tolerance between active and sent command, as a share of the command's range; a step may exceed it."""
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
-    """Why the external command must not be accepted, in words; empty where it may.
+    """Return why the external command must not be accepted, or empty.
 
-    ``active`` is the active command of the controller, ``displacement`` what is measured, both ``(n_axes,)`` m.
+    ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
     """
     problems = Problems()
     for (name, axis), command, place in zip(axes.items(), active.tolist(), displacement.tolist(), strict=True):
@@ -58,9 +58,9 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 
 
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
-    """Why the controller does not drive to what was ``sent`` last, in words; empty where it does.
+    """Return why the controller does not drive to the last command ``sent``, or empty.
 
-    An axis of force is held where its loop has led it to, and follows only changes of what is sent from there on.
+    An axis in force control is held where its loop has led it, and from there follows only changes.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
         if axis.limits.of_force:
@@ -75,7 +75,7 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
 
 
 def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
-    """Return remarks on ``axes`` at ``places`` ``(n_axes,)`` m whose controllers do not tell their command."""
+    """Return remarks on ``axes`` at ``places`` ``(n_axes,)`` m whose active command cannot be read."""
     return [
         f"axes.{name}: the active command of the controller cannot be read: the first command is the measured "
         f"position, {place:.6g} m: expect a bump by what the two differ"
@@ -86,19 +86,19 @@ def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 ANOTHER_MODE = "rig: the controller has changed its control mode"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
-"""Times of TAKEN_AFTER_S, from the loss on: the command goes to the rig once; it is seen whether an axis went
-along; one that did rests; what it misses its command by until the end is the static error alone."""
+"""Multiples of TAKEN_AFTER_S after the loss: the command moves to the rig; it is judged whether an axis moved
+along; such an axis rests; its remaining error is static."""
 WENT_ALONG = 0.5
-"""Share of the trial by which an axis goes along that follows."""
+"""Share of the trial that an axis moves along if it follows."""
 TAKEN_AFTER_S = 0.1
-"""After so long at rest a controller has taken the command that it was sent."""
+"""Time at rest after which a controller has taken the sent command, s."""
 
 
 class LossWatch:
-    """Looks at each Measurement of the rig of ``scenario`` whether it follows.
+    """Judges from each Measurement whether the rig of ``scenario`` follows.
 
-    ``reason`` says why it does not, in words, empty where it does; ``count`` how often it has ceased to, ``last``
-    why the last time. Modes and active commands are not looked at where an axis is controlled by force.
+    ``reason`` is why it does not, or empty; ``count`` the number of losses, ``last`` the reason of the last. Modes
+    and active commands of axes in force control are ignored.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -110,15 +110,15 @@ class LossWatch:
             axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke for axis in self._axes.values()
         ]
         self._at_rest = MOVED * np.array(spans)
-        """Largest change of a displacement within ``taken_after`` ticks of an axis at rest, m."""
+        """Largest displacement within ``taken_after`` ticks of an axis at rest, m."""
         self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
-        """Ticks at rest until the actuators are where they were sent last."""
+        """Ticks at rest until the actuators have reached the last command."""
         self._by_force = any(axis.of_force for axis in limits)
         self.count, self.last = 0, ""
         self.begin(HYDRAULICS_NOT_TOLD)
 
     def begin(self, pressure: int, modes: bytes = b"") -> None:
-        """The rig follows, with this ``pressure`` and control ``modes``; empty: not told."""
+        """Begin to follow, with this ``pressure`` and control ``modes`` (empty: unknown)."""
         self.reason = ""
         self._pressure, self._modes = pressure, modes
         self._dropped = self._elsewhere = False
@@ -129,19 +129,18 @@ class LossWatch:
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
         self._missed: Array | None = None
-        """By what the rig missed its command at rest, m, the last time it followed; None since a motion led it on.
+        """Tracking error at rest, m, when the rig last followed; None since a motion moved it.
 
-        Rest is measured: a slow actuator may still move after ``taken_after`` ticks of the same command.
-
-        A rig that is back for too short a time to rest again still stands as it did.
+        Rest is measured: a slow actuator may still move after ``taken_after`` ticks of the same command. A rig
+        that is back too briefly to rest again keeps the earlier value.
         """
 
     def accept(self, pressure: int) -> None:
-        """An act begins at this ``pressure``: it has not dropped."""
+        """Take ``pressure`` as the reference of an act."""
         self._pressure, self._dropped = pressure, False
 
     def hear(self, port: Port, measured: Measurement, sent: Array) -> None:
-        """Take in what the rig behind ``port`` measures after the command ``sent`` ``(n_axes,)`` m."""
+        """Judge a Measurement of the rig behind ``port`` after the command ``sent`` ``(n_axes,)`` m."""
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent
         self._measured.append(measured.displacement)
@@ -185,10 +184,10 @@ class LossWatch:
         return elsewhere
 
     def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
-        """The next command after ``command``, towards where the rig stands; None where the rig follows.
+        """Return the next command after ``command``, towards the position of the rig, or None while it follows.
 
-        ``shift`` ``(n_axes,)`` m is by what the displacement sensors differ from the commands; a rig that rested
-        under its force, when it ceased to follow, missed its command by the static error, too.
+        ``shift`` ``(n_axes,)`` m is the difference of displacement sensors and commands; a rig that rested under
+        force when it was lost had the static error in addition.
         """
         if not self.reason:
             return None
@@ -201,7 +200,7 @@ class LossWatch:
         return np.asarray(command + np.clip(way, -self._step, self._step))
 
     def _tried(self, way: Array, measured: Array, command: Array, shift: Array) -> Array:
-        """The ``way`` the ``command`` goes now: it waits before and behind its trial; arrays ``(n_axes,)`` m."""
+        """Return the ``way`` of the ``command`` now, zero before and after its trial; arrays ``(n_axes,)`` m."""
         self._ticks += 1
         waited = self._ticks / self.taken_after
         if waited <= 1 or waited > LAST_WAIT:
@@ -223,5 +222,5 @@ class LossWatch:
         return np.zeros_like(way)
 
     def joined(self, way: Array) -> bool:
-        """Return whether the axes can go a ``way`` ``(n_axes,)`` m in one tick."""
+        """Return whether the axes can move a ``way`` ``(n_axes,)`` m in one tick."""
         return bool((np.abs(way) <= self._step).all())

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states of a procedure and the arrows between them: from a cold rig over the rungs of a test to its end.
+"""States of a procedure and their transitions, from a cold rig over the rungs of a test to its end.
 
-Only in a motion state may a command differ from the one before it, or where the rig does not follow (``loss.py``).
-Each motion state is entered by an act of the operator, but for stopping, which any trip enters, too. No arrow
-leaves out a state.
+Commands change only in a motion state, or if the rig does not follow (``loss.py``). Each motion state is entered
+by an act of the operator, except stopping, which trips enter, too. No transition skips a state.
 
-A stop is a latch: it ends every act that began before it. An act that has begun takes the stops that were there;
-the machine refuses it a motion state, and the armed one, once there is another.
+A stop is a latch: it ends every act that began before it. An act counts the stops at its begin; after a further
+one the machine refuses it motion states and the armed state.
 """
 
 from __future__ import annotations
@@ -23,40 +22,40 @@ from rths_nodes.procedure.acts import ActRefused
 MOTION = frozenset(
     (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
 )
-"""The states in which the rig may move."""
+"""States in which the rig may move."""
 
 AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, State.HELD)
-"""The states in which the rig is held: the rig or the clock may end them without an act."""
+"""States in which the rig is held: rig or clock may end them without an act."""
 
 BY_ACTS = MOTION - {State.STOPPING} | {State.ARMED}
-"""The states that only an act enters, and none that was stopped."""
+"""States that only an act that was not stopped can enter."""
 
 ARROWS: dict[State, tuple[State, ...]] = {
     State.IDLE: (State.CONNECTED,),
-    # from every state at rest to tripped where the rig is lost
+    # from every state at rest to tripped if the rig is lost
     State.CONNECTED: (State.REFERENCED, State.FINISHED, State.TRIPPED),
     State.REFERENCED: (State.CHECKING, State.POSITIONING, State.FINISHED, State.TRIPPED),
     State.CHECKING: (State.REFERENCED, State.STOPPING),
     State.POSITIONING: (State.POSITIONED, State.STOPPING),
-    # to held where the rig has not followed meanwhile: it may stand elsewhere
+    # to held if the rig did not follow in between: its position may differ
     State.POSITIONED: (State.ARMED, State.HELD, State.FINISHED, State.TRIPPED),
-    # the operator, or the rig, takes back what was armed before anything has moved
+    # operator or rig disarm before any motion
     State.ARMED: (State.RUNNING, State.HELD, State.TRIPPED),
     State.RUNNING: (State.STOPPING, State.HELD),
     State.STOPPING: (State.HELD, State.TRIPPED),
-    # to tripped where the rig itself ends a run that is only held
+    # to tripped if the rig itself ends a run that is only held
     State.HELD: (State.RESUMING, State.POSITIONING, State.UNLOADING, State.FINISHED, State.TRIPPED),
     State.RESUMING: (State.RUNNING, State.STOPPING),
     State.UNLOADING: (State.HELD, State.STOPPING),
-    State.TRIPPED: (State.HELD, State.FINISHED),  # to held by the operator's acknowledge
+    State.TRIPPED: (State.HELD, State.FINISHED),  # to held by the act acknowledge
     State.FINISHED: (),
 }
-"""Where each state leads. From referenced to positioning only a rig that was checked."""
+"""Successors of each state. Only a checked rig moves from referenced to positioning."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Count of stops and state of a procedure, as the sender of an act has seen them last."""
+    """Count of stops and state of a procedure, as last received by the sender of an act."""
 
     stops: int
     state: int
@@ -67,21 +66,20 @@ class Seen:
 
 
 class ActUnderWay:
-    """One act of the operator on the procedure of ``machine``, from its first moment on."""
+    """One act of the operator on the procedure of ``machine``."""
 
     def __init__(self, machine: SessionMachine) -> None:
         self.machine = machine
         self.stopped = ""
-        """Reason of the first stop since then; empty without one."""
+        """Reason of the first stop since its begin, or empty."""
 
     def go_on(self) -> None:
-        """Raises ActRefused once the operator has stopped it."""
+        """Raise ActRefused if the operator has stopped it."""
         if self.stopped:
             raise ActRefused(stopped_by_operator(self.stopped))
 
 
 def stopped_by_operator(reason: str) -> str:
-    """Why an act has ended, in words."""
     return f"stopped by the operator: {reason}"
 
 
@@ -89,10 +87,10 @@ _UNDER_WAY: ContextVar[ActUnderWay | None] = ContextVar("the act under way", def
 
 
 class SessionMachine:
-    """The state of a procedure and why it was entered; refuses an arrow that is not there.
+    """State of a procedure and its reason; refuses invalid transitions.
 
-    ``changed`` is told of each state with its reason. ``history`` are the states so far, ``stops`` is the count of
-    stops. Threads that look before they leap hold the ``lock``.
+    ``changed`` gets each state with its reason. ``history`` are the states so far, ``stops`` is the count of
+    stops. Hold the ``lock`` to check and act without a gap.
     """
 
     def __init__(self, changed: Callable[[State, str], None] | None = None) -> None:
@@ -106,7 +104,6 @@ class SessionMachine:
 
     @property
     def moving(self) -> bool:
-        """True in a motion state."""
         return self.state in MOTION
 
     @property
@@ -120,13 +117,13 @@ class SessionMachine:
 
     @property
     def seen(self) -> Seen:
-        """Count of stops and state of this moment."""
+        """Current count of stops and state."""
         with self.lock:
             return Seen(self.stops, int(self.state))
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
-        """An act, from its begin to its end. Inside of another one it is a part of that: one stop ends both.
+        """Context of an act. Inside another act it is part of that one, and one stop ends both.
 
         Raises ActRefused if a stop was counted, or the state has changed, since the sender of the act has ``seen``
         them. The act begins under the same lock, so that no stop comes between.
@@ -148,7 +145,7 @@ class SessionMachine:
                 self._acts.remove(act)
 
     def stop(self, reason: str) -> None:
-        """Count a stop, which ends every act that is under way."""
+        """Count a stop, which ends every act under way."""
         with self.lock:
             self.stops += 1
             for act in self._acts:
@@ -158,10 +155,9 @@ class SessionMachine:
         return state in ARROWS[self.state]
 
     def to(self, state: State, reason: str = "", act: ActUnderWay | None = None) -> None:
-        """Enter ``state``, by ``act``, or the one in which the caller is.
+        """Enter ``state``, by ``act`` or the act of the caller.
 
-        Raises RuntimeError when there is no such arrow, or when an act must lead there and none does, and
-        ActRefused when that act was stopped.
+        Raises RuntimeError for an invalid transition or a missing act, and ActRefused if the act was stopped.
         """
         with self.lock:
             arrow = f"state of the procedure {self.state.name} -> {state.name}"
@@ -178,10 +174,10 @@ class SessionMachine:
                 self._changed(state, reason)
 
     def leave(self, why: Callable[[], tuple[State, str] | None], wait: bool = False) -> None:
-        """Leave a state at rest for the state that ``why`` names with its reason, if it names one.
+        """Leave a state at rest for the state and reason of ``why``, if any.
 
-        Called with each Measurement, also by a thread that must not wait: if the lock is taken it does nothing,
-        unless it is to ``wait``.
+        Called with each Measurement, also by a thread that must not wait: without the lock it does nothing, unless
+        it is to ``wait``.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=wait):
             return
@@ -192,7 +188,7 @@ class SessionMachine:
             self.lock.release()
 
     def brake(self, reason: str) -> None:
-        """Stop what moves; nothing happens where nothing moves, or where it stops already."""
+        """Enter STOPPING from a motion."""
         with self.lock:
             if self.moving and self.state is not State.STOPPING:
                 self.to(State.STOPPING, reason)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a rig that the procedure moves, for whoever looks on: no monitor of a run is there to make them."""
+"""Curves of motions of the procedure, for onlookers: outside of runs there is no monitor for them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
 from rths_nodes.loop.supervision.live import LiveColumns
 
 LONGEST_S, MOST = 60.0, 20
-"""Time of a motion, and motions, that are kept where nobody takes them."""
+"""Time of a motion, and number of motions, that are stored if not taken."""
 Drawn = tuple[int, int, int, Array]
-"""Number of a motion, from 1 on, samples in a column, first sample and columns ``(columns, curves, 4)``."""
+"""Number of a motion, from 1 on, samples per column, first sample and columns ``(columns, curves, 4)``."""
 
 
 @dataclass
 class _Motion:
-    """A motion that begins with the sample ``first``; ``next`` is the one behind its last."""
+    """A motion from the sample ``first`` to before ``next``."""
 
     number: int
     first: int
     next: int
     columns: LiveColumns
     seen: int = -1
-    """What ``next`` was when somebody looked last."""
+    """``next`` at the last look."""
 
 
 class MotionCurves:
-    """Curves of one motion after the other, at ``servo_rate`` Hz; all of it may be called from any thread.
+    """Curves of successive motions, at ``servo_rate`` Hz; thread-safe.
 
-    ``loaded`` says of each axis whether it is controlled by force once its mode says so.
+    ``loaded``: axes that are controlled by force once their mode says so.
     """
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
@@ -43,7 +43,7 @@ class MotionCurves:
         self._number = 0
 
     def add(self, measured: Measurement, command: Array) -> None:
-        """A sample of a motion, with the ``command`` ``(n_axes,)`` m or N that led to it."""
+        """Add a sample, with the ``command`` ``(n_axes,)`` m or N that led to it."""
         with self._lock:
             motion = self._motion_of(measured.sample)
             moved, force, modes = measured.displacement.tolist(), measured.force.tolist(), measured.control_mode
@@ -67,7 +67,7 @@ class MotionCurves:
         return last
 
     def take(self) -> list[Drawn]:
-        """Return the columns that have come since the last look; a motion that has not gone on since is over."""
+        """Return the columns since the last call; a motion without new samples has ended."""
         found = []
         with self._lock:
             for motion in list(self._motions):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Motions that an operator asks for beside a test, and the ramp that all of them are made of.
+"""Motions requested by an operator outside of tests, and their ramp.
 
-A guided motion gives one command at a time, in the coordinates of the axes, from which nothing is tared; who sends
-it (``drive.py``) checks it against the limits. The ramp goes from rest to rest on a straight line of all axes:
+A guided motion gives one command at a time, in untared coordinates of the axes; the sender (``drive.py``) checks
+it against the limits. The ramp connects two rests on a straight line of all axes:
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
-Its velocity is at most 1.875 d / T, its acceleration 10 / sqrt(3) d / T^2; M is such that neither is beyond what
-any axis may have.
+Its velocity is at most 1.875 d / T, its acceleration 10 / sqrt(3) d / T^2; M keeps both within the bounds of each
+axis.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ STEEPEST = 15.0 / 8.0
 MOST_CURVED = 10.0 / math.sqrt(3.0)
 """Its largest curvature."""
 GENTLE = 0.1
-"""Share of the deceleration of the safe stop that a ramp may have."""
+"""Acceleration of a ramp, as a share of the deceleration of the safe stop."""
 
 SLOW = 0.02
-"""Share of the velocity limit at which an axis goes to its start, where the rig file has no velocity for it."""
+"""Velocity to the start, as a share of the limit, if the rig file has none."""
 
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a guided motion, which stops at its end where ``reason`` is empty, else by a safe stop.
+    """Outcome of a guided motion: completed if ``reason`` is empty, otherwise a safe stop.
 
-    ``tripped``: by a breach or a fault, not at the operator's wish.
+    ``tripped``: by a breach or a fault, not by the operator.
     """
 
     reason: str = ""
@@ -49,31 +49,31 @@ class DriveOutcome:
 
 
 class NotFollowing(Exception):
-    """Raised by a guided motion on which the rig does not follow, in words: the rig stops, and trips."""
+    """The rig does not follow a guided motion, with the reason: it stops and trips."""
 
 
 class GuidedMotion(Protocol):
-    """A motion outside of a test, one command a sample; who drives it checks each against the limits."""
+    """A motion outside of a test, one command per sample; the drive checks each against the limits."""
 
     def step(self, measured: Measurement) -> Array | None:
-        """The next command ``(n_axes,)`` m after ``measured``; None when the motion is over.
+        """Return the next command ``(n_axes,)`` m after ``measured``; None at the end.
 
-        Both are untared, in coordinates of the axes; ``measured.command`` is the command that acts. Raises
+        Both are untared, in coordinates of the axes; ``measured.command`` is the active command. Raises
         NotFollowing.
         """
         ...
 
 
 def by_displacement() -> bytes:
-    """Control modes of most motions, a byte per axis: none, for all are displacement."""
+    """Return empty control modes: all axes by displacement."""
     return b""
 
 
 class BoundedRamp:
     """From rest at ``start`` to rest at ``goal``, all axes in the same time; arrays ``(n_axes,)``, m and m/s.
 
-    ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis, ``dt`` s. Raises ConfigError for a place that
-    is not finite, and for a bound that is not positive.
+    ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis, ``dt`` s. Raises ConfigError for a position
+    that is not finite, and for a bound that is not positive.
     """
 
     def __init__(self, start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> None:
@@ -87,11 +87,11 @@ class BoundedRamp:
         far = np.abs(self._way)
         slow, gentle = STEEPEST * far / velocity, np.sqrt(MOST_CURVED * far / acceleration)
         self.samples = math.ceil(float(np.maximum(slow, gentle).max(initial=0.0)) / dt)
-        """Length of the ramp, in samples."""
+        """Length of the ramp, samples."""
         self._done = 0
 
     def step(self, measured: Measurement) -> Array | None:
-        """The next command; the measurement does not change it."""
+        """Return the next command, whatever the measurement."""
         if self._done == self.samples:
             return None
         self._done += 1
@@ -102,12 +102,12 @@ class BoundedRamp:
 
 
 def accelerations(limits: Mapping[str, Limits]) -> Array:
-    """Return the acceleration of a gentle ramp, m/s^2: a share of what the safe stop of each axis has."""
+    """Return the acceleration of a gentle ramp, m/s^2: a share of the safe stop's deceleration."""
     return np.array([GENTLE * axis.deceleration for axis in limits.values()])
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """At what velocity an axis goes to its start, m/s: that of its small move, or a share of its limit."""
+    """Return the velocity of each axis to its start, m/s: from its small move, or a share of its limit."""
     return np.array([_velocity(axis) for axis in scenario.axes.values()])
 
 

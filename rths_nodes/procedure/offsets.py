@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offsets of a rig at rest: what its sensors show where the test counts from, with their scatter.
+"""Offsets of a rig at rest: readings of its sensors at the zero of the test, with their scatter.
 
-A test counts displacements and commands from the place where the rig stood while its offsets were taken, and
-forces from what the load cells showed there, if the operator has stated that the specimen carried nothing. What is
-tared that way is bounded: a sensor that is further off has a wrong zero, and no test makes that good. The
-displacement sensor is compared with the active command of the controller where that can be read, otherwise with
-its own zero.
+A test counts displacements and commands from the position at which the offsets were taken, and forces from the
+load cells' readings there, if the operator has stated that the specimen carried nothing. Tares are bounded: a
+larger one means a wrong zero of the sensor. The displacement sensor is compared with the active command of the
+controller if that can be read, otherwise with its own zero.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.procedure.records import AxisOffsets, OffsetsRecord
 
 LARGEST_TARE = 0.02
-"""Share of the range of a channel that a tare may be."""
+"""Largest tare, as a share of the channel's range."""
 AT_REST = 0.005
-"""Share of the range of a load cell that counts as a force at rest, where nothing was tared."""
+"""Untared force that counts as a force at rest, as a share of the load cell's range."""
 
 
 class Watching:
-    """A motion that is none: ``command`` is held for so many ``samples``; ``seen`` are the Measurements."""
+    """Motion without change: ``command`` is held for ``samples``; ``seen`` are the Measurements."""
 
     def __init__(self, command: Array, samples: int) -> None:
         self._command, self._samples = np.array(command, float), samples
         self.seen: list[Measurement] = []
 
     def step(self, measured: Measurement) -> Array | None:
-        """The command again. What was there before the first one does not count: it may be old."""
+        """Return the command again. A Measurement before the first one may be outdated and does not count."""
         if self._samples == 0:
             self.seen = [*self.seen[1:], measured]
             return None
@@ -51,8 +50,8 @@ class Watching:
 class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
 
-    ``active`` is the controller's active command, nan where it cannot be read; ``held`` the command that we sent
-    meanwhile. ``unloaded``: the operator has stated that the specimen carried nothing.
+    ``active`` is the controller's active command, nan if it cannot be read; ``held`` is the sent command.
+    ``unloaded``: the operator has stated that the specimen carried nothing.
     """
 
     names: tuple[str, ...]
@@ -93,15 +92,15 @@ class Offsets:
 
     @property
     def hash(self) -> str:
-        """Hash that names these offsets when a rig is armed."""
+        """Hash by which an operator refers to these offsets."""
         numbers = (self.displacement, self.force, self.active, self.held)
         everything = [self.names, self.time, *(each.tolist() for each in numbers)]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
-        """The same, confirmed. Raises ConfigError for a tare beyond what the channels of ``axes`` allow.
+        """Return confirmed offsets. Raises ConfigError for a tare beyond the bounds of ``axes``.
 
-        It does, too, for a channel without any scatter, unless the rig is ``simulated``.
+        It also does for a channel without scatter, unless the rig is ``simulated``.
         """
         problems = Problems()
         if not simulated:
@@ -128,7 +127,7 @@ class Offsets:
         return replace(self, unloaded=unloaded, confirmed=True)
 
     def _still(self, axes: Mapping[str, RigAxis]) -> list[str]:
-        """Channels that have shown one number all the time, in words: a real sensor has noise."""
+        """Return texts on constant channels: a real sensor has noise."""
         columns = ("displacement", self.displacement_scatter, "m"), ("force", self.force_scatter, "N")
         return [
             f"axes.{axis.name}.{channel} of the rig file: no scatter in {self.seconds:g} s: 0 {unit} rms: a real "
@@ -139,7 +138,7 @@ class Offsets:
         ]
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
-        """By axis, in words: a force that stands at rest and was not tared, though it is no noise."""
+        """Return texts on forces at rest that were not tared and exceed noise, by axis."""
         found: dict[str, str] = {}
         for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True):
             span = axis.force.range_si
@@ -157,7 +156,6 @@ class Offsets:
         return Tares(self.displacement, force, self.held, free if reach is None else reach)
 
     def record(self) -> OffsetsRecord:
-        """Return the offsets as they are written down."""
         columns = (self.displacement, self.displacement_scatter, self.force, self.force_scatter, self.active)
         numbers = zip(*(column.tolist() for column in columns), strict=True)
         rows = [AxisOffsets(x, x_scatter, f, f_scatter, active) for x, x_scatter, f, f_scatter, active in numbers]

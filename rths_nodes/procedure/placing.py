@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unloading by displacement: where a load cell is dead, the operator says to which place the axes are led.
+"""Unloading by displacement: with a dead load cell, the operator enters the positions of the axes.
 
-He types it, and signs for it. It goes as far and as fast as ``unloading`` of the rig file allows, under
-``slow_error``, and only where the check has found that the displacement follows the command.
+The operator types and signs for them. The motion is bounded by ``unloading`` of the rig file and ``slow_error``,
+and needs a check that has shown that the displacement follows the command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rths_nodes.procedure.small_move import Drive
 
 
 def places(given: str, names: tuple[str, ...]) -> dict[str, float]:
-    """Places by axis, m: a number where there is one axis, else ``axis: number, ...``. Raises ConfigError."""
+    """Parse positions by axis, m: a number for one axis, else ``axis: number, ...``. Raises ConfigError."""
     found = {}
     for each in given.split(","):
         name, colon, number = each.rpartition(":")
@@ -40,7 +40,7 @@ def places(given: str, names: tuple[str, ...]) -> dict[str, float]:
 def written(
     scenario: Scenario, offsets: Offsets, forces: tuple[Array, Array], travel: Array, given_up: str
 ) -> UnloadingRecord:
-    """The record of an unloading: untared ``forces`` (N) before and after, ``travel`` m, ``(n_axes,)``."""
+    """Return the record of an unloading: untared ``forces`` (N) before and after, ``travel`` m, ``(n_axes,)``."""
     names, tare = tuple(scenario.axes), offsets.tares().force
     before, after = (dict(zip(names, (force - tare).tolist(), strict=True)) for force in forces)
     time = datetime.now(UTC).isoformat(timespec="seconds")
@@ -48,7 +48,7 @@ def written(
 
 
 def bounds_of(scenario: Scenario) -> list[Unloading]:
-    """Bounds of the unloading of each axis, by the rig file. Raises ConfigError where it has none."""
+    """Return the bounds of the unloading of each axis in the rig file. Raises ConfigError if missing."""
     problems = Problems()
     found = []
     for name, axis in scenario.axes.items():
@@ -72,10 +72,11 @@ def goal_of(
     to: Mapping[str, float],
     signed: str,
 ) -> Array:
-    """The command ``(n_axes,)`` m that leads from ``command`` to the places ``to``, m from the zero of the test.
+    """Return the command ``(n_axes,)`` m that leads from ``command`` to positions ``to``, m from the zero of the
+    test.
 
-    Axes that are not named stay. Raises ConfigError where nobody has ``signed``, for a place beyond the bounds of
-    the rig file, and for an axis whose displacement does not follow for sure.
+    Other axes stay. Raises ConfigError without a ``signed`` name, for a position beyond the bounds of the rig
+    file, and for an axis whose displacement is not known to follow.
     """
     problems, goal = Problems(), np.array(command, float)
     if not signed:
@@ -106,7 +107,7 @@ def goal_of(
 def lead(
     drive: Drive, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks], goal: Array
 ) -> UnloadingRecord:
-    """Lead the axes to ``goal`` ``(n_axes,)`` m, whatever the forces show within their limits; what came of it."""
+    """Lead the axes to ``goal`` ``(n_axes,)`` m, whatever the forces within their limits; return the record."""
     walk = QuasiStatic.of(scenario, drive.command)
     velocity = np.array([each.velocity for each in bounds_of(scenario)])
     watch = Following(scenario, offsets, checks).slow

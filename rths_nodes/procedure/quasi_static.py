@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Motion by steps: a bounded ramp, rest, and the mean of what is measured at rest, as often as somebody wants.
+"""Motion by steps: a bounded ramp, rest, and the mean of the measurements at rest, repeatedly.
 
-At rest an actuator has caught up with its command, a dashpot has no force, and noise can be averaged away. Who
-steps writes a generator: it yields commands, and is sent the Measurement that follows each.
+At rest an actuator has reached its command, a dashpot has no force, and noise is averaged. Steps are generators
+that yield commands and receive the Measurement after each.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from rths_nodes.procedure.motions import BoundedRamp, NotFollowing, acceleration
 
 T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
-"""Yields commands ``(n_axes,)`` m, is sent Measurements, and returns what it has found."""
+"""Yields commands ``(n_axes,)`` m, receives Measurements, returns a result."""
 Watch = Callable[[Array, Measurement], str]
-"""Why the rig does not follow the command ``(n_axes,)`` m that was sent last; empty where it does."""
+"""Returns why the rig does not follow the last command ``(n_axes,)`` m, or empty."""
 Guard = Callable[[Measurement], str]
-"""Why a ramp has to end, in words; empty where it may go on."""
+"""Returns why a ramp has to end, or empty."""
 
 WINDOW_S = 0.05
-"""Length of a window: values at rest do not differ from one window to the next."""
+"""Length of a window, s: at rest, values do not differ between windows."""
 AVERAGED_S = 0.5
-"""Over so long values at rest are averaged."""
+"""Averaging time at rest, s."""
 LONGEST_S = 2.0
-"""Longest wait for rest; what still moves then is taken as it is, and told."""
+"""Longest wait for rest, s; a value that still moves is used, with a remark."""
 FEWEST = 8
-"""Samples of a window, at least."""
+"""Smallest length of a window, samples."""
 STILL = 1e-6
-"""Share of stroke and limit of force below which a change in a window counts as rest."""
+"""Change in a window that counts as rest, as a share of stroke and force limit."""
 CERTAIN = 4.0
-"""Means differ where they do by so many of their standard deviations."""
+"""Standard deviations by which means differ."""
 
 
 class Script:
-    """A guided motion (``motions.py``) that ``steps`` write, from ``command`` ``(n_axes,)`` m on.
+    """A guided motion (``motions.py``) of ``steps``, from ``command`` ``(n_axes,)`` m on.
 
-    ``watch`` says at each tick why the rig does not follow, in words; ``result`` is what the steps return.
+    ``watch`` returns at each tick why the rig does not follow; ``result`` is the result of the steps.
     """
 
     def __init__(self, steps: Steps[object], command: Array, watch: Watch) -> None:
@@ -53,7 +53,7 @@ class Script:
         self.result: Any = None
 
     def step(self, measured: Measurement) -> Array | None:
-        """The next command; None at the end. Raises NotFollowing."""
+        """Return the next command, or None at the end. Raises NotFollowing."""
         if reason := self._watch(self._sent, measured):
             raise NotFollowing(reason)
         try:
@@ -69,7 +69,7 @@ class Script:
 class Stand:
     """Means and scatter (rms) at rest of ``samples`` Measurements, ``(n_axes,)`` m and N, ``(n_channels,)``.
 
-    ``command`` ``(n_axes,)`` m is what was sent; ``resting`` is false where something was still on its way.
+    ``command`` ``(n_axes,)`` m is the sent command; ``resting`` is false if a value still moved.
     """
 
     command: Array
@@ -84,10 +84,10 @@ class Stand:
 
 
 class QuasiStatic:
-    """Ramps and rests of a rig that stands at ``command`` ``(n_axes,)`` m, ``dt`` s, ``transport`` samples late.
+    """Ramps and rests of a rig at ``command`` ``(n_axes,)`` m, with period ``dt`` s and ``transport`` samples.
 
-    ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. A displacement (m) or force (N) that goes on by less
-    than ``still`` in a window rests in any case.
+    ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. Changes of displacement (m) or force (N) below ``still``
+    in a window count as rest.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class QuasiStatic:
 
     @classmethod
     def of(cls, scenario: Scenario, command: Array) -> QuasiStatic:
-        """On the rig of ``scenario``, which stands at ``command`` ``(n_axes,)`` m."""
+        """Return the steps of the rig of ``scenario``, which rests at ``command`` ``(n_axes,)`` m."""
         limits = scenario.limits
         still = tuple(
             STILL * np.array([getattr(axis, of) for axis in limits.values()]) for of in ("stroke", "force")
@@ -108,9 +108,9 @@ class QuasiStatic:
         return cls(command, scenario.dt, late, accelerations(limits), (still[0], still[1]))
 
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
-        """Go to ``goal`` ``(n_axes,)`` m at ``velocity`` m/s at most; why it ended before, empty where it did not.
+        """Move to ``goal`` ``(n_axes,)`` m at ``velocity`` m/s at most; return why it ended early, or empty.
 
-        Where ``guard`` ends it, the axes brake.
+        If ``guard`` ends it, the axes brake.
         """
         ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
         before, measured = self.command, None
@@ -123,19 +123,19 @@ class QuasiStatic:
         return ""
 
     def go(self, goal: Array, velocity: Array) -> Steps[Stand]:
-        """Go to ``goal`` ``(n_axes,)`` m at ``velocity`` m/s at most, and stand there."""
+        """Move to ``goal`` ``(n_axes,)`` m at ``velocity`` m/s at most, and rest there."""
         yield from self.ramp(goal, velocity, lambda measured: "")
         return (yield from self.stand())
 
     def _brake(self, step: Array) -> Steps[None]:
-        """All axes come to rest in a common time, on the line of the ramp and in front of its goal."""
+        """Bring all axes to rest in a common time, on the line of the ramp and before its goal."""
         samples = samples_to_rest(step.tolist(), (self._acceleration * self._dt**2).tolist())
         for done in range(1, samples):
             self.command = self.command + step * (1.0 - done / samples)
             yield self.command
 
     def stand(self) -> Steps[Stand]:
-        """Hold until displacement and force rest; what they are then."""
+        """Hold until displacement and force rest; return their means."""
         for _ in range(self._late):
             yield self.command
         samples = self._samples(WINDOW_S)

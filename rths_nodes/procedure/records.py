@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of a procedure: head, acts, offsets, checks and rungs, as plain numbers and words.
+"""Record of a procedure: head, acts, offsets, checks and rungs, as numbers and texts.
 
-``recording/procedure.py`` keeps it in a file beside the recordings of the rungs; the report is made of it.
+``recording/procedure.py`` stores it next to the recordings of the rungs; the report is made from it.
 Times are texts in ISO 8601 with their offset from UTC; numbers are in SI units, by the names of the axes.
 """
 
@@ -16,20 +16,20 @@ from rths_nodes.core.data import Data
 from rths_nodes.loop.supervision.late import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
-"""Findings of a check on a sign or a scale; ``SIGNED``: the operator answers for what is not verified."""
+"""Findings of a check of a sign or a scale; ``SIGNED``: not verified, but signed for by the operator."""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One rung of the ladder on which a test is rehearsed: from the computer alone to the whole test."""
+    """One rung of the ladder on which a test is rehearsed, from the computer alone to the whole test."""
 
     name: str
     title: str
     words: str
     on_rig: bool
-    """The port of the rig is used."""
+    """True if the rung uses the port of the rig."""
     moves: bool
-    """The actuators move; the rung has to be armed."""
+    """True if the actuators move; the rung has to be armed."""
 
 
 RUNGS = {
@@ -49,15 +49,15 @@ RUNGS = {
 
 
 def moves(name: str) -> bool:
-    """Return whether the actuators move on a rung, rung h of versions up to 0.9.0 included."""
+    """Return whether the actuators move on a rung, including rung h of versions up to 0.9.0."""
     return name == "h" or (name in RUNGS and RUNGS[name].moves)
 
 
 @dataclass
 class AxisOffsets:
-    """Offsets of one axis: mean and scatter (rms) of a time without motion, m and N, in axis coordinates.
+    """Offsets of one axis: mean and scatter (rms) at rest, m and N, in axis coordinates.
 
-    ``command`` is the active command of the controller at the same time; nan where it cannot be read.
+    ``command`` is the controller's active command at the time; nan if it cannot be read.
     """
 
     displacement: float
@@ -71,7 +71,7 @@ class AxisOffsets:
 
 @dataclass
 class OffsetsRecord:
-    """Offsets of all axes, taken over ``seconds``; ``hash`` names them when the rig is armed."""
+    """Offsets of all axes, taken over ``seconds``; ``hash`` identifies them for arming."""
 
     time: str
     seconds: float
@@ -82,12 +82,12 @@ class OffsetsRecord:
 
 @dataclass
 class AxisChecks:
-    """Checks of one axis by the small move: VERIFIED, NOT_VERIFIED, WRONG or SIGNED for each, and in words.
+    """Checks of one axis by the small move: VERIFIED, NOT_VERIFIED, WRONG or SIGNED for each, and texts.
 
-    ``stiffness`` N/m as measured; ``expected`` and its band ``low`` to ``high`` N/m where the rig file has them.
-    ``static_error`` m is by how much less the displacement has changed than the command at the end of the move,
-    where the force had changed by ``static_error_force`` N; it comes ``late`` s after the command;
-    ``lost_motion`` m is what the command went without a displacement. None: not found.
+    ``stiffness`` N/m is measured; ``expected`` and its band ``low`` to ``high`` N/m come from the rig file.
+    ``static_error`` m is command minus displacement at the end of the move, where the force had changed by
+    ``static_error_force`` N; the displacement is ``late`` s; ``lost_motion`` m is travel of the command without
+    displacement. None: not determined.
     """
 
     displacement_sign: str = NOT_VERIFIED
@@ -99,32 +99,32 @@ class AxisChecks:
     low: float | None = None
     high: float | None = None
     findings: list[str] = field(default_factory=list)
-    """Findings that bar the way, in the words that an operator needs."""
+    """Findings that prevent the start, as texts for the operator."""
     remarks: list[str] = field(default_factory=list)
-    """Observations that bar nothing."""
+    """Observations that prevent nothing."""
     static_error: float | None = None
     static_error_force: float | None = None
     late: float | None = None
     lost_motion: float | None = None
     force_loop: str = ""
-    """Force loop that the controller closes, by the small force; empty of an axis that has none."""
+    """Check of the controller's force loop by the small force; empty without a loop."""
     ratios: dict[str, float] = field(default_factory=dict)
-    """Stiffness over what is expected, by who expects it: the scenario's specimen, the integrator."""
+    """Measured over expected stiffness, by source of the expectation: the scenario's specimen, the integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """By how much its force changes with the displacement of each other axis, N/m: of a coupled specimen."""
+    """Change of its force with the displacement of each other axis of a coupled specimen, N/m."""
     damping: float | None = None
-    """Its force in motion alone over its velocity, N s/m."""
+    """Force due to motion alone over velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
-    """Deviations that somebody has to sign for, in words that begin with ``stiffness of AXIS``."""
+    """Deviations to be signed for; each text begins with ``stiffness of AXIS``."""
 
 
 TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socket", "anybody, over ROS"
-"""Ways by which an act is requested. PAGE is the page that the test itself has started."""
+"""Ways of requesting an act. PAGE is the page of this test."""
 
 
 @dataclass
 class Act:
-    """One act of the operator, as it was asked for, and what came of it: empty ``refused`` where it was done."""
+    """One act of the operator as requested, and its result: ``refused`` is empty if it was done."""
 
     time: str
     act: str
@@ -133,11 +133,11 @@ class Act:
     refused: str = ""
     by: str = ""
     way: str = ""
-    """By which it was asked for: terminal, answers, socket or service, and how its sender is known."""
+    """Way of the request (terminal, answers, socket or service) and identification of its sender."""
     motion: str = ""
-    """What it moves, as it was stated to the operator who cleared it."""
+    """Motion as stated to the operator who cleared it."""
     under_way: bool = False
-    """It has begun, and nothing came of it yet: an act that moves the rig is written down before it does."""
+    """Begun without a result: an act that moves the rig is recorded before it does."""
 
 
 @dataclass
@@ -152,8 +152,6 @@ class ChecklistAnswer:
 
 @dataclass
 class Note:
-    """Words of the operator."""
-
     time: str
     text: str
     by: str = ""
@@ -161,7 +159,7 @@ class Note:
 
 @dataclass
 class RungRecord:
-    """One rung as it was climbed. ``differences`` to the rung before, by name: rms over rms of that one."""
+    """One rung as run. ``differences`` from the previous rung, by name: relative rms."""
 
     name: str
     started: str
@@ -172,35 +170,34 @@ class RungRecord:
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""
-    """As that of a run: finished, held, tripped, failed, interrupted; refused where it never began; empty while it
-    is under way."""
+    """Outcome: finished, held, tripped, failed, interrupted; refused if not begun; empty while under way."""
     reason: str = ""
     samples: int = 0
     wall_s: float = 0.0
     recording: str = ""
-    """Its folder, relative to that of the procedure; empty where nothing was recorded."""
+    """Its folder, relative to the procedure's; empty without a recording."""
     compared_with: str = ""
     differences: dict[str, float] = field(default_factory=dict)
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By axis: largest ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s)."""
+    """Largest ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s) by axis."""
     remarks: list[str] = field(default_factory=list)
-    """Reservations about what it shows: parts that depend on the rate in slow time, bridged samples."""
+    """Reservations about the result: rate-dependent parts in slow time, bridged samples."""
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By axis: the ``displacement`` (m) and ``force`` (N) at which the rung would have been stopped."""
+    """Limits of ``displacement`` (m) and ``force`` (N) in this rung, by axis."""
     bridged: int = 0
-    """Number of samples for which a Command or a Measurement was not there in time."""
+    """Number of samples without a timely Command or Measurement."""
     missed: int = 0
     """Number of periods that the clock of the host has missed."""
     longest_gap: float = 0.0
-    """Longest time of missed and bridged periods in a row, s."""
+    """Longest time of consecutive missed and bridged periods, s."""
     max_bridge: float | None = None
-    """Bound of ``longest_gap``, s; None in records that have none."""
+    """Bound of ``longest_gap``, s; None in older records."""
     counts: str = ""
-    """Who has said that it counts although it is not valid."""
+    """Person who decided that the rung counts although it is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
-    """The files that the scenario names, by their places: hash of what each contains."""
+    """Hashes of the files that the scenario names, by path."""
     code: str = ""
-    """Hash of the code that was armed; what it is made of stands in the record of the procedure."""
+    """Hash of the armed code; its parts are in the record of the procedure."""
     armed_by: list[str] = field(default_factory=list)
     """Names of the persons who armed it: the operator and, with ``two_persons``, the second person."""
     mandate: str = ""
@@ -210,7 +207,7 @@ class RungRecord:
 
     @property
     def not_valid(self) -> str:
-        """Why a rung that ran to its end is not valid: ``not valid: 55 % bridged (at most 2 %)``; else empty."""
+        """Reason why a finished rung is not valid (``not valid: 55 % bridged (at most 2 %)``), or empty."""
         return self._late.not_valid(self.samples) if self.outcome == "finished" else ""
 
     @property
@@ -219,7 +216,7 @@ class RungRecord:
         return LateData(self.bridged, self.missed, self.longest_gap, bound)
 
     def take_late(self, late: LateData) -> None:
-        """Keep the late periods of the rung, with a remark if there are any."""
+        """Store the late periods of the rung, with a remark if there are any."""
         self.bridged, self.missed = round(late.bridged), round(late.missed)
         self.longest_gap, self.max_bridge = late.gap, late.max_bridge
         counts = ((self.bridged, "samples were bridged"), (self.missed, "ticks were missed"))
@@ -227,15 +224,15 @@ class RungRecord:
 
     @property
     def ending(self) -> str:
-        """The outcome, or why the test is not valid: ``not valid: 55 % bridged``."""
+        """Outcome, or reason why the test is not valid: ``not valid: 55 % bridged``."""
         return self._late.ending(self.outcome, self.samples)
 
 
 @dataclass
 class UnloadingRecord:
-    """Unloading of the rig: forces (N) before and after, travel (m), by axis; why it was given up, if so.
+    """Unloading of the rig: forces (N) before and after, travel (m), by axis; reason if given up.
 
-    ``to`` are the places (m from the zero of the test) to which it was led by displacement, as ``signed`` for.
+    ``to`` are positions (m from the zero of the test) of an unloading by displacement, as ``signed`` for.
     """
 
     time: str
@@ -249,7 +246,7 @@ class UnloadingRecord:
 
 @dataclass
 class SpecimenRecord:
-    """The specimen and what it has gone through."""
+    """The specimen and its history."""
 
     id: str = ""
     history: list[Data] = field(default_factory=list)
@@ -258,7 +255,7 @@ class SpecimenRecord:
 
 @dataclass
 class ProcedureRecord:
-    """A procedure from its first act on. ``outcome`` is empty as long as it is under way."""
+    """A procedure from its first act on. ``outcome`` is empty while it is under way."""
 
     test_id: str
     scenario: str
@@ -273,13 +270,13 @@ class ProcedureRecord:
     outcome: str = ""
     reason: str = ""
     sample: int | None = None
-    """Where the test ended, in samples of its last rung."""
+    """End of the test, in samples of its last rung."""
     planned: list[str] = field(default_factory=list)
-    """Names of the rungs that the operator means to climb."""
+    """Names of the planned rungs."""
     controller: dict[str, str] = field(default_factory=dict)
-    """State of the controller as the port tells it: hydraulics, interlock, control mode, active command."""
+    """State of the controller as reported by the port: hydraulics, interlock, control mode, active command."""
     deviations: list[str] = field(default_factory=list)
-    """Where the procedure was left: rungs that were left out, limits that were signed for."""
+    """Deviations from the procedure: omitted rungs, limits that were signed for."""
     notes: list[Note] = field(default_factory=list)
     checklist: list[ChecklistAnswer] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
@@ -288,35 +285,35 @@ class ProcedureRecord:
     checks: dict[str, AxisChecks] = field(default_factory=dict)
     rungs: list[RungRecord] = field(default_factory=list)
     mandates: list[Data] = field(default_factory=list)
-    """Up to version 0.9.0: mandates for runs of rung h, as they were written."""
+    """Up to version 0.9.0: mandates for runs of rung h, as written."""
     unloading: list[UnloadingRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
-    """With what it is computed: version and commit of the package, hashes of its files and of components of other
+    """Code of the test: version and commit of the package, hashes of its files and of components of other
     packages, build of the receiver."""
     simulated: str = ""
-    """``simulated`` or ``emulated`` where nothing of steel moves behind the port; empty for a rig."""
+    """``simulated`` or ``emulated`` without real actuators behind the port; empty for a rig."""
     rig_kind: str = ""
     """REAL RIG, EMULATED or SIMULATED; empty in a record of 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
-    """The axes of the scenario as people call them, where the rig file has other names."""
+    """Display names of the scenario's axes, if the rig file has other names."""
 
     @property
     def simulation(self) -> str:
-        """``simulated``, ``emulated`` or empty; a record that does not tell it has at least the port."""
+        """``simulated``, ``emulated`` or empty; older records only name the port."""
         return self.simulated or ("simulated" if self.port == "simulator" else "")
 
     def count(self, rung: RungRecord) -> None:
-        """The operator has said that a ``rung`` counts which is not valid."""
+        """Record the operator's decision that a ``rung`` counts although it is not valid."""
         rung.counts = self.operator
         self.deviations.append(f"rung {rung.name}: {rung.ending}: counts by the word of {self.operator}")
 
     def called(self, axis: str) -> str:
-        """``axis`` of the scenario as people call it: ``north (story_1)``."""
+        """Return the display name of an ``axis`` of the scenario: ``north (story_1)``."""
         return self.axis_names.get(axis, axis)
 
     def named(self, words: str) -> str:
-        """``words`` with its axes, as ``axes.story_1`` or ``of story_1``, as people call them."""
+        """Replace axes in ``words`` (``axes.story_1``, ``of story_1``) by their display names."""
         for axis, called in self.axis_names.items():
             if called != axis:
                 found = rf"(?:\baxes\.|(?<=\bof )){re.escape(axis)}(?!\w|\.\w)"
@@ -325,29 +322,29 @@ class ProcedureRecord:
 
     @property
     def ending(self) -> str:
-        """The outcome as people read it: that of a test whose last rung is not valid says so."""
+        """Outcome for people, with the validity of the last rung."""
         last = self.rungs[-1] if self.rungs else None
         return last.ending if last is not None and self.outcome == "finished" else self.outcome
 
 
 OK = "ok"
 DIFFERS = 0.1
-"""Largest difference (rms over rms) of a rung that is called ok; where the ladder ends, a file of answers says."""
+"""Largest relative rms difference of a rung that is called ok; at the end of the ladder, answers decide."""
 REHEARSAL = " to its rehearsal"
-"""Behind the names of differences between a rung and its own rehearsal on a simulator."""
+"""Suffix of differences between a rung and its own rehearsal on a simulator."""
 
 
 def largest(found: Mapping[str, float]) -> float:
-    """The largest of the differences, to the own rehearsal where there was one, else to the rung before.
+    """Return the largest difference, from the own rehearsal if there was one, else from the previous rung.
 
-    0 where there are none, inf where one cannot be told.
+    0 without differences, inf if one is undefined.
     """
     own = [value for name, value in found.items() if name.endswith(REHEARSAL)]
     return max((math.inf if math.isnan(value) else value for value in own or found.values()), default=0.0)
 
 
 def verdict(rung: RungRecord) -> str:
-    """``ok``, ``differs``, ``not valid: 55 % bridged``, or how the rung ended where it did not finish."""
+    """Return ``ok``, ``differs``, ``not valid: 55 % bridged``, or the outcome of an unfinished rung."""
     if rung.outcome != "finished":
         return rung.outcome
     return rung.not_valid or ("differs" if largest(rung.differences) > DIFFERS else OK)

@@ -29,12 +29,12 @@ from rths_nodes.procedure.machine import ActUnderWay, SessionMachine
 from rths_nodes.procedure.offsets import Offsets
 
 Forces = Callable[[list[float], list[float]], list[float]]
-"""Forces of all axes (N) at displacements now, and in the sample before (m); at first both are the same."""
+"""Forces of all axes (N) from present and previous displacements (m); both are equal at first."""
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Outcome of a run on the handed port: finished, held, tripped, failed, refused or interrupted, and why."""
+    """Outcome of a run on the lent port (finished, held, tripped, failed, refused or interrupted), and reason."""
 
     outcome: str
     reason: str = ""
@@ -42,10 +42,10 @@ class RunOutcome:
 
 
 class RungUnderWay:
-    """The rung that is ``armed`` on the rig of ``drive``; its port is handed to one run.
+    """The rung that is ``armed`` on the rig of ``drive``; its port is lent to one run.
 
-    ``suspended`` is true while it is held, and can be resumed, ``stopped`` why it is to end; empty while it is
-    not. Raises ConfigError where the scenario lacks a model that the rung needs.
+    ``suspended`` is true while it is held and can be resumed, ``stopped`` is why it is to end, or empty. Raises
+    ConfigError if the scenario lacks a model that the rung needs.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class RungUnderWay:
         self._resumed: ActUnderWay | None = None
         self._machine, self._following = machine, following
         self.port = port = _port_of(armed, drive, offsets)
-        if not isinstance(port, UnsentPort):  # there the rig is held, and follows nothing
+        if not isinstance(port, UnsentPort):  # with an UnsentPort the rig is held
             port.handover.following = following.test
         port.handover.stopping = machine.brake
         port.handover.at_rest, port.handover.under_way = self._at_rest, self._under_way
 
     def hold(self, reason: str) -> None:
-        """In slow time it stands still until :meth:`resume`; in real time it ends, held."""
+        """Pause until :meth:`resume`; end, held, in real time."""
         requests = self.port.handover.requests
         if self.armed.scenario.time_ratio == 1:
             requests.stop(reason)
@@ -77,7 +77,6 @@ class RungUnderWay:
 
     @property
     def frozen(self) -> bool:
-        """True once copies of the specimen stay as they are."""
         return bool(self.port.handover.requests.frozen)
 
     def freeze(self) -> None:
@@ -88,7 +87,7 @@ class RungUnderWay:
         self.port.handover.requests.stop(reason)
 
     def over(self, outcome: RunOutcome, broken: str) -> None:
-        """The run is over, and the rig held: enter the next state; ``broken`` is why the port has failed."""
+        """Enter the next state after the run; ``broken`` is why the port has failed."""
         machine = self._machine
         with machine.lock:
             self.suspended = False
@@ -102,7 +101,7 @@ class RungUnderWay:
                 machine.to(State.HELD, reason or "the rung is over")
 
     def remarks(self, names: Sequence[str], dt: float) -> list[str]:
-        """Say how forces relaxed while the rig was held, what did not move with it, and what was frozen when."""
+        """Return remarks on relaxed forces during a hold, on axes that did not move along, and on freezing."""
         handover, found = self.port.handover, []
         if handover.frozen_at is not None:
             found.append(f"copies of the specimen frozen by the operator from sample {handover.frozen_at} on")
@@ -134,7 +133,7 @@ def _port_of(armed: Armed, drive: RigDrive, offsets: Offsets) -> RungPort:
 
 
 def _forces_of(scenario: Scenario) -> Forces:
-    """Return what the scenario's own specimens, or its coupled rig, make of measured displacements."""
+    """Return the function from measured displacements to forces of the scenario's specimens or coupled rig."""
     dt = scenario.dt
     if scenario.rig is None:
         models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]
@@ -152,7 +151,7 @@ def _forces_of(scenario: Scenario) -> Forces:
     rig, nothing = registry.build("rig", there, dt, len(scenario.axes)), np.zeros(0)
 
     def of_rig(now: list[float], before: list[float]) -> list[float]:
-        if now is before:  # the first sample: it has stood there
+        if now is before:  # at the first sample it was at rest
             rig.follow(now, nothing)
         forces: list[float] = rig.follow(now, nothing)[1]
         return forces
@@ -161,11 +160,11 @@ def _forces_of(scenario: Scenario) -> Forces:
 
 
 class RungPort(PortBefore):
-    """The port of ``drive``, armed, for one run that counts from ``tares``.
+    """Armed port of ``drive`` for one run that counts from ``tares``.
 
     ``open`` and ``close`` do nothing: the procedure holds the rig before Measurement 0 and after the last sample.
     Measurements are untared, for the limits to judge; the ``handover`` says where the test counts from.
-    ``given_back`` is true once the run is over.
+    ``given_back`` is true after the run.
     """
 
     armed = True
@@ -173,7 +172,7 @@ class RungPort(PortBefore):
     def __init__(self, drive: RigDrive, tares: Tares) -> None:
         self.handover = Handover(tares, self._presented, lost=lambda: drive.loss.reason)
         self.paced = drive.realtime
-        """True where ticks come by the clock, or from the rig."""
+        """True if ticks come by the clock, or from the rig."""
         super().__init__(drive.port)
         self._drive = drive
         self._pacer: Callable[[], int] | None = None
@@ -189,26 +188,26 @@ class RungPort(PortBefore):
     def counter_at_start(self) -> int | None:
         return self._zero if self._begun else None
 
-    # -- what is the procedure's business -----------------------------------------------------------------
+    # -- done by the procedure ----------------------------------------------------------------------------
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         self._pacer = pacer
 
     def arm_watchdog(self) -> None:
-        """The procedure has done so."""
+        """Do nothing: the procedure has armed it."""
 
     def disarm_watchdog(self) -> None:
         self.release()
 
     def safe(self) -> None:
-        """The rig is braked and held, by the procedure."""
+        """Return the port: the procedure brakes and holds."""
         self.release()
 
     def close(self) -> None:
         self.release()
 
     def release(self) -> None:
-        """Give the port back to the procedure; may be called again, from any thread."""
+        """Return the port to the procedure; may be called again; thread-safe."""
         with self._turn:
             if self.given_back or not self._begun:
                 self.given_back = True
@@ -220,14 +219,14 @@ class RungPort(PortBefore):
 
     @property
     def interlock(self) -> str:
-        """Why the rig does not follow, or has not followed once: such a run is over."""
+        """Reason why the rig does not follow, or once did not: such a run ends."""
         self._opened = self._opened or str(self._port.interlock)
         return self._opened
 
     # -- the run ------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """From now on the run drives the rig; Measurement 0 is the last one of the procedure."""
+        """Let the run drive the rig; Measurement 0 is the last one of the procedure."""
         if self.given_back:
             raise PortError("the port of a rung serves one run, which is over")
         drive = self._drive
@@ -261,11 +260,11 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _waiting(self) -> Array | None:
-        """Return the command for a rig that does not follow, or once did not; None for one that always did."""
+        """Return the command for a rig that does not follow, or once did not; else None."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None
-        if not self._lost and self._modes[1]:  # axes that were led by force are held where they stand
+        if not self._lost and self._modes[1]:  # axes in force control are held at their positions
             _, self._last = held_places((self._before, self._last), self._modes, 0, self._measured)
         self._lost = self._lost or drive.loss.reason
         waiting = drive.loss.next(self._last, self._measured, drive.shift)
@@ -282,7 +281,7 @@ class RungPort(PortBefore):
         return not self._ticked or self._port.ready()
 
     def read(self) -> Measurement:
-        """Untared, as the sensors show it."""
+
         if self._ticked:
             self._mine()
             self._measured = self._port.read()
@@ -290,7 +289,7 @@ class RungPort(PortBefore):
         return replace(self._measured, sample=self._measured.sample - self._zero)
 
     def _presented(self, shown: Measurement) -> Measurement:
-        """``shown``, which is untared, as the test counts."""
+        """Convert the untared ``shown`` to the coordinates of the test."""
         tares = self.handover.tares
         exact = self._ticked and equal(shown.command, self._last)
         return replace(
@@ -316,7 +315,7 @@ class RungPort(PortBefore):
 
 
 class ComputedForcePort(RungPort):
-    """Rung (d): models of the specimens give the ``forces`` of the axes, from what is measured of the rig."""
+    """Rung (d): models of the specimens give the ``forces`` of the axes, from measurements of the rig."""
 
     def __init__(self, drive: RigDrive, tares: Tares, forces: Forces) -> None:
         super().__init__(drive, tares)
@@ -331,11 +330,11 @@ class ComputedForcePort(RungPort):
         return replace(tared, force=np.array(self._forces(now, before)))
 
     def truth(self) -> None:
-        """Not known: the specimen is none of the rig's."""
+        """Return None: the specimen is not the rig's."""
 
 
 class UnsentPort(RungPort):
-    """Rung (c): ``answers`` is a simulator that the run drives; the rig gets what it holds, and is watched."""
+    """Rung (c): the run drives the simulator ``answers``; the rig is held, and watched."""
 
     def __init__(self, drive: RigDrive, tares: Tares, answers: Port) -> None:
         none = Tares.none(len(tares.command))
@@ -344,13 +343,13 @@ class UnsentPort(RungPort):
         self._found = ""
 
     def begin(self) -> None:
-        """From now on the run drives its simulator, and the rig goes on ticking."""
+        """Let the run drive its simulator, while the rig keeps ticking."""
         super().begin()
         self._answers.open(None)
         self._answers.begin()
 
     def write(self, command: Command) -> None:
-        """The simulator gets the Command of the tick, the rig what it held before."""
+        """Send the Command of the tick to the simulator, and the held one to the rig."""
         self._mine()
         waiting = self._waiting()
         held = self._drive.command if waiting is None else waiting
@@ -380,7 +379,7 @@ class UnsentPort(RungPort):
 
     @property
     def interlock(self) -> str:
-        """Why the rig, which is only held, would not follow."""
+        """Reason why the held rig would not follow."""
         return super().interlock or self._found
 
     def truth(self) -> Measurement | None:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of the scales of an axis' sensors: by a redundant sensor, or by a stiffness that is well known.
+"""Check of the scales of an axis' sensors, by a redundant sensor or a known stiffness.
 
-Both are compared over the last half of the small move, where play and lost motion are behind it. The stiffness is
-that of the axis with the others held: K = F X^-1 of the changes of all forces and displacements in the moves
-of all axes, so that axes of one specimen may move each other. It compares the two scales with each other: where
-both are off by the same factor, it tells nothing.
+Both are compared over the second half of the small move, after play and lost motion. The stiffness is the axis'
+with the others held: K = F X^-1 of the changes of all forces and displacements in the moves of all axes, so axes
+of one specimen may move each other. It compares the two scales with each other: a common factor remains unseen.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from rths_nodes.procedure.axis_moves import AxisMove, Bands, RigKnowledge
 from rths_nodes.procedure.records import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 
 FROM = 2
-"""The stage from which on changes are compared, among the rests of a move: half of its way."""
+"""Stage from which changes are compared, among the rests of a move: half of its travel."""
 ALIKE = 0.03
-"""Share by which two sensors of the same may differ."""
+"""Relative difference of two redundant sensors that is tolerated."""
 CERTAINTY = 3.0
-"""So many standard deviations a result may be off by noise."""
+"""Tolerated standard deviations of a result."""
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Tangent stiffness (N/m) of each axis that was moved to its end, by its own displacement and by others'."""
+    """Tangent stiffness (N/m) of each axis with a completed move, by its own and by other displacements."""
     whole = [move for move in moves if move.complete]
     places = [move.index for move in whole]
     if not places:
@@ -43,13 +42,13 @@ def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[
 
 
 def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
-    """Share by which noise and resolution may have the stiffness of a move wrong."""
+    """Return the relative uncertainty of a stiffness due to noise and resolution."""
     i, stand = move.index, move.stands[-1]
     share = 0.0
     for what, step in zip(("displacement", "force"), rig.steps, strict=True):
         change = abs(float(move.change(what, FROM)[i]))
         noise = CERTAINTY * math.sqrt(2.0 / stand.samples) * float(getattr(stand, f"{what}_scatter")[i])
-        # noise of a third of a step and more makes the mean finer than the step
+        # noise above a third of a step makes the mean finer than the step
         coarse = (
             0.5 * float(step[i]) if noise == 0.0 or getattr(stand, f"{what}_scatter")[i] < step[i] / 3.0 else 0.0
         )
@@ -62,7 +61,7 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
 def judge_scales(
     rig: RigKnowledge, move: AxisMove, stiffness: float | None, bands: Bands, found: AxisChecks
 ) -> None:
-    """Write into ``found`` what is known of the scales of the axis of ``move``, which came to its end."""
+    """Write the findings on the scales of an axis with a completed move into ``found``."""
     name, axis = rig.names[move.index], rig.axes[move.index]
     for what, seconds, noun in (
         ("displacement", rig.second_displacement, "displacement sensor"),
@@ -88,7 +87,7 @@ def judge_scales(
 
 
 def _beside(move: AxisMove, what: str, place: int, path: str, noun: str, found: AxisChecks) -> str:
-    """The scale of a sensor beside that of a second one."""
+    """Compare the scale of a sensor with a second one."""
     own = float(move.change(what, FROM)[move.index])
     other = float(move.change("auxiliary", FROM)[place])
     scatter = getattr(move.stands[-1], f"{what}_scatter")[move.index], move.stands[-1].auxiliary_scatter[place]
@@ -117,7 +116,7 @@ def _beside(move: AxisMove, what: str, place: int, path: str, noun: str, found: 
 def _by_stiffness(
     rig: RigKnowledge, move: AxisMove, stiffness: float, expected: Expected, known: float, found: AxisChecks
 ) -> None:
-    """The scales by a stiffness that is ``known`` within a band."""
+    """Judge the scales by a stiffness ``known`` within a band."""
     name = rig.names[move.index]
     off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(rig, move)
     if abs(off) > known + unsure:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The session of a rig: one port, opened once, and the acts that lead from a cold rig over its rungs to the end.
+"""Session of a rig: one port, opened once, and the acts from a cold rig over its rungs to the end.
 
-Each act is asked for by an operator, and leads along the arrows of ``machine.py``. Who asks does not matter: a
-terminal, a file of answers, a service. Numbers are untared, in coordinates of the axes, m and N.
+Acts of an operator, from any source, lead along the transitions of ``machine.py``. Numbers are untared, in
+coordinates of the axes, m and N.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from rths_nodes.procedure.warning import MotionWarning
 __all__ = ["ActRefused", "RigSession", "RunOutcome"]
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
-"""Bounds of the time for which offsets are taken."""
+"""Bounds of the duration of offsets, s."""
 NOT_TOLD = "not told"
 _PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
@@ -66,13 +66,13 @@ _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
 
 
 class RigSession(Acting):
-    """One procedure on the rig of ``scenario``, written down in ``record``; by the clock, or in lockstep.
+    """One procedure on the rig of ``scenario``, written to ``record``; in real time, or in lockstep.
 
-    ``code`` is what computes it, taken when the scenario was read; left out: as it is now. ``judged`` returns the
-    cautions about a test on a real rig; left out: the cautions of the rules alone, without its stability.
-    ``changed`` is told of each state with its reason, also from the thread that drives the rig. :meth:`hold`,
-    :meth:`resume`, :meth:`stop` and :meth:`note` may be called from any thread while another act is under way.
-    Raises ConfigError for a scenario without a rig file, and for a port that cannot be built.
+    ``code`` is the computing code when the scenario was read, by default now. ``judged`` returns the cautions
+    about a test on a real rig, by default the rules' cautions, without stability. ``changed`` gets each state with
+    its reason, also from the thread that drives the rig. :meth:`hold`, :meth:`resume`, :meth:`stop` and
+    :meth:`note` are thread-safe and possible during another act. Raises ConfigError for a scenario without a rig
+    file, and for an invalid port.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class RigSession(Acting):
         self.code = code or Code.of(scenario)
         self.record.code = dict(self.code.names)
         self.commissioned: Commissioning | None = None
-        """Without one that holds no rung that moves is armed behind the port of a real rig."""
+        """Required, and valid, to arm a rung that moves behind the port of a real rig."""
         self.offsets: Offsets | None = None
-        """The confirmed ones."""
+        """Confirmed offsets."""
         super().__init__(SessionMachine(changed), clock)
         self.drive: RigDrive = RigDrive(
             Assembly(scenario).port,
@@ -115,14 +115,14 @@ class RigSession(Acting):
 
     @property
     def measured(self) -> Measurement:
-        """The last Measurement, untared, with a counter of its own."""
+        """Last Measurement, untared, with a counter of its own."""
         return self.drive.measured
 
     # -- from cold to checked -----------------------------------------------------------------------------
 
     @as_act
     def connect(self) -> None:
-        """Open the port; the first command is the active one of the controller. Raises ConfigError."""
+        """Open the port; the first command is the controller's active one. Raises ConfigError."""
         self.drive.connect()
         try:
             self.warning.check()
@@ -142,7 +142,7 @@ class RigSession(Acting):
 
     @as_act
     def take_offsets(self, seconds: float) -> Offsets:
-        """Take what the sensors show in ``seconds`` of rest, with its scatter, as offsets; not confirmed yet."""
+        """Measure for ``seconds`` at rest and return mean and scatter as offsets, not confirmed yet."""
         self._taken = self._watched(seconds)
         return self._taken
 
@@ -162,7 +162,7 @@ class RigSession(Acting):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> None:
-        """The test counts from the offsets of that ``hash``; the force only where the specimen is ``unloaded``."""
+        """Count the test from the offsets of that ``hash``; the force only if the specimen is ``unloaded``."""
         taken = self._taken
         assert taken is not None
         if hash != taken.hash:
@@ -177,8 +177,8 @@ class RigSession(Acting):
 
     @as_act
     def check(self) -> dict[str, AxisChecks]:
-        """A small guarded move of every axis; what it finds may bar the way to the start."""
-        assert self.offsets is not None  # the state says so
+        """Move every axis a little, guarded; findings may prevent the start."""
+        assert self.offsets is not None  # implied by the state
         offsets = self.offsets
         with self._moving("check", State.CHECKING, State.REFERENCED, lambda: self.clearance.begin(offsets)):
             found: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
@@ -187,7 +187,7 @@ class RigSession(Acting):
 
     @as_act
     def sign_for(self, what: str, by: str = "") -> None:
-        """The operator answers for one thing that is not verified, by its whole name or its whole words."""
+        """Sign for one unverified item, by its full name or text."""
         with self._machine.lock:
             self.clearance.sign(what, by or self.record.operator)
 
@@ -195,7 +195,7 @@ class RigSession(Acting):
 
     @as_act
     def position(self) -> None:
-        """To the start of the test, by a bounded ramp, until the rig rests there."""
+        """Move to the start of the test by a bounded ramp, and rest there."""
         assert self.offsets is not None
         drive, scenario = self.drive, self.scenario
         goal = self.offsets.held + start_of(scenario, drive.port)
@@ -244,10 +244,10 @@ class RigSession(Acting):
 
     @as_act
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
-        """The rung that is armed: ``runner`` runs its scenario on the handed port. Nothing stays armed.
+        """Run the armed rung: ``runner`` runs its scenario on the lent port. Nothing stays armed.
 
-        The rung stands in the record before the runner begins, without an outcome. Raises ActRefused, and it stays
-        armed, where a file of it or the code has changed.
+        The rung is in the record before the runner begins, without an outcome. Raises ActRefused, and the rung
+        stays armed, if one of its files or the code has changed.
         """
         self._begin("run")
         moves = self._rung is not None and RUNGS[self._rung.armed.rung].moves
@@ -286,7 +286,7 @@ class RigSession(Acting):
                 drive.await_rest()
             finally:
                 written.outcome, written.reason = outcome.outcome, outcome.reason
-                written.samples = outcome.samples or written.samples  # a runner that raised may have told them
+                written.samples = outcome.samples or written.samples  # a runner that raised may have set them
                 written.remarks += rung.remarks(tuple(self.scenario.axes), self.scenario.dt)
                 self._rung = None
                 rung.over(outcome, drive.broken)
@@ -294,18 +294,18 @@ class RigSession(Acting):
 
     @as_act
     def acknowledge(self) -> None:
-        """The operator has understood what has tripped the rig: it counts as held."""
+        """Acknowledge a trip: the rig counts as held."""
         self._machine.to(State.HELD, f"acknowledged: {self.reason}")
 
     # -- the end ------------------------------------------------------------------------------------------
 
     @as_act
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
-        """The specimen to zero force, by a motion that is bounded in travel and rate.
+        """Lead the specimen to zero force, bounded in travel and rate.
 
-        With ``to``, places by axis in m from the zero of the test, by displacement: who ``signed`` answers for it.
+        With ``to``, positions by axis in m from the zero of the test, by displacement, ``signed`` for by a person.
         """
-        assert self.offsets is not None  # the state says so
+        assert self.offsets is not None  # implied by the state
         given = self.scenario, self.offsets, self.record.checks
         goal = None if to is None else placing.goal_of(*given, self.drive.command, to, signed)
         if to is not None:
@@ -324,7 +324,7 @@ class RigSession(Acting):
 
     @as_act
     def finish(self) -> None:
-        """Take the offsets again where that is possible, and give the port back."""
+        """Repeat the offsets if possible, and give the port back."""
         if self.offsets is not None:
             try:
                 again = self._watched(self.offsets.seconds)
@@ -338,9 +338,9 @@ class RigSession(Acting):
         self.close()
 
     def close(self) -> None:
-        """Give the port back, whatever has happened; the rig is left to its own safe state."""
+        """Give the port back in any case; the rig is left to its own safe state."""
         self.stop("the session is closed")
-        with suppress(ConfigError, PortError):  # of a rig that is out of reach
+        with suppress(ConfigError, PortError):  # the rig may be out of reach
             self.drive.close()
         if not self.record.ended and self.state is not State.IDLE:
             self.record.ended = _now(self._clock)
@@ -356,7 +356,7 @@ def _now(clock: Clock) -> str:
 
 
 def told_of(drive: RigDrive) -> dict[str, str]:
-    """Hydraulics, interlock, control mode and active command, as the port has read them last."""
+    """Return hydraulics, interlock, control mode and active command, as last read by the port."""
     measured, active = drive.measured, drive.port.active_command
     modes = [_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode]
     commands = "cannot be read" if active is None else ", ".join(f"{value:.6g} m" for value in active.tolist())

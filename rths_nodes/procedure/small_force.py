@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small force: what tries the force loop that a controller closes, on an axis that stands, before a test does.
+"""Small force: trial of a controller's force loop on a resting axis, before a test uses it.
 
-Behind the small moves, which have shown the signs of its sensors, the axis is held. Its loop takes over at the
-force that is measured, which must move nothing; it puts on a force, rests, takes it off, and the axis is held
-again. So the sign and the scale of its commands in N are seen, that they are taken, and that both changes of mode
-are bumpless. The others stand.
+After the small moves, which have shown the signs of its sensors, the axis is held. Its loop takes over at the
+measured force, which must move nothing; it applies a force, rests, removes it, and the axis is held again. This
+verifies sign and scale of commands in N, that they are taken, and that both changes of mode are bumpless. Other
+axes rest.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from rths_nodes.procedure.quasi_static import QuasiStatic, Stand, Steps
 from rths_nodes.procedure.records import VERIFIED, WRONG, AxisChecks
 
 CLOSELY = 0.03
-"""Share of the force by which the measured one may differ: the scale of the commands in N is that of the cell."""
+"""Tolerated relative difference of measured and commanded force: scale of the commands in N."""
 CAUTION = 0.2
-"""Share of the force by which it may run the wrong way under way, and of the small move by which the axis may go
-further than that."""
+"""Tolerated force in the wrong direction during the trial, as a share of the force, and excess travel, as a share
+of the small move."""
 
 
 @dataclass
 class Pressed:
-    """Outcome on the axis at ``index``: how it rested held, taken over, under the force (N), and held again."""
+    """Result on the axis at ``index``: rests held, taken over, under the force (N), and held again."""
 
     index: int
     force: float
@@ -40,15 +40,15 @@ class Pressed:
     ended: str = ""
 
     def change(self, what: str, since: int, to: int) -> float:
-        """Return by how much its ``what`` has changed between two rests."""
+        """Return the change of ``what`` between two rests."""
         found: float = (getattr(self.stands[to], what) - getattr(self.stands[since], what))[self.index]
         return found
 
 
 class SmallForces:
-    """The small forces on the axes of ``scenario`` whose loop the controller closes, from ``command`` m on.
+    """Small forces on the axes of ``scenario`` whose loop the controller closes, from ``command`` m on.
 
-    ``modes`` are those of the command that :meth:`run` has given last, a byte per axis; empty: displacement.
+    ``modes`` are the control modes of the last command of :meth:`run`, a byte per axis; empty: displacement.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
@@ -61,11 +61,11 @@ class SmallForces:
 
     @staticmethod
     def on(scenario: Scenario) -> list[int]:
-        """Places of these axes."""
+        """Return the indices of these axes."""
         return [index for index, axis in enumerate(scenario.axes.values()) if by_controller(axis)]
 
     def run(self) -> Steps[None]:
-        """All of them, one after the other; nothing more behind one that has ended early."""
+        """Try the axes in turn, up to an early end."""
         for index, axis in enumerate(self._axes):
             small = None if axis.rig_axis is None else axis.rig_axis.small_move
             if not by_controller(axis) or small is None or small.press is None:
@@ -122,7 +122,7 @@ class SmallForces:
         return AWAY if (moved > (1.0 + CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Commands in m of what was ``sent``: an axis in N is where it is; ``shift`` m is that of its sensor."""
+        """Convert ``sent`` to m: an axis in N is at its position; ``shift`` (m) of its sensor."""
         if not self.modes:
             return sent
         return np.where(by_force(self.modes), measured.displacement - shift, sent)
@@ -135,7 +135,7 @@ def judge(
     expected: Sequence[int],
     found: Mapping[str, AxisChecks],
 ) -> None:
-    """Write into what was ``found`` of each of the ``expected`` axes what its force loop has shown.
+    """Write the findings on the force loops of the ``expected`` axes into ``found``.
 
     ``stopped`` is why the drive was ended.
     """
@@ -150,7 +150,7 @@ def judge(
 
 
 def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
-    """Say in words why the force loop of an axis is not right; empty where it is."""
+    """Return why the force loop of an axis is wrong, or empty."""
     if stopped:
         return f"the small force was stopped: {stopped}"
     if move.ended == AGAINST:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guarded small move of one axis after the other: what is wrong with signs, scales, sensors and cables.
+"""Guarded small move of one axis after the other, to check signs, scales, sensors and cables.
 
-An axis goes out in three stages, rests after each, and comes back. At the first one, a quarter of the way, it is
-seen whether what moves is what was meant to, and in which direction; only then it goes on. Under way the move
-ends where the displacement runs against the command or away, where another axis moves instead, and where a force
-changes by more than the rig file allows. What all of it means is told by ``checks.py``.
+An axis moves out in three stages, rests after each, and returns. The first stage, a quarter of the travel, shows
+whether the right axis moves, and in which direction, before it continues. The move ends early if the displacement
+opposes the command or runs away, if another axis moves, or if a force changes by more than the rig file allows.
+``checks.py`` interprets the results.
 
-What the scenario expects of it: its own specimens go the same way, and so find the same stiffness. A specimen that
-depends on the rate is not as stiff there as its parameters say: the model is driven like the rig. A scale that is
-wrong shows as the ratio of the two; so does it beside the ``experimental_stiffness`` that an integrator counts on.
+The scenario's own specimens make the same moves, and give the expected stiffness, because a rate-dependent
+specimen is not as stiff as its parameters say. A wrong scale shows as the ratio of the two, and likewise relative
+to the ``experimental_stiffness`` of an integrator.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ from rths_nodes.procedure.scales import stiffnesses, uncertainty
 from rths_nodes.procedure.small_force import SmallForces
 
 STAGES = (0.25, 0.5, 1.0)
-"""Shares of the way at which the axis rests."""
+"""Shares of the travel at which the axis rests."""
 CAUTION = 0.1
-"""Share of the way by which a displacement may be wrong under way."""
+"""Tolerated error of the displacement in motion, as a share of the travel."""
 LOUDEST = 8.0
-"""So many times its scatter no sample of a sensor goes."""
+"""Largest deviation of a sample, relative to the sensor's scatter."""
 OTHER = 0.3
-"""Share of the way that another axis may move along: actuators of one specimen are coupled."""
+"""Tolerated motion of another axis, as a share of the travel: actuators of one specimen are coupled."""
 BARS_ALL = (SWAPPED, FORCE, AWAY)
-"""After these no other axis is moved: it is not known what would move."""
+"""Findings after which no other axis is moved, because the moving axis is not certain."""
 STILL = (1e-3, 1e-5)
-"""Change in a window below which an axis rests: share of the way, of the range of the load cell."""
+"""Change in a window that counts as rest: share of the travel, of the load cell's range."""
 
 LEAST, MOST = 0.67, 1.5
-"""Shares of the expected stiffness; outside them somebody signs for it."""
+"""Bounds of the stiffness over its expectation; outside them it must be signed for."""
 SURE = 0.2
-"""A stiffness that is found worse than this is not compared."""
+"""Relative uncertainty above which a stiffness is not compared."""
 SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
 
 
 @dataclass
 class SmallMoves:
-    """The moves of all axes. ``first`` is how the rig stood before, ``done`` has what came of each axis."""
+    """Moves of all axes. ``first`` is the rest before, ``done`` has the move of each axis."""
 
     scenario: Scenario
     rig: RigKnowledge
@@ -80,7 +80,7 @@ class SmallMoves:
     first: Stand | None = None
 
     def run(self) -> Steps[None]:
-        """All axes, one after the other."""
+        """Move all axes in turn."""
         limits, rig = self.scenario.limits, self.rig
         still = STILL[0] * rig.way, STILL[1] * rig.force_range
         transport = self.scenario.port.transport_samples
@@ -94,7 +94,7 @@ class SmallMoves:
                 return
 
     def _direction(self, index: int) -> float:
-        """Out of the stroke no axis is moved."""
+        """Return the direction away from the nearer end of the stroke."""
         stroke = list(self.scenario.limits.values())[index].stroke
         place = max(float(self.measured.displacement[index]), float(self.command[index]))
         return -1.0 if place + (1.0 + CAUTION) * self.rig.way[index] > stroke else 1.0
@@ -109,7 +109,7 @@ class SmallMoves:
             goal[move.index] += share * move.direction * self.rig.way[move.index]
             guard = self._guard(walk, move, start, bands)
             move.ended = yield from walk.ramp(goal, velocity, guard)
-            if move.ended == AGAINST:  # at rest it is seen what the force does
+            if move.ended == AGAINST:  # at rest the force shows more
                 move.stands.append((yield from walk.stand()))
             if move.ended:
                 break
@@ -122,7 +122,7 @@ class SmallMoves:
 
     @staticmethod
     def _listen(forces: list[Array]) -> Callable[[Measurement], str]:
-        """On the way back nothing ends the motion but limits and slow_error: it leads to where the rig stood."""
+        """Guard of the way back: only limits and slow_error end it, because it leads to the start."""
 
         def listen(measured: Measurement) -> str:
             forces.append(measured.force)
@@ -131,7 +131,7 @@ class SmallMoves:
         return listen
 
     def look(self, sent: Array, measured: Measurement) -> None:
-        """Each sample, at rest, too."""
+        """Take in each sample, also at rest."""
         move = self.done[-1] if self.done else None
         if move is not None and move.back and move.after is None:
             move.returning.append((float(sent[move.index]), float(measured.displacement[move.index])))
@@ -163,7 +163,7 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, bands: Bands, share: float) -> str:
-    """Why the move must not go on after the rest at ``share`` of its way; empty where it may."""
+    """Return why the move must end after the rest at ``share`` of its travel, or empty."""
     i, way = move.index, share * rig.way[move.index]
     moved = move.stands[-1].displacement - move.stands[0].displacement
     own = move.direction * float(moved[i])
@@ -173,12 +173,12 @@ def early(rig: RigKnowledge, move: AxisMove, bands: Bands, share: float) -> str:
         return SWAPPED
     if own < -bands.displacement[i]:
         return AGAINST
-    # with lost motion the first stage may not get through to the sensor
+    # lost motion may hide the first stage from the sensor
     return DEAD if share > STAGES[0] and own < bands.displacement[i] else ""
 
 
 class _Specimens(Rig):
-    """The specimens of the axes, without actuators: each is where its command is."""
+    """Specimens of the axes, without actuators: each is at its command."""
 
     def __init__(self, models: Sequence[object], dt: float) -> None:
         self._paths = [SpecimenPath(registry.build("specimen", params), dt) for params in models]
@@ -195,7 +195,7 @@ class _Specimens(Rig):
 def compare(
     scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], found: Mapping[str, AxisChecks]
 ) -> None:
-    """Write into what was ``found`` of each axis how its stiffness stands beside what is expected of it."""
+    """Write measured over expected stiffness of each axis into ``found``."""
     expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
     for move in moves:
         name, own = rig.names[move.index], found[rig.names[move.index]]
@@ -236,7 +236,7 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
     bounded = replace(rig, force_bound=np.full(len(rig.names), np.inf), steps=(np.zeros_like(rig.way),) * 2)
     moves = _driven(model, scenario, bounded)
     found = stiffnesses(bounded, moves)
-    # what changes by less than the rig could see is no stiffness: it has a force in motion only
+    # a change below the rig's resolution is no stiffness: its force depends on motion only
     seen = {
         index: row[index]
         for index, row in found.items()
@@ -286,18 +286,18 @@ def _answered(steps: Any, model: Any, inputs: Array) -> Iterator[tuple[Array, Me
 
 
 def _declared(scenario: Scenario) -> dict[str, float]:
-    """Stiffness (N/m) that an integrator elsewhere counts on, of each axis that is a degree of freedom itself."""
+    """Return the stiffness (N/m) that an external integrator assumes, for axes that are degrees of freedom."""
     matrix = scenario.integrator.experimental_stiffness
     if matrix is None or type(scenario.setup).type_name != "identity":
         return {}
     diagonal = np.diagonal(np.asarray(matrix, float)).tolist()
-    scales = [each.length / each.force for each in scenario.similitude]  # of the structure to one of the specimen
+    scales = [each.length / each.force for each in scenario.similitude]  # from structure to specimen
     rows = zip(scenario.axes, diagonal, scales, strict=False)
     return {name: value * scale for name, value, scale in rows if value > 0.0}
 
 
 class Drive(Protocol):
-    """Part of ``RigDrive`` that is needed to move a rig."""
+    """Interface of ``RigDrive`` for motions."""
 
     command: Array
     measured: Measurement
@@ -306,18 +306,18 @@ class Drive(Protocol):
     shift: Array
 
     def drive(self, motion: GuidedMotion, modes: Callable[[], bytes] = ...) -> Any:
-        """Move the rig; the outcome has ``reason``, empty where the motion came to its end.
+        """Move the rig; the outcome has ``reason``, empty if the motion was completed.
 
-        ``modes`` gives the control modes of its last command; left out: displacement.
+        ``modes`` gives the control modes of its last command; by default displacement.
         """
         ...
 
 
 def check_axes(drive: Drive, scenario: Scenario, offsets: Offsets) -> dict[str, AxisChecks]:
-    """Move each axis a little, out and back; what is found of it, by axis.
+    """Move each axis a little, out and back; return the findings by axis.
 
-    Raises ConfigError before anything moves where the rig file does not bound the move, and where it is too small
-    to be seen beside the scatter of ``offsets``.
+    Raises ConfigError before any motion if the rig file does not bound the move, or if it is too small compared
+    with the scatter of ``offsets``.
     """
     _refuse(scenario, offsets, drive.port.simulated)
     rig = RigKnowledge.of(scenario, offsets, drive.port.auxiliary_names)

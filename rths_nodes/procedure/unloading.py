@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unloading: the operator has the specimen led to no force, by steps, within bounds of travel and rate.
+"""Unloading of the specimen to zero force, by steps, within bounds of travel and rate.
 
 After each step the rig rests, and the forces F are measured. The next one is a damped Newton step of all axes
-together, so that those of one specimen do not load each other:
+together, so that axes of one specimen do not load each other:
 
     d = -a J^-1 F,    J <- J + (dF - J d) d^T / (d^T d)
 
-J is the tangent dF/dc of the forces by the commands: first from a small step of each axis towards less force, then
-by the secant of each step (Broyden 1965). A yielded specimen unloads as stiff as it is there. Where the forces do
-not fall, or the travel is used up, it ends where it is: nothing is led back. Axes that carry weight come last.
+J is the tangent dF/dc of forces by commands: first from a small step of each axis towards less force, then by the
+secant of each step (Broyden 1965), which also fits a yielded specimen. If the forces do not fall, or the travel is
+used up, it ends without leading back. Axes that carry weight come last.
 
-Nobody sees a load cell die, so that it has to answer all the way: at first in quarters of the small move, and then
-wherever the axes have gone so far again. How much it has to answer the stiffness tells that the small move found.
+A load cell may die unnoticed, so it has to answer all the way: at first in quarters of the small move, then
+whenever the axes have moved as far again. The stiffness of the small move gives the expected answer.
 """
 
 from __future__ import annotations
@@ -36,57 +36,57 @@ from rths_nodes.procedure.records import AxisChecks, UnloadingRecord
 from rths_nodes.procedure.small_move import Drive
 
 Places = NDArray[np.intp]
-"""Indices of some axes, among all."""
+"""Indices of axes."""
 
 FIRST_STEP = 0.02
-"""Share of the travel of the first step of an axis."""
+"""First step of an axis, as a share of the travel."""
 BLIND = 0.25
-"""Share of the travel within which the force of an axis must answer, where nobody has bounded a small move."""
+"""Travel within which the force must answer, as a share of all travel, without a bounded small move."""
 BLIND_STEP = 0.25
-"""Share of that way of one step, until the force has answered."""
+"""Step until the force has answered, as a share of that travel."""
 IN_MOTION = 2.0
-"""So many times what the damping that the small move found lets a force change with the velocity it may."""
+"""Factor on the change of force due to the velocity and the damping of the small move."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
-"""Bounds of an answer, over what the stiffness lets expect; a yielded or hardened specimen stays within."""
+"""Bounds of an answer relative to the stiffness; a yielded or hardened specimen stays within."""
 LEFT_OVER = 0.1
-"""Share of the forces of all axes on one below which their sum, in which they cancel, says nothing."""
+"""Share of the axes' forces on one axis below which their sum cancels and is not conclusive."""
 DRIFTS = 0.7
-"""A force that does not rest, and goes on by this share of what it has gone in the rest before, drifts."""
+"""Share of the previous change by which a force that does not rest drifts."""
 UNKNOWN = (
     "the force is unknown: take the pressure off at the controller, or, where the displacement is right, unload "
     "by displacement (unload, to a place)"
 )
 LARGEST_STEP = 0.125
-"""Share of the travel of one step."""
+"""Largest step, as a share of the travel."""
 DAMPING = 0.7
-"""Share of the Newton step that is gone: a specimen may be stiffer there than it is here."""
+"""Share of the Newton step that is taken: the specimen may stiffen along it."""
 NEAR = 3.0
-"""So many times the tolerance is near: from there the whole step is gone."""
+"""Multiple of the tolerance below which the whole Newton step is taken."""
 AIM = 0.05
-"""Share of the tolerance at which the way ends; where no step gets there, within the tolerance is enough."""
+"""Target of the last steps, as a share of the tolerance; within the tolerance suffices."""
 LEAST_SEEN = 0.05
-"""Share of the tolerance below which no change of a force is looked at."""
+"""Smallest change of a force that counts, as a share of the tolerance."""
 FALLS = 0.97
-"""A force falls where it is below this share of what it was."""
+"""Ratio below which a force has fallen."""
 PATIENCE = 4
-"""Steps in a row without which it is given up."""
+"""Consecutive steps without a fall before giving up."""
 MOST_STEPS = 100
 LOUDEST = 8.0
-"""So many times its scatter no sample of a load cell goes."""
+"""Largest deviation of a sample, relative to the load cell's scatter."""
 MAY_RISE = 0.05
-"""Share of its range by which a force may rise on the way: of an axis that another one pushes."""
+"""Tolerated rise of a force on the way, as a share of its range: another axis may push."""
 CLOSE_TO_LIMIT = 0.95
-"""Share of its limit to which it may do so."""
+"""Share of its limit up to which it may rise."""
 STILL = (1e-3, 1e-5)
-"""Change in a window below which an axis rests: share of a first step, of the range of the load cell."""
+"""Change in a window that counts as rest: share of a first step, of the load cell's range."""
 
 
 def unload(
     drive: Drive, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]
 ) -> UnloadingRecord:
-    """Lead the specimen to no force, as ``offsets`` count it, on a rig of which ``checks`` have told; the outcome.
+    """Lead the specimen to zero force, counted by ``offsets``, on a checked rig; return the record.
 
-    Raises ConfigError before anything moves where the rig file does not bound the way.
+    Raises ConfigError before any motion if the rig file does not bound the travel.
     """
     way = Way(scenario, bounds_of(scenario), offsets.tares().force, drive.command, checks)
     begun = drive.measured
@@ -99,16 +99,16 @@ def unload(
 
 
 def _blind(rig: RigAxis, bounds: Unloading, found: AxisChecks) -> float:
-    """Return the longest way that an axis may go without an answer of its force, m."""
+    """Return the longest travel of an axis without an answer of its force, m."""
     if rig.small_move is None:
         return BLIND * bounds.travel
     return min(rig.small_move.displacement + (found.lost_motion or 0.0), bounds.travel)
 
 
 class Way:
-    """The way to no force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is what counts as none.
+    """Way to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero.
 
-    ``first`` and ``last`` are how the rig stood before and stands now, ``given_up`` why it is not unloaded.
+    ``first`` and ``last`` are the first and the latest rest, ``given_up`` why the rig is not unloaded.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Way:
         self._tangent = np.full((len(bounds), len(bounds)), np.nan)
 
     def run(self) -> Steps[None]:
-        """Axes without weight first, then all together."""
+        """Unload axes without weight first, then all together."""
         self.first = yield from self._rest()
         if (yield from self._drifts(self.first)):
             return
@@ -164,14 +164,14 @@ class Way:
             if self.given_up:
                 return
 
-    # -- what is measured ---------------------------------------------------------------------------------
+    # -- measurements -------------------------------------------------------------------------------------
 
     def _rest(self) -> Steps[Stand]:
         self.last = yield from self._walk.stand()
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Find whether a force that does not rest keeps going; a specimen that relaxes does so less and less."""
+        """Return whether a moving force drifts; a specimen that relaxes slows down."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -193,13 +193,13 @@ class Way:
         return self.last.force - self.tare
 
     def _seen(self) -> Array:
-        """Return the change of each force beyond which it is more than noise, N."""
+        """Return the change of each force that exceeds noise, N."""
         assert self.last is not None
         of_mean = SEEN * np.sqrt(2.0 / self.last.samples) * self.last.force_scatter
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """The same of the axis at ``index`` in its first step, where it may be so short that less has to count."""
+        """Return the same for the axis at ``index`` in its first step, which may be very short."""
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))
@@ -209,10 +209,10 @@ class Way:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
-        """Why the forces do not go with the axes, which have ``moved`` ``(n_axes,)`` m meanwhile.
+        """Return why the forces do not answer the axes, which have ``moved`` ``(n_axes,)`` m.
 
-        ``faster`` ``(n_axes,)`` m/s is by how much their velocity differs from before, ``noise`` ``(n_axes,)`` N
-        what a change may be by itself.
+        ``faster`` ``(n_axes,)`` m/s is their change of velocity, ``noise`` ``(n_axes,)`` N the change of a force
+        by itself.
         """
         tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
         expected = tangent @ moved
@@ -229,7 +229,7 @@ class Way:
         )
 
     def _guard(self, active: Places) -> Callable[[Measurement], str]:
-        """A force that rises, one that has gone through zero, and one that does not answer end a step."""
+        """Guard of a step: a force that rises, has crossed zero, or does not answer ends it."""
         assert self.last is not None
         marks = deque([(self.last.displacement, self.last.force, np.zeros(len(self._names)))])
         before = self._walk.command
@@ -294,7 +294,7 @@ class Way:
         return float((np.abs(self._forces()) / self._range)[active].max())
 
     def _give_up(self, active: Places, why: str) -> None:
-        """The end, where the rig is; unloaded all the same where the forces are within their tolerance."""
+        """End here; unloaded all the same if the forces are within their tolerance."""
         if not self._within(active, 1.0):
             worst = int(active[np.argmax((np.abs(self._forces()) / self._range)[active])])
             gone = self._walk.command - self._start
@@ -304,7 +304,7 @@ class Way:
             )
 
     def _first_step(self, index: int, active: Places) -> Steps[None]:
-        """The column of the tangent of one axis: it goes towards less force until that answers."""
+        """Find the tangent of one axis by moving it towards less force until the force answers."""
         start, before = self._walk.command, self._forces()
         direction = -np.sign(before[index]) or 1.0
         length = self._step[index]
@@ -317,7 +317,7 @@ class Way:
             yield from self._rest()
             gone = float(self._walk.command[index] - start[index])
             change = self._forces() - before
-            expected = abs(self._stiffness[index] * gone)  # nan where it is not known
+            expected = abs(self._stiffness[index] * gone)  # nan if unknown
             if (
                 gone
                 and abs(change[index]) > self._felt(index)
@@ -327,7 +327,9 @@ class Way:
                     self._give_up(active, "the force does not fall, it rises")
                 elif abs(change[index]) > MOST_ANSWER * expected + self._seen()[index]:
                     self._give_up(active, f"the force has fallen by more than {MOST_ANSWER:g} times its stiffness")
-                elif length > self._step[index] and not why:  # behind lost motion: one more tells the stiffness
+                elif (
+                    length > self._step[index] and not why
+                ):  # beyond lost motion: one more step gives the stiffness
                     place, force = self._walk.command[index], self._forces()
                     goal[index] += direction * self._step[index]
                     yield from self._walk.ramp(goal, self._velocity, self._guard(active))
@@ -337,7 +339,7 @@ class Way:
                 return
             if why or length >= furthest:
                 self._give_up(np.array([index]), why or f"the force does not fall: {UNKNOWN}")
-                if not self.given_up:  # it is not loaded beyond its tolerance: a dashpot, say, has nothing to do
+                if not self.given_up:  # an axis within its tolerance, such as a dashpot, needs no step
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf
                 return
@@ -348,7 +350,7 @@ class Way:
         return max(0.0, float(self._travel[index]) - gone)
 
     def _next_step(self, active: Places) -> Array:
-        """The damped Newton step of the ``active`` axes, ``(n_axes,)`` m, within what is left of the travel."""
+        """Return the damped Newton step of the ``active`` axes, ``(n_axes,)`` m, within the remaining travel."""
         force, step = self._forces()[active], np.zeros(len(self._names))
         tangent = self._tangent[np.ix_(active, active)]
         movable = np.isfinite(np.diagonal(tangent))
@@ -369,7 +371,7 @@ class Way:
         return step
 
     def _go(self, step: Array, active: Places) -> Steps[str]:
-        """One step, its rest, and what it tells of the tangent; why it ended before, empty where it did not."""
+        """Make one step, rest, and update the tangent; return why it ended early, or empty."""
         start, before = self._walk.command, self._forces()
         why = yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
         yield from self._rest()
@@ -382,7 +384,7 @@ class Way:
             if np.isfinite(tangent).all():
                 missed = change[active] - tangent @ gone[active]
                 updated = tangent + np.outer(missed, gone[active]) / length
-                # a secant that has the wrong sign is noise, or a reversal: the tangent stays as it was
+                # a secant of the wrong sign is noise, or a reversal: the tangent is kept
                 if (np.diagonal(updated) * np.diagonal(tangent) > 0.0).all():
                     self._tangent[at] = updated
         return why

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Warning before motion: a digital output of the rig (horn or lamp) is on for some seconds before each motion.
 
-The seconds are samples of the rig: the rig is held for them by its ticks, in lockstep as in real time.
+The seconds are samples of the rig, which is held by its ticks, in lockstep and in real time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
 
 
 class _Held:
-    """A motion that holds ``command`` for ``samples``, or until ``ended``; ``shown`` gets the samples left."""
+    """Motion that holds ``command`` for ``samples``, or until ``ended``; ``shown`` gets the samples left."""
 
     def __init__(
         self, command: Array, samples: int, ended: Callable[[], str], shown: Callable[[int], None]
@@ -45,7 +45,6 @@ class _Held:
         self._command, self._left, self._ended, self._shown = np.array(command, float), samples, ended, shown
 
     def step(self, measured: Measurement) -> Array | None:
-        """Return the command again; None at the end."""
         self._shown(self._left)
         if not self._left or self._ended():
             return None
@@ -72,7 +71,6 @@ class MotionWarning:
 
     @property
     def wired(self) -> bool:
-        """True if the rig file names an output."""
         return self._section is not None
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig that is commissioned and the person at it: sessions, questions, and the motion that is stopped."""
+"""Rig under commissioning and its operator: sessions, questions, and the motion that is stopped."""
 
 from __future__ import annotations
 
@@ -22,26 +22,24 @@ from rths_nodes.procedure.motions import positioning_velocities
 from rths_nodes.procedure.warning import warning_of
 
 BRAKING_SAMPLES = 8.0
-"""Samples of the stops that are measured: enough to tell a deceleration from its half and its double."""
+"""Duration of the measured stops, samples: enough to distinguish half and double decelerations."""
 CONSTANT_S = 0.2
-"""s of constant velocity, in which a stop has to begin."""
+"""Time of constant velocity in which a stop has to begin, s."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
 """Shares of the limits that this motion uses at most."""
 MIDDLE = 0.25
-"""Share of the stroke by which an axis may stand off its middle: with the other half it is within its limits."""
+"""Largest distance from the middle, as a share of the stroke: with the other half still within the limits."""
 REST_S = 0.2
-"""s after which a free axis has come to its command."""
+"""Settling time of a free axis, s."""
 AGAIN_S, PATIENCE_S = 0.1, 10.0
-"""An emulator needs some time between two sessions."""
+"""Retry interval and timeout, s: an emulator needs time between two sessions."""
 
 T = TypeVar("T")
 
 
 class Operator(Protocol):
-    """The person at the rig."""
-
     def ready(self, words: str, moves: bool = False) -> None:
-        """State the next step, and wait for the operator; if it ``moves`` the rig, for CLEAR."""
+        """State the next step and wait for the operator; if it ``moves`` the rig, for CLEAR."""
         ...
 
     def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
@@ -49,15 +47,15 @@ class Operator(Protocol):
         ...
 
     def again(self, words: str) -> bool:
-        """Return whether to try once more to open a session that could not be opened."""
+        """Return whether to retry a session that could not be opened."""
         ...
 
 
 @dataclass
 class Bench:
-    """The rig of ``scenario``, without a specimen; ``patience`` is how long the operator may take to act, s.
+    """Rig of ``scenario`` without a specimen; ``patience`` is the time for the operator to act, s.
 
-    ``home`` ``(n_axes,)`` m is where it stood in the first session, and goes back to in each.
+    ``home`` ``(n_axes,)`` m is its position in the first session, to which each session returns.
     """
 
     scenario: Scenario
@@ -66,11 +64,11 @@ class Bench:
     patience: float = 60.0
     home: Array | None = None
     build: str = ""
-    """Build of the receiver, once a session was opened."""
+    """Build of the receiver, after the first session."""
 
     @property
     def dt(self) -> float:
-        """Period of the tick, s."""
+        """Sample period, s."""
         return self.scenario.dt
 
     @property
@@ -79,7 +77,7 @@ class Bench:
 
     @property
     def transport(self) -> int:
-        """Samples after which a command acts."""
+        """Samples until a command acts."""
         return int(self.scenario.port.transport_samples)
 
     @property
@@ -90,7 +88,6 @@ class Bench:
 
     @property
     def calibration(self) -> Calibration:
-        """Calibration of the numbers of the port."""
         port = Assembly(self.scenario).port
         known = self.scenario.rig_file.auxiliary if self.scenario.rig_file is not None else {}
         return Calibration.of(self.scenario.axes, channels_of(port.auxiliary_names, known))
@@ -100,7 +97,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """A session of the rig, at home. Raises ConfigError where none can be opened and the operator gives up."""
+        """Open a session of the rig, at home. Raises ConfigError if the operator gives up on a failed one."""
         rig = self.rig()
         with real_time(self.realtime):
             self.opening(rig.port.simulated, rig.open)
@@ -113,12 +110,12 @@ class Bench:
                 rig.close()
 
     def clear(self, rig: FreeRig, motion: str) -> None:
-        """State a motion, wait until the operator has cleared it, and warn of it."""
+        """State a motion, wait for the operator to clear it, and warn of it."""
         self.operator.meanwhile(motion, rig.tick, moves=True)
         rig.warn()
 
     def go_home(self, rig: FreeRig) -> None:
-        """Move slowly to the position of the first session, once the operator has cleared it."""
+        """Move slowly to the position of the first session, once cleared."""
         if self.home is None:
             _check_middle(rig)
             self.home = rig.command
@@ -131,7 +128,7 @@ class Bench:
             rig.hold(REST_S)
 
     def moving_soon(self, rig: FreeRig, words: str) -> None:
-        """Ask the operator to act while the axes move, which begins then. Raises TooEarly where it was before."""
+        """Begin a motion during which the operator acts. Raises TooEarly if the operator acted before it."""
         rig.awaits_stop = True
         try:
             self.clear(rig, words)
@@ -142,7 +139,7 @@ class Bench:
             raise TooEarly
 
     def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
-        """The result of ``attempt`` to open a session; an emulator is given time, and a person is asked."""
+        """Return the result of ``attempt``; retry with an emulator for a time, otherwise ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -166,9 +163,9 @@ def _check_middle(rig: FreeRig) -> None:
 
 @dataclass(frozen=True)
 class Dash:
-    """All axes together: to a constant ``velocity`` ``(n_axes,)`` m/s, and to rest again where nobody stops them.
+    """Motion of all axes to a constant ``velocity`` ``(n_axes,)`` m/s, and to rest unless stopped before.
 
-    From sample ``rising`` to sample ``until`` the velocity is constant.
+    The velocity is constant from sample ``rising`` to sample ``until``.
     """
 
     velocity: Array
@@ -178,7 +175,7 @@ class Dash:
 
     @classmethod
     def of(cls, scenario: Scenario, bridged: int) -> Dash:
-        """As fast as its stop takes BRAKING_SAMPLES, within the shares of stroke and velocity that it may use."""
+        """Return a motion whose stop takes BRAKING_SAMPLES, within its shares of stroke and velocity."""
         limits, dt = scenario.limits.values(), scenario.dt
         constant = max(32, round(CONSTANT_S / dt))
         braking = BRAKING_SAMPLES
@@ -193,11 +190,11 @@ class Dash:
 
     @property
     def way(self) -> Array:
-        """m from its start to its end."""
+        """Distance from start to end, m."""
         return self.place(self.until + self.rising)
 
     def place(self, sample: int) -> Array:
-        """``(n_axes,)`` m from its start at ``sample``."""
+        """Return the distance from the start at ``sample``, ``(n_axes,)`` m."""
         rise = self.rising
         up = min(sample, rise)
         steps = 0.5 * up * (up + 1) / rise + max(0, min(sample, self.until) - rise)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stops as the samples of the far end tell them: first braking sample, rest and way, beside what is stated.
+"""Measured stops: first braking sample, rest and distance, compared with the stated values.
 
-An axis goes with constant velocity v when its commands end. From the sample ``since``, whose place the far end
-still got, it may go on along its slope for some samples, and brakes then: with the deceleration a it rests after
-n = ceil(v / (a dt)) samples more. All is counted in samples of the rig's own counter.
+An axis moves with constant velocity v when its commands end. From the sample ``since``, the last that the far end
+received, it may continue along its slope, and then brakes: with the deceleration a it rests after
+n = ceil(v / (a dt)) further samples. All counts are samples of the rig's own counter.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rths_nodes.core.samples import Array
 from rths_nodes.procedure.commissioned import FAILED, PASSED, CommissioningRow
 
 SPARE = 1
-"""Samples by which a stop may take longer: a stop that begins within a sample ends within one."""
+"""Tolerance of a stop, samples: it begins and ends within a sample."""
 ROUNDED = 0.25
-"""Share of the first change by braking that is not seen yet."""
+"""Share of the first change by braking that is not visible."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """An axis on its way: at ``place`` (m) in the sample ``since``, with ``velocity`` (m/s)."""
+    """An axis in motion: at ``place`` (m) in the sample ``since``, with ``velocity`` (m/s)."""
 
     since: int
     place: float
@@ -34,10 +34,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop of an axis: samples from ``since`` to the first braking one and to rest, and the way (m).
-
-    ``first`` and ``rest`` are None where it has not braked, or not come to rest.
-    """
+    """Stop of an axis: samples from ``since`` to the first braking one and to rest (or None), and distance (m)."""
 
     first: int | None
     rest: int | None
@@ -45,12 +42,12 @@ class Stop:
 
 
 def rest_samples(velocity: float, deceleration: float, dt: float) -> int:
-    """Samples that a stop from ``velocity`` (m/s) takes."""
+    """Return the samples of a stop from ``velocity`` (m/s)."""
     return max(1, math.ceil(abs(velocity) / (deceleration * dt) - 1e-6))
 
 
 def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> float:
-    """m from the last command to rest at ``velocity`` (m/s): ``bridged`` samples along the slope, then braking."""
+    """Return the stopping distance (m) from ``velocity`` (m/s): ``bridged`` samples ahead, then braking."""
     n = rest_samples(velocity, deceleration, dt)
     return velocity * (bridged + n) * dt - 0.5 * n * (n + 1) * min(deceleration * dt, velocity / n) * dt
 
@@ -58,7 +55,7 @@ def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> flo
 def stop_of(
     line: Line, samples: Sequence[int], active: Array, deceleration: float, dt: float, step: float
 ) -> Stop:
-    """The stop that commands ``active`` ``(n,)`` m at ``samples`` show behind ``line``; ``step``: resolution."""
+    """Return the stop in commands ``active`` ``(n,)`` m at ``samples`` after ``line``; ``step``: resolution, m."""
     seen = ROUNDED * deceleration * dt**2 + step
     numbers = np.asarray(samples) - line.since
     behind = numbers > 0
@@ -78,7 +75,7 @@ def stop_of(
 def stop_row(
     cause: str, name: str, line: Line, stop: Stop, bridged: int, deceleration: float, dt: float, step: float
 ) -> CommissioningRow:
-    """The row of a ``stop`` of axis ``name``; the far end states that it brakes after ``bridged`` samples."""
+    """Return the row of a ``stop`` of axis ``name``; the far end states to brake after ``bridged`` samples."""
     v, n = abs(line.velocity), rest_samples(line.velocity, deceleration, dt)
     unseen = 0
     while 0.5 * (unseen + 1) * (unseen + 2) * deceleration * dt**2 <= ROUNDED * deceleration * dt**2 + step:

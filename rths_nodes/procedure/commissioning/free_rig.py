@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig without a specimen, driven command by command, and what its far end does with each.
+"""A rig without a specimen, driven command by command.
 
-The commands go to the port as they are: some are beyond a limit on purpose, to see whether the far end holds it.
+Commands are not checked: some are beyond a limit on purpose, to test the limits of the far end.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from rths_nodes.procedure.motions import BoundedRamp, accelerations
 from rths_nodes.procedure.warning import warning_of
 
 LOOK_S = 0.001
-"""Between two looks whether a Measurement is there, where the port cannot wait for it."""
+"""Polling interval for a Measurement, if the port cannot wait, s."""
 
 
 class Refused(RuntimeError):
-    """The rig is not free, or does what nobody asked for: the commissioning ends here."""
+    """The rig is not free, or moves on its own: the commissioning ends."""
 
 
 class TooEarly(RuntimeError):
-    """The operator has acted before the axes moved: once more."""
+    """The operator acted before the axes moved: try again."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A sample of the rig: what was sent and what is active, ``(n_axes,)`` m, and what was measured, m and N.
+    """A sample of the rig: sent and active commands ``(n_axes,)`` m, displacement (m) and force (N).
 
-    ``stopped`` is why the rig does not follow, in words; empty while it does.
+    ``stopped`` is the reason why the rig does not follow, or empty.
     """
 
     sample: int
@@ -51,9 +51,8 @@ class Row:
 class FreeRig:
     """Drives the rig of ``scenario`` behind ``port``; :attr:`rows` are all samples since :meth:`open`.
 
-    In real time where ``realtime``, else in lockstep. Raises Refused where a force changes by more than the small
-    move of its axis may, since a specimen is mounted or something is in the way; and where the far end stops by
-    itself, unless ``awaits_stop``.
+    In real time with ``realtime``, else in lockstep. Raises Refused if a force changes by more than a small move
+    may cause (a specimen or an obstacle), and if the far end stops by itself, unless ``awaits_stop``.
     """
 
     awaits_stop = False
@@ -70,7 +69,7 @@ class FreeRig:
         self._open = False
 
     def open(self) -> None:
-        """Open the port; the rig is held. Raises ConfigError where it cannot be opened."""
+        """Open the port and hold the rig. Raises ConfigError."""
         port, follows = self.port, self.port.follows_rig
         port.accept_any_start()
         pace: Pacer | None = None
@@ -90,7 +89,7 @@ class FreeRig:
         self._keep(first)
 
     def close(self) -> None:
-        """Give the port back: the far end brakes what moves, and holds."""
+        """Give the port back: the far end brakes and holds."""
         if self._open:
             self._open = False
             try:
@@ -100,7 +99,7 @@ class FreeRig:
                 self.port.close()
 
     def stated(self) -> FarEnd:
-        """Return the limits that the far end states; where it states none, those that the rig file declares."""
+        """Return the limits stated by the far end, else those declared in the rig file."""
         limits, told = self.scenario.limits.values(), self.port.stated
         if told is not None:
             return told
@@ -112,7 +111,7 @@ class FreeRig:
         return FarEnd(stroke, velocity, deceleration, force, error, bridged, bridged)
 
     def tick(self, command: Array | None = None) -> Row:
-        """Send ``command`` ``(n_axes,)`` m, or the last one again, and take what is measured then."""
+        """Send ``command`` ``(n_axes,)`` m, by default the last one, and return the sample."""
         wanted = self.command if command is None else command
         sample = self.port.wait_tick()
         self.port.write(Command(sample, wanted, wanted, self._passive))
@@ -155,7 +154,7 @@ class FreeRig:
         return row
 
     def ramp(self, goal: Array, velocity: Array, ended: Callable[[Row], bool] = lambda row: False) -> bool:
-        """Go to ``goal`` ``(n_axes,)`` m by a bounded ramp; true where ``ended`` has broken it off."""
+        """Move to ``goal`` ``(n_axes,)`` m by a bounded ramp; return whether ``ended`` aborted it."""
         gentle = accelerations(self.scenario.limits)
         ramp = BoundedRamp(self.command, goal, velocity, gentle, self.scenario.dt)
         while (wanted := ramp.step(None)) is not None:  # type: ignore[arg-type]  # it looks at no measurement
@@ -164,11 +163,11 @@ class FreeRig:
         return False
 
     def hold(self, seconds: float) -> list[Row]:
-        """Stand for ``seconds`` of the rig's clock; what was measured meanwhile."""
+        """Hold for ``seconds`` of the rig's clock; return the samples."""
         return [self.tick() for _ in range(self.samples(seconds))]
 
     def warn(self) -> None:
-        """Hold the rig with its warning output on, if its rig file has one; a motion follows."""
+        """Hold the rig with its warning output on, if its rig file has one, before a motion."""
         if (section := warning_of(self.scenario, self.port)) is None:
             return
         self.port.warn(True)
@@ -178,12 +177,12 @@ class FreeRig:
             self.port.warn(False)
 
     def samples(self, seconds: float) -> int:
-        """Samples in ``seconds``, at least 8."""
+        """Return the samples in ``seconds``, at least 8."""
         return max(8, round(seconds / self.scenario.dt))
 
 
 def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
-    """All axes slowly by their small moves, for ``seconds`` of the rig's clock; gives every sample."""
+    """Move all axes slowly by their small moves, for ``seconds`` of the rig's clock; yield every sample."""
     start, gentle = rig.command, accelerations(rig.scenario.limits)
     rig.awaits_stop = True
     end, out = len(rig.rows) + rig.samples(seconds), True

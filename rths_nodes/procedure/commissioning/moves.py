@@ -22,21 +22,21 @@ from rths_nodes.procedure.commissioning.bench import REST_S, Bench
 from rths_nodes.procedure.commissioning.free_rig import FreeRig, Row
 
 FOLLOWS = 0.2
-"""Share of its small move by which an axis may be off its command at rest, or another axis may move along."""
+"""Tolerance at rest, and of the motion of other axes, as a share of the small move."""
 BEYOND_VELOCITY = 1.05
-"""Velocity of the step that is beyond the limit, over that limit."""
+"""Velocity of a step beyond the limit, relative to the limit."""
 BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
-"""Distance of a command beyond the stroke: share of it, and m at most."""
+"""Distance of a command beyond the stroke: share of it, and largest, m."""
 FREE = 0.05
-"""Share of its limit of velocity at which a free axis goes to the ends of its stroke; the ramp arrives at rest."""
+"""Velocity of a free axis to the ends of its stroke, relative to the limit; the ramp ends at rest."""
 ROUNDING = 1e-3
-"""Share of a limit that rounding of the period may be."""
+"""Tolerance of a limit for rounding of the period."""
 
 Rows = list[CommissioningRow]
 
 
 def signs(bench: Bench) -> Rows:
-    """Each axis goes out and back by its small move: it, and it alone, has to move that way."""
+    """Move each axis out and back by its small move, and check that it alone moves that way."""
     with bench.opened() as rig:
         each = ", ".join(f"{name} {1e3 * way:.3g} mm" for name, way in zip(bench.names, rig.way, strict=True))
         bench.clear(rig, f"one axis after the other goes out and back: {each}")
@@ -76,7 +76,7 @@ def _mean(rows: Sequence[Row]) -> Array:
 
 
 def limits(bench: Bench) -> Rows:
-    """Commands beyond the limits that the far end states, by little: it has to hold them."""
+    """Command slightly beyond the stated limits, which the far end has to keep."""
     with bench.opened() as rig:
         stated = rig.stated()
         found = []
@@ -97,7 +97,7 @@ def limits(bench: Bench) -> Rows:
 
 
 def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float) -> CommissioningRow:
-    """One step of the command, so small that the axis would be there at once where nothing held it."""
+    """Command one step, so small that only a limit of velocity delays the axis."""
     start, since = rig.command, len(rig.rows) - 1
     goal = start.copy()
     goal[index] += step
@@ -115,7 +115,7 @@ def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float)
 
 
 def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) -> CommissioningRow:
-    """Slowly to ``far`` m, beyond the stroke, and back."""
+    """Move slowly to ``far`` m, beyond the stroke, and back."""
     start, since = rig.command, len(rig.rows)
     goal, velocity = start.copy(), rig.velocity.copy()
     goal[index] = far
@@ -134,7 +134,7 @@ def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) ->
 
 
 def untried(bench: Bench, force: Array, error: Array) -> Rows:
-    """Limits that nothing can reach without a specimen: what is stated stands in the result."""
+    """Return rows of limits that cannot be reached without a specimen."""
     found = []
     for i, name in enumerate(bench.names):
         for cause, value, unit in ((UNTRIED[0], 1e-3 * force[i], "kN"), (UNTRIED[1], 1e3 * error[i], "mm")):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The session is closed, the test computer killed, the network cable pulled: the far end stops the rig by itself.
+"""Trials of silence: closed session, killed test computer, pulled cable; the far end has to stop the rig.
 
-A process that drives the rig is really killed, by SIGKILL. This one has the socket that it opened, too, and hears
-the far end brake. Where a port has no such ear, the place where the rig rests is looked at in a new session.
+A process that drives the rig is killed by SIGKILL. This process shares its socket and receives the states while
+the far end brakes. For a port without such an ear, a new session shows where the rig rests.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 STEADY = 16
-"""Samples of constant velocity before a motion is broken off."""
+"""Samples of constant velocity before a motion is aborted."""
 ATTEMPTS = 3
 TOLD = 2
-"""Samples behind the watchdog's own until a state tells that it has ended the session."""
+"""Samples after the watchdog until a state reports the end of the session."""
 LISTENED_S = 1.0
-"""s without a state after which nothing more is expected."""
+"""Time without a state after which none is expected, s."""
 STANDS = 12
-"""Samples in a row at one place that are a rest."""
+"""Samples at one position that count as rest."""
 OPENED_S = 120.0
-"""s in which a process has to start, to open its session and to reach its velocity."""
+"""Timeout for a process to start, open its session and reach its velocity, s."""
 
 Rows = list[CommissioningRow]
 
 
 def closed(bench: Bench) -> Rows:
-    """The session is closed while all axes move: the far end brakes at once."""
+    """Close the session while all axes move: the far end brakes at once."""
     with bench.opened() as rig:
         stated, ear = rig.stated(), rig.port.ear
         dash, start = Dash.of(bench.scenario, stated.bridged), rig.command
@@ -67,7 +67,7 @@ def closed(bench: Bench) -> Rows:
 
 
 def killed(bench: Bench) -> Rows:
-    """A process that drives the rig is killed while all axes move: the far end misses commands, and brakes."""
+    """Kill the driving process while all axes move: the far end misses commands and brakes."""
     for _ in range(ATTEMPTS):
         bench.operator.ready(moves(bench, None, "the process that drives it is killed while it moves"), moves=True)
         if found := _killed(bench):
@@ -76,7 +76,7 @@ def killed(bench: Bench) -> Rows:
 
 
 def _killed(bench: Bench) -> Rows:
-    """The rows of one process; none where it was not killed in its steady motion."""
+    """Return the rows of one process, or none if it was not killed in steady motion."""
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
     process = context.Process(
@@ -106,7 +106,7 @@ def _killed(bench: Bench) -> Rows:
 
 
 def _over(bench: Bench, heard: list[Heard], since: int, stated: FarEnd) -> CommissioningRow:
-    """The session has to end, or the rig would go on with the next command, whoever sends it."""
+    """Check that the session has ended; otherwise the rig would follow the next command of any sender."""
     found = [each for each in heard if each.stopped]
     took = found[0].measured.sample - since if found else None
     good = took is not None and took <= stated.watchdog + TOLD
@@ -116,7 +116,7 @@ def _over(bench: Bench, heard: list[Heard], since: int, stated: FarEnd) -> Commi
 
 
 def cable(bench: Bench) -> Rows:
-    """The operator pulls the cable while all axes move slowly, and plugs it in again: both ends have stopped."""
+    """Let the operator pull and reconnect the cable while all axes move slowly: both ends stop."""
     with bench.opened() as rig:
         stated, ear = rig.stated(), rig.port.ear
         words = "pull the network cable of the rig while they move, for three seconds or more"
@@ -140,7 +140,7 @@ def cable(bench: Bench) -> Rows:
 
 
 def _opened(pipe: Connection) -> tuple[Array, FarEnd, UdpEar | None]:
-    """Where the other process has opened its session, and what hears it. Raises ConfigError where it could not."""
+    """Return start, limits and ear of the other process's session. Raises ConfigError."""
     pipe.send("open")
     found = _received(pipe)
     if isinstance(found, str):
@@ -162,9 +162,9 @@ def _received(pipe: Connection) -> Any:
 
 
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, home: Array | None) -> None:
-    """The process that is killed: it opens a session and sets out; by the clock it goes on until it is killed.
+    """Open a session and move, in the process to be killed; in real time until it is killed.
 
-    In lockstep time stands still without commands: there it waits for its end.
+    In lockstep time stops without commands: it waits for its end.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     scenario = from_data(Scenario, data)
@@ -173,7 +173,7 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
         rig = _session(bench, pipe)
         try:
             _drive(bench, rig, pipe)
-        except Exception as error:  # the other process tells it
+        except Exception as error:  # reported by the other process
             pipe.send(f"the process that drives the rig: {error}")
         finally:
             rig.close()
@@ -193,7 +193,7 @@ def _drive(bench: Bench, rig: FreeRig, pipe: Connection) -> None:
             pipe.send(before)
             while not rig.realtime:
                 pipe.recv()
-    while not pipe.poll():  # where the other process is gone this one ends, too
+    while not pipe.poll():  # ends with the other process
         rig.tick()
 
 
@@ -208,12 +208,12 @@ def _session(bench: Bench, pipe: Connection) -> FreeRig:
             pipe.send(str(error))
 
 
-# -- what is heard ----------------------------------------------------------------------------------------
+# -- received states --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Heard:
-    """A state of the far end, SI: its Measurement, the newest command that it has got, and why it has stopped."""
+    """A state of the far end, SI: Measurement, newest received command, and reason of a stop."""
 
     measured: Measurement
     heard: int
@@ -268,7 +268,7 @@ def _rows(
 
 
 def _by_place(bench: Bench, cause: str, place: Array, dash: Dash, stated: FarEnd, bridged: int) -> Rows:
-    """For a port without an ear: where the rig rests, in a new session."""
+    """Check the position at rest in a new session, for a port without an ear."""
     bench.operator.ready("begin a new session at the rig")
     with bench.opened() as rig:
         rested = rig.rows[0].active
@@ -286,7 +286,7 @@ def _by_place(bench: Bench, cause: str, place: Array, dash: Dash, stated: FarEnd
 
 
 def _until_silent(bench: Bench, rig: FreeRig) -> str:
-    """Move to and fro until the rig is silent: in words; empty where that does not come."""
+    """Move to and fro until the rig is silent, and return the reason; empty on timeout."""
     try:
         for row in to_and_fro(rig, bench.patience):
             if row.stopped:
@@ -305,7 +305,7 @@ def _until_plugged(bench: Bench, ear: UdpEar) -> list[Heard]:
 
 
 def _plugged(bench: Bench, heard: list[Heard], sent: list[Array], stated: FarEnd) -> Rows:
-    """Where the far end rests, by the newest command that it has got."""
+    """Check where the far end rests, by its newest received command."""
     if not heard:
         return [CommissioningRow(CABLE, "the rig", "tells its state again", "it says nothing", FAILED)]
     last = heard[-1]
@@ -328,7 +328,7 @@ def _plugged(bench: Bench, heard: list[Heard], sent: list[Array], stated: FarEnd
 
 
 def _plugged_by_place(bench: Bench, sent: Array, stated: FarEnd) -> Rows:
-    """For a port without an ear: in a new session the rig rests no further off than its motion and a stop."""
+    """Check, for a port without an ear, that the rig rests within its motion and a stop."""
     bench.operator.ready("begin a new session at the rig")
     with bench.opened() as rig:
         rested, v = rig.rows[0].active, rig.velocity
@@ -343,13 +343,13 @@ def _plugged_by_place(bench: Bench, sent: Array, stated: FarEnd) -> Rows:
 
 
 def moves(bench: Bench, dash: Dash | None, words: str) -> str:
-    """Return the words that tell the operator what will move."""
+    """Return the announcement of a motion."""
     dash = dash or Dash.of(bench.scenario, 1)
     return f"all axes move together: {_ways(bench, 'up to ', dash.way, dash.velocity)}; {words}"
 
 
 def slowly(bench: Bench, rig: FreeRig, words: str) -> str:
-    """Return the words that tell the operator what will move to and fro."""
+    """Return the announcement of a motion to and fro."""
     each = _ways(bench, "", rig.way, rig.velocity)
     return f"for up to {bench.patience:g} s all axes go to and fro: {each}; {words}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's stop in the states of a session: by the same acts as in a test."""
+"""The operator's stop in the states of a session, by the same acts as in a test."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.procedure.session import RigSession
 
 OFFSETS_S = 0.5
-"""s for which the offsets are taken."""
+"""Duration of the offsets, s."""
 MOVED = 0.1
-"""Share of the small move behind which the stop comes."""
+"""Share of the small move after which the stop comes."""
 SETTLED_S = 0.2
 SPARE = 2
-"""Samples: the stop is heard with the next command, which was on its way."""
+"""Tolerance, samples: the stop takes effect with the next command."""
 
 Rows = list[CommissioningRow]
 
 
 class Watched(PortBefore):
-    """``port`` with its commands: the stop comes once an axis has gone ``far`` ``(n_axes,)`` m in ``state``."""
+    """``port`` that calls for a stop once an axis has moved ``far`` ``(n_axes,)`` m in ``state``."""
 
     def __init__(self, port: Port, session: RigSession, far: Array, state: State) -> None:
         super().__init__(port)
@@ -42,7 +42,7 @@ class Watched(PortBefore):
         self._start: Array | None = None
         self._last: Array | None = None
         self.commands: list[Array] = []
-        """The two before the stop, and all behind it."""
+        """The two commands before the stop, and all after it."""
 
     def write(self, command: Command) -> None:
         self._port.write(command)
@@ -58,7 +58,7 @@ class Watched(PortBefore):
 
 
 def stops(bench: Bench) -> Rows:
-    """The operator stops what moves, and what is armed."""
+    """Stop a motion, and an armed rung."""
     words = "every axis goes its small move out and back, and is stopped under way by the operator's stop"
     bench.operator.ready(words, moves=True)
     rows = []
@@ -67,7 +67,7 @@ def stops(bench: Bench) -> Rows:
     bench.operator.ready(f"once more, and to the start of a test: {words}", moves=True)
     with _session(bench) as session:
         for found in session.check().values():
-            found.findings.clear()  # a load cell without a specimen looks dead; signs and cables are known by now
+            found.findings.clear()  # a load cell without a specimen looks dead; signs and cables are known
         for each in session.clearance.unsigned():
             session.sign_for(each)
         rows.append(_stopped(bench, session, State.POSITIONING, session.position))
@@ -140,7 +140,7 @@ def _row(bench: Bench, stopped: State, then: State, commands: Array) -> Commissi
 
 
 def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
-    assert session.offsets is not None  # they were confirmed
+    assert session.offsets is not None  # confirmed before
     session.arm("c", bench.scenario, hash_of(bench.scenario), session.offsets.hash)
     session.stop("the commissioning stops it")
     runs = session.possible()["run"] == ""

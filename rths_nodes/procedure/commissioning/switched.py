@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interlock and pressure, as somebody at the rig switches them: nothing may go on, and nothing move on return."""
+"""Interlock and pressure, switched by the operator: motion ends, and does not resume on return."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rths_nodes.procedure.commissioning.free_rig import FreeRig, Row, to_and_fro
 from rths_nodes.procedure.commissioning.silence import slowly
 
 WATCHED_S = 1.0
-"""s for which the rig is watched after the interlock is closed, or pressure is back."""
+"""Time to observe the rig after the interlock is closed, or pressure is back, s."""
 STILL = 0.1
 """Share of the small move that counts as no motion."""
 OFF = 0.5
-"""Share of the small move by which an axis without pressure stays behind its command, where nobody tells."""
+"""Lag of an axis without pressure, as a share of the small move, if the rig does not report pressure."""
 
 Rows = list[CommissioningRow]
 
 
 def interlock(bench: Bench) -> Rows:
-    """The operator opens the interlock while all axes move slowly, and closes it again."""
+    """Let the operator open and close the interlock while all axes move slowly."""
     with bench.opened() as rig:
         bench.moving_soon(rig, slowly(bench, rig, "open the interlock while they move"))
         if not _until(bench, rig, lambda row: bool(row.stopped)):
@@ -35,12 +35,12 @@ def interlock(bench: Bench) -> Rows:
             rig.tick(rig.rows[-1].active)
         rows = [_held(bench, rig, since, told)]
         bench.operator.meanwhile("close the interlock again", lambda: rig.tick(rig.rows[-1].active))
-        # where a controller stands off its place it goes to its command: it was told to before
+        # a displaced controller returns to its command, as instructed before
         return [*rows, _returned(bench, rig, INTERLOCK, "closed", len(rig.rows), led=True)]
 
 
 def pressure(bench: Bench) -> Rows:
-    """The operator takes the pressure off while all axes move slowly, and brings it back: the rig stays there."""
+    """Let the operator switch the pressure off and on while all axes move slowly: the rig stays."""
     with bench.opened() as rig:
         bench.moving_soon(rig, slowly(bench, rig, "take the pressure off while they move"))
         if not _until(bench, rig, lambda row: _without(rig, row)):
@@ -60,14 +60,14 @@ def pressure(bench: Bench) -> Rows:
 
 
 def _until(bench: Bench, rig: FreeRig, seen: Callable[[Row], bool], hold: bool = False) -> bool:
-    """Move to and fro, or ``hold``, until something is ``seen``; false where that does not come."""
+    """Move to and fro, or ``hold``, until ``seen``; return False on timeout."""
     if hold:
         return any(seen(rig.tick()) for _ in range(rig.samples(bench.patience)))
     return any(seen(row) for row in to_and_fro(rig, bench.patience))
 
 
 def _without(rig: FreeRig, row: Row) -> bool:
-    """No pressure: the rig tells, or its axes stay where they are while their commands go on."""
+    """Return whether pressure is missing: reported, or axes do not follow."""
     if row.hydraulics != HYDRAULICS_NOT_TOLD:
         return row.hydraulics == HYDRAULICS_OFF
     first = rig.rows[0]
@@ -76,7 +76,7 @@ def _without(rig: FreeRig, row: Row) -> bool:
 
 
 def _place(rig: FreeRig) -> Array:
-    """Where the axes stand, as a command: by how far they have moved since the session began."""
+    """Return the positions of the axes as a command, by their travel since the session began."""
     first = rig.rows[0]
     mean = np.mean([row.displacement for row in rig.rows[-rig.samples(REST_S) :]], axis=0)
     return np.asarray(first.active + mean - first.displacement)
@@ -96,7 +96,7 @@ def _held(bench: Bench, rig: FreeRig, since: int, told: str) -> CommissioningRow
 
 
 def _returned(bench: Bench, rig: FreeRig, cause: str, what: str, since: int, led: bool) -> CommissioningRow:
-    """Judge whether axes move from where they stood at row ``since``; ``led``: they may go to their commands."""
+    """Judge whether axes move away from row ``since``; ``led``: they may move to their commands."""
     before = rig.rows[min(since, len(rig.rows) - 1)]
     for _ in range(rig.samples(WATCHED_S)):
         rig.tick(rig.rows[-1].active if led else None)

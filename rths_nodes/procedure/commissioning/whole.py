@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole commissioning: what is tried, in which order, on which scenario, and what comes out."""
+"""Sequence of a commissioning: trials, their order, and their scenario."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ PARTS: dict[str, Callable[[Bench], list[CommissioningRow]]] = {
     "interlock": interlock,
     "pressure": pressure,
 }
-"""Name -> what measures it, in their order: signs first, without which nothing else moves."""
+"""Trials by name, in order: signs first, a condition of all others."""
 SIMULATED = {
     "actuator": {"type": "first_order", "alpha": 30.0},
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
 }
-"""Models of each axis for the rung that sends nothing: no specimen, and any actuator if the rig file has none."""
+"""Models of each axis for the computed rung: no specimen, and any actuator if the rig file has none."""
 ATTEMPTS = 10
-"""Tries of a part in which the operator may act too early; then it is given up."""
+"""Tries of a trial in which the operator acts too early."""
 HERTZ = 0.1
-"""Frequency of the motion that nothing ever runs: it makes the rig a scenario, and starts off its zero."""
+"""Frequency of a motion that is never run; it completes the scenario and its start, Hz."""
 
 
 def scenario_of(rig: RigFile) -> Scenario:
-    """The rig as a scenario, its axes by their names, which start at half a small move. Raises ConfigError."""
+    """Return the rig as a scenario whose axes start at half a small move. Raises ConfigError."""
     problems = Problems()
     if rig.servo_rate is None:
         problems.append("servo_rate: missing: a commissioning measures in samples of the controller")
@@ -85,7 +85,7 @@ def commission(
     parts: Mapping[str, Callable[[Bench], list[CommissioningRow]]] = PARTS,
     told: Callable[[CommissioningRow], None] = lambda row: None,
 ) -> list[CommissioningRow]:
-    """Try all ``parts``; each row is ``told``. A wrong sign, or an axis that is not free, ends it."""
+    """Try all ``parts`` and report each row; a wrong sign, or an axis that is not free, ends it."""
     rows: list[CommissioningRow] = []
     for name, part in parts.items():
         try:
