@@ -107,7 +107,6 @@ LAYERS = {
         ("run", "records", "definitions"),
         ("plain",),
         ("procedure", "commissioning", "signatures"),
-        ("inventory",),
         ("journal",),
         ("recovery",),
         ("bag",),

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.dimensions import FORCES, LENGTHS, SI
 from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, MODE_FORCE, Array, Command, Measurement, by_force
-from rths_nodes.core.units import FORCES, LENGTHS, SI
 from rths_nodes.laboratory.characterised import Characterised, Expected
 from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter
 from rths_nodes.laboratory.handling import SmallMove, Unloading, check_handling

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.programs import ENDINGS, modules_of
+from rths_nodes.core.inputs import ENDINGS, modules_of
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.text_files import version_of
 from rths_nodes.core.validation import walk, walk_declared

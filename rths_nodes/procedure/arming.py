@@ -8,17 +8,19 @@ import json
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems, show
+from rths_nodes.core.inputs import FOLDER, named_files, replace_files
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.validation import from_data
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.inputs import file_hashes
 from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import USED
@@ -180,3 +182,18 @@ def start_of(scenario: Scenario, port: Port) -> Array:
     first = stage.first().displacement[: assembly.observation.n_interface]
     rest = np.zeros_like(first)
     return np.array(assembly.setup.axes(Motion(first, rest, rest)).displacement, float)
+
+
+def file_hashes(scenario: Scenario) -> dict[str, str]:
+    return {each.place: each.hash() for each in named_files(Scenario, scenario.data())}
+
+
+def with_copied_files(scenario: Scenario, folder: Path) -> Scenario:
+    """The same with copies of its files in place of them: ``inputs/<hash>`` below the ``folder`` of a test.
+
+    What is a copy already is looked at again. Raises ConfigError where a file cannot be read or copied, and where
+    a copy has changed.
+    """
+    data, place = scenario.data(), folder.absolute() / FOLDER
+    replace_files(Scenario, data, lambda named: named.copy(place))
+    return from_data(Scenario, data)

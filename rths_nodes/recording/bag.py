@@ -32,8 +32,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.wire import layout
 from rths_nodes.core.yaml_text import dump
-from rths_nodes.recording.inventory import Inventory
-from rths_nodes.recording.journal import Recovered, index
+from rths_nodes.recording.journal import Inventory, Recovered, index
 from rths_nodes.recording.records import (
     INFORMATION,
     LIBRARY,

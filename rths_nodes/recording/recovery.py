@@ -14,8 +14,7 @@ from mcap.records import Header
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.recording.inventory import Inventory
-from rths_nodes.recording.journal import BAG, METADATA, Recovered, index, write_metadata
+from rths_nodes.recording.journal import BAG, METADATA, Inventory, Recovered, index, write_metadata
 from rths_nodes.recording.records import (
     LIBRARY,
     Contents,

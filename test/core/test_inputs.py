@@ -14,9 +14,8 @@ from messages import naming
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.inputs import FOLDER, Named, make_absolute, named_files, replace_files
+from rths_nodes.core.inputs import FOLDER, Named, make_absolute, modules_of, named_files, replace_files
 from rths_nodes.core.parameters import declared
-from rths_nodes.core.programs import modules_of
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models import file as model_file

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.core.opensees.process import PROGRAM
+from rths_nodes.core.opensees.model import PROGRAM
 
 LENGTH = 256
 

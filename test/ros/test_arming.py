@@ -16,8 +16,7 @@ from rths_nodes.core.wire.run_mark import frame_of
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.clock_offset import Exchange
 from rths_nodes.loop.supervision.hops import HopsParams
-from rths_nodes.loop.supervision.states import State, TestMachine
-from rths_nodes.loop.supervision.stop_request import StopRequest
+from rths_nodes.loop.supervision.states import State, StopRequest, TestMachine
 from rths_nodes.ros.nodes.after_measurement import AfterMeasurement
 from rths_nodes.ros.nodes.arming import FOUND_S, Arming
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions

@@ -34,8 +34,7 @@ from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.supervision.stop_request import StopRequest
+from rths_nodes.loop.supervision.states import State, StopRequest
 from rths_nodes.recording import bag
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stability at the corners of the bounds of copies that follow their specimen.
+"""Motions of a structure that grow in the loop; stability at the corners of bounds of copies that follow.
 
 The integrator has the constants of the copies' initial values, as in the test; the copies stand at a corner. At
 small motion only their elastic stiffness counts: corners that have it in common are one.
@@ -7,14 +7,16 @@ small motion only their elastic stiffness counts: corners that have it in common
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from rths_nodes.analysis.stability.crossings import growing_motions
+from rths_nodes.analysis.stability.crossings import LOWEST, Crossing, Loop, folded, follow, growing_motions, settle
 from rths_nodes.analysis.stability.impulses import Impulses
-from rths_nodes.analysis.stability.motions import modes_of, places_of
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
+from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
+from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
@@ -25,6 +27,95 @@ from rths_nodes.numerical.structures.laws import Lawful
 
 SMALL = 1e-9
 """m: a move that no copy yields in."""
+
+STAGES = 32
+"""Parts in which a motion is followed from one value of a parameter to another."""
+SEARCH = 64
+"""Frequencies from which growing motions are looked for that no limit has led to."""
+SAME = 1e-6
+"""Relative distance of two roots that are one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """A mode of the structure as it is meant to be, and what becomes of it in the loop.
+
+    ``apparent_stiffness`` k*/k and ``apparent_damping`` c* w/k ``(n_axes,)``: of a spring on each axis at its
+    ``frequency`` (Hz), that is the rig's response; ``motion``: its root in the loop, rad/s.
+    """
+
+    frequency: float
+    damping_ratio: float
+    apparent_stiffness: Array
+    apparent_damping: Array
+    motion: complex
+
+    @property
+    def loop_frequency(self) -> float:
+        """Hz."""
+        return abs(self.motion.imag) / HZ
+
+    @property
+    def loop_damping_ratio(self) -> float:
+        """Negative: grows."""
+        return -self.motion.real / abs(self.motion)
+
+    @property
+    def stable(self) -> bool:
+        return self.loop_damping_ratio >= -MARGINAL
+
+
+def places_of(modes: Iterable[Mode]) -> list[float]:
+    """Angular frequencies (rad/s) to look at closely: those of the modes, in the structure and in the loop."""
+    return [place for mode in modes for place in (HZ * mode.frequency, mode.motion.imag)]
+
+
+def modes_of(loop: Loop) -> tuple[Mode, ...]:
+    """The oscillations of the structure with a perfect rig, the lowest first."""
+    free = loop.whole.states(np.eye(len(loop.whole.specimens))[None])[0]
+    found = []
+    for root in sorted(free[free.imag > MARGINAL * loop.scale], key=abs):
+        omega = float(abs(root))
+        rig = loop.rig(np.array([omega / loop.time_ratio]))[0].diagonal()
+        motion = _in_the_loop(loop, complex(root))
+        found.append(Mode(omega / HZ, float(-root.real / omega), rig.real, rig.imag, motion))
+    return tuple(found)
+
+
+def _in_the_loop(loop: Loop, root: complex) -> complex:
+    if not isinstance(loop, SampledLoop):
+        slow = loop.states(loop.rig(np.zeros(1)))[0]
+        return complex(follow(loop, slow[np.argmin(abs(slow - root))], "ratio", np.linspace(0.0, 1.0, STAGES))[-1])
+    if not loop.separate:
+        return folded(loop, settle(loop, root))
+    stepped = follow(loop, root, "ratio", np.linspace(1.0 / STAGES, 1.0, STAGES), share=0.0)[-1]
+    return folded(loop, complex(follow(loop, stepped, "share", np.linspace(0.0, 1.0, STAGES))[-1]))
+
+
+def growing_ones(
+    loop: Loop, count: int, known: Iterable[complex], limits: Iterable[Crossing]
+) -> tuple[complex, ...]:
+    """The growing motions, without conjugates, the fastest first: ``known`` ones, and those beyond ``limits``."""
+    found: list[complex] = []
+
+    def add(motion: complex) -> None:
+        motion = folded(loop, motion)
+        apart = all(abs(motion - other) > SAME * abs(other) for other in found)
+        if motion.real > MARGINAL * loop.scale and motion.imag >= -SAME * abs(motion) and apart:
+            found.append(motion)
+
+    for motion in known:
+        add(motion)
+    for one in limits:
+        if count and one.value < 1.0 and one.growing:
+            values = np.linspace(one.value, 1.0, STAGES)
+            add(complex(follow(loop, 1j * HZ * one.frequency, "ratio", values)[-1]))
+    for omega in np.geomspace(LOWEST * loop.scale, loop.highest, SEARCH).tolist():
+        if sum(2 if motion.imag > SAME * abs(motion) else 1 for motion in found) >= count:
+            break
+        add(settle(loop, (0.1 + 1j) * omega))
+        add(settle(loop, complex(omega)))
+    return tuple(sorted(found, key=lambda motion: -motion.real))
 
 
 def unstable_corners(scenario: Scenario, known: dict[str, Impulses] | None = None) -> Iterator[str]:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rths_nodes.analysis.stability import sampled_limits
-from rths_nodes.analysis.stability.corners import unstable_corners
+from rths_nodes.analysis.stability.corners import Mode, growing_ones, modes_of, places_of, unstable_corners
 from rths_nodes.analysis.stability.crossings import (
     Crossing,
     Loop,
@@ -43,7 +43,6 @@ from rths_nodes.analysis.stability.crossings import (
 )
 from rths_nodes.analysis.stability.force_loops import ForceLoop
 from rths_nodes.analysis.stability.impulses import Impulses
-from rths_nodes.analysis.stability.motions import Mode, growing_ones, modes_of, places_of
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.analysis.stability.turns import HZ

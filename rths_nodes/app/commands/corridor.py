@@ -8,9 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies import runs
+from rths_nodes.app.studies.engine import Where
+from rths_nodes.app.studies.ensembles import plants
+from rths_nodes.app.studies.identification import Stopped
+from rths_nodes.app.studies.tasks import Progress
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.supervision.corridor import QUANTITIES, Corridor
+from rths_nodes.core.samples import Array
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.corridor import QUANTITIES, Corridor, quantities
+from rths_nodes.recording.run import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the test on every plant, and write the envelope; the exit code of a test that does not finish."""
-    from rths_nodes.app.studies import corridor
-    from rths_nodes.app.studies.identification import Stopped
-
     arguments.check_least(options, plants=1, seed=0, margin=0.0)
     scenario, out, where = arguments.scenario(options), Path(options.out), arguments.where(options)
     if out.suffix != ".npz":
@@ -42,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     where = arguments.tell_engine(where, options.plants * scenario.samples, [scenario])
     try:
         with terminal.progress(scenario.name) as progress:
-            found = corridor.predicted(
+            found = predicted(
                 scenario,
                 options.plants,
                 options.seed,
@@ -69,3 +77,41 @@ def _widest(found: Corridor) -> dict[str, dict[str, float]]:
     widths = np.nanmax(found.upper - found.lower, axis=1)
     names = [name for name, _ in QUANTITIES]
     return {axis: dict(zip(names, widths[:, n].tolist(), strict=True)) for n, axis in enumerate(found.axes)}
+
+
+def predicted(
+    scenario: Scenario, count: int, seed: int, margin: float, where: Where, progress: Progress | None = None
+) -> Corridor:
+    """The corridor of ``scenario`` from its own plant and ``count`` more, drawn with ``seed``.
+
+    ``margin`` is what it is wider on each side, as a share of the range of the quantity. Raises ConfigError for a
+    scenario without scatter, and Stopped where the test does not finish on one of the plants.
+    """
+    without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
+    drawn = [plant.of(without) for plant in plants(without, count, seed, nominal=True)]
+    lower = upper = nominal = np.empty(0)
+    for number, found in runs.all_of(drawn, where, keep=True, progress=progress):
+        if found.outcome != "finished" or found.run is None:
+            words = f"{drawn[number].name}: {found.outcome} at sample {found.samples}: {found.reason}"
+            raise Stopped(f"no corridor: the test must finish on every plant: {words}", ExitCode.TRIPPED)
+        values = histories(found.run)
+        lower = np.fmin(lower, values) if lower.size else values
+        upper = np.fmax(upper, values) if upper.size else values
+        if number == 0:
+            nominal = values
+    wider = margin * (np.nanmax(upper, axis=1) - np.nanmin(lower, axis=1))[:, None, :]
+    source = (
+        f"rths corridor {scenario.name}: {count} plants of seed {seed} and its own, {100.0 * margin:g} % wider"
+    )
+    return Corridor(scenario.moved_axes, scenario.servo_rate, source, lower - wider, upper + wider, nominal)
+
+
+def histories(run: Run) -> Array:
+    """``QUANTITIES`` at every sample, ``(3, n, n_axes)``; nan in a soft start, after which they count."""
+    first = Evaluation(run).first_sample
+    base = max(0, first - 1)
+    found = np.full((3, *run.displacement.shape), np.nan)
+    found[:, base + 1 :] = quantities(run.displacement[base:], run.force[base:])
+    if first == 0:
+        found[:, 0] = run.displacement[0], run.force[0], np.zeros_like(run.force[0])
+    return found

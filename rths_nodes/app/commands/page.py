@@ -11,8 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rths_nodes.app.page.beside import PORT
-from rths_nodes.app.page.ports import listening_at, url_of
+from rths_nodes.app.page.beside import PORT, listening_at, url_of
 from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.commands.page import LOOK_S, LOOPBACK
-from rths_nodes.app.page.beside import PORT
-from rths_nodes.app.page.ports import listening_at, url_of
+from rths_nodes.app.page.beside import PORT, listening_at, url_of
 from rths_nodes.core.addresses import check_port
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop

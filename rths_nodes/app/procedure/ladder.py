@@ -20,9 +20,9 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, REALTIME
 from rths_nodes.loop.provenance import Code
-from rths_nodes.loop.scenario import inputs, rehearsal
+from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.arming import FULL
+from rths_nodes.procedure.arming import FULL, file_hashes, with_copied_files
 from rths_nodes.procedure.records import RUNGS, Rung
 from rths_nodes.recording.run import Run
 
@@ -55,7 +55,7 @@ class Step:
     @cached_property
     def files(self) -> dict[str, str]:
         """Hashes of the contents of the files that the scenario names, by place."""
-        return inputs.file_hashes(self.scenario)
+        return file_hashes(self.scenario)
 
     def remarks(self) -> list[str]:
         """Say what the rung cannot show."""
@@ -81,7 +81,7 @@ class Ladder:
         self.abandoned: Callable[[], bool] = lambda: False
         """True when the operator wants no rehearsal any more."""
         self._rehearsed: dict[str, Run] = {}
-        self._files = inputs.file_hashes(scenario)
+        self._files = file_hashes(scenario)
         self.code = Code.of(scenario)
         """Code that computes the test, as it is when the ladder is made."""
 
@@ -90,8 +90,8 @@ class Ladder:
 
         Raises ConfigError where a file has changed since this ladder was made, or cannot be copied.
         """
-        scenario = inputs.kept(self.scenario, folder)
-        now = inputs.file_hashes(scenario)
+        scenario = with_copied_files(self.scenario, folder)
+        now = file_hashes(scenario)
         if changed := [place for place, known in self._files.items() if now[place] != known]:
             raise ConfigError(*(f"{place}: the file has changed since it was read" for place in changed))
         ladder = Ladder(scenario, self.planned, self.level, self.ratio, self.realtime)

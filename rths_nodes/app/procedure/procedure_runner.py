@@ -25,11 +25,11 @@ from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.specimen_history import tell_broken_off, tell_specimen
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
-from rths_nodes.loop.scenario import inputs
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import records
 from rths_nodes.procedure.acts import ACTS, MEANWHILE, UNCONDITIONAL
+from rths_nodes.procedure.arming import with_copied_files
 from rths_nodes.procedure.machine import Seen, stopped_by_operator
 from rths_nodes.procedure.offsets import Offsets
 from rths_nodes.procedure.placing import places
@@ -268,7 +268,7 @@ class ProcedureRunner:
         if name not in self.ladder.planned:
             raise ActRefused(f"arm: rung {name or 'none left'}: not planned: {', '.join(self.ladder.planned)}")
         step = self.ladder.step(name)
-        inputs.kept(step.scenario, self.folder)  # every copy is what it was
+        with_copied_files(step.scenario, self.folder)  # every copy is what it was
         self.ladder.check_elastic(name)
         self.clearing.arm(step)
         persons = self.session.arm(name, step.scenario, scenario_hash, offsets_hash, by, second)

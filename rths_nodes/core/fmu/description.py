@@ -17,10 +17,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.core.dimensions import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.fmu.archive import DESCRIPTION, Archive
 from rths_nodes.core.text_files import read_head, reason, version_of
-from rths_nodes.core.units import ACCELERATIONS, FORCES, LENGTHS, VELOCITIES
 
 FLOATS = ("Real", "Float64")
 WHOLE = ("Integer", "Enumeration", *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)))

@@ -39,8 +39,7 @@ from rths_nodes.core.samples import (
 from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
 from rths_nodes.laboratory.ports.drive import Drive
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
-from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
-from rths_nodes.laboratory.ports.warning import WarningPort
+from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, WarningPort, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensing import SENSOR_FAULTS, AuxiliarySensors, SecondSensors, SensorPair
 from rths_nodes.laboratory.sensors import converted, seats

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trigger of a port: a digital output of the rig by which other data acquisition knows when a test runs.
+"""Digital outputs of a port: the trigger of other data acquisition, and the warning before each motion.
 
-A port that may have one declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name; what the
-output really is comes back as an auxiliary channel, beside the sample to which it belongs.
+A port that may have a trigger declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name; its
+actual state returns as an auxiliary channel of the same sample.
 """
 
 from __future__ import annotations
@@ -38,3 +38,14 @@ def set_trigger(port: OfPort, high: bool) -> None:
     """Set that of ``port``, where it may have one."""
     if isinstance(port.trigger, Trigger):
         port.trigger.set(high)
+
+
+class WarningPort(OfPort):
+    """Base of a port with a warning output. ``warning`` is its state from the next command on."""
+
+    can_warn = True
+    warning = False
+
+    def warn(self, on: bool) -> None:
+        """Switch the warning output."""
+        self.warning = on

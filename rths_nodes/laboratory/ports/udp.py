@@ -42,11 +42,10 @@ from rths_nodes.laboratory.calibration import Gains, gains_of, limits_of_rig
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
-from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
+from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, WarningPort, trigger_parameter
 from rths_nodes.laboratory.ports.udp_ear import UdpEar
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms, load_of, stated_of
-from rths_nodes.laboratory.ports.warning import WarningPort
 
 GOODBYES = 3
 """The end of a session is told so often: nobody answers it."""

@@ -18,8 +18,14 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.child_process import LEAVING_S
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.opensees.model import check_count, check_files, check_rows, commands_of, whole_rows
-from rths_nodes.core.opensees.process import ModelProcess
+from rths_nodes.core.opensees.model import (
+    ModelProcess,
+    check_count,
+    check_files,
+    check_rows,
+    commands_of,
+    whole_rows,
+)
 from rths_nodes.core.parameters import (
     components,
     flag,

@@ -32,8 +32,7 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.loads import LoadPause, LoadStop
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
-from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
-from rths_nodes.loop.supervision.stop_request import StopRequest
+from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
 
 
 class RigStage:

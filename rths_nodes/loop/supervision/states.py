@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 LOCKSTEP_WINDOW = 512
@@ -60,3 +61,19 @@ class TestMachine:
             raise RuntimeError(f"test state {self.state.name} -> {state.name}: no such transition")
         self.state = state
         self.reason = reason or self.reason
+
+
+@dataclass(frozen=True)
+class StopRequest:
+    """``reason`` says who asks for the stop and why; the test ends as ``end``, HELD or TRIPPED.
+
+    The stop begins at ``sample``, or with the next sample where that is past.
+    """
+
+    reason: str
+    sample: int = 0
+    end: State = State.TRIPPED
+
+    def due(self, sample: int) -> bool:
+        """True when ``sample`` belongs to the stop."""
+        return sample >= self.sample
