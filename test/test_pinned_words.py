@@ -292,15 +292,16 @@ PROMPTS: list[Row] = [
     ),
     (
         "commission",
-        lambda: asked(lambda dialogue: AtTerminal(dialogue, 0.0).ready("all axes move together")),
-        "\n1. All axes move together. Enter: ",
+        lambda: asked(lambda dialogue: AtTerminal(dialogue, "EMULATED", 0.0).ready("all axes move together")),
+        "\n1. EMULATED: all axes move together.\nEnter: ",
     ),
     (
         "commission, with a motion",
         lambda: asked(
-            lambda dialogue: AtTerminal(dialogue, 0.0).ready("all axes move together", moves=True), "CLEAR"
+            lambda dialogue: AtTerminal(dialogue, "REAL RIG", 0.0).ready("all axes move together", moves=True),
+            "CLEAR",
         ),
-        "\n1. All axes move together. type CLEAR to start this motion; anything else moves nothing: ",
+        "\n1. REAL RIG: all axes move together.\ntype CLEAR to start this motion; anything else moves nothing: ",
     ),
     (
         "clear",

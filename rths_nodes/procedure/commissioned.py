@@ -71,6 +71,8 @@ class Commissioning:
     date: str
     versions: dict[str, str] = field(default_factory=dict)
     rows: list[CommissioningRow] = field(default_factory=list)
+    rig_kind: str = ""
+    """REAL RIG or EMULATED; empty in a file of 0.9.0."""
 
     @property
     def failed(self) -> list[CommissioningRow]:

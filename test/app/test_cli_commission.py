@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from emulated_bench import EmulatedBench, rig_text
 from messages import mentions, naming
@@ -84,6 +85,18 @@ def test_a_healthy_rig_passes_every_row(bench: Callable[..., EmulatedBench], n_a
         assert [row.what for row in rows if row.cause == cause] == ["north", "south"][:n_axes]
     assert len(far.bench.build) == 16
     assert len(far.asked) == 12 + (n_axes - 1)
+    assert [words for words in far.cleared if not mentions(words, "north", "mm", "mm/s")] == far.cleared[
+        2 : n_axes + 1
+    ]
+
+
+@pytest.mark.long
+def test_the_way_back_before_a_process_is_killed_is_cleared(bench: Callable[..., EmulatedBench]) -> None:
+    far = bench(1)
+    far.bench.home = np.array([2e-3])
+    rows = commission(far.bench, {"killed": PARTS["killed"]})
+    assert failing(rows) == []
+    assert [words for words in far.cleared if mentions(words, "first position", "north", "2 mm at")]
 
 
 @pytest.mark.parametrize(

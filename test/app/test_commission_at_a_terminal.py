@@ -31,12 +31,12 @@ EMULATE, COMMISSION = (
 RTHS = [sys.executable, "-m", "rths_nodes.app.cli"]
 SWITCHES = {
     "pull the network cable": "cable out @+200",
-    "Plug the network cable": "cable in",
+    "plug the network cable": "cable in",
     "open the interlock": "interlock open @+200",
-    "Close the interlock": "interlock closed",
+    "close the interlock": "interlock closed",
     "take the pressure off": "pressure off @+200",
-    "Bring the pressure back": "pressure high",
-    "That was before": "cable in\ninterlock closed\npressure high",
+    "bring the pressure back": "pressure high",
+    "that was before": "cable in\ninterlock closed\npressure high",
 }
 """Words of a question -> line for the emulator."""
 FIRST = (("operator: ", "A. Tester"), ("stands beside you: ", "B. Müller"), ("emergency stop", "y"))
@@ -45,6 +45,7 @@ FIRST = (("operator: ", "A. Tester"), ("stands beside you: ", "B. Müller"), ("e
 @pytest.mark.first
 @pytest.mark.long
 @pytest.mark.nodes
+@pytest.mark.timeout(600)
 def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> None:
     (tmp_path / "my_rig.yaml").write_text(RIG.replace("port: 25010", f"port: {free_port()}"))
     environment = os.environ | {"PYTHONPATH": str(Path(rths_nodes.__file__).parents[1])}
@@ -53,12 +54,14 @@ def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> Non
         assert far.stdin is not None
         assert far.stdout is not None
         assert "emulated at" in far.stdout.readline()
-        person = Terminal([*RTHS, *COMMISSION, "--pace", "lockstep"], tmp_path, environment)
+        person = Terminal([*RTHS, *COMMISSION, "--pace", "lockstep"], tmp_path, environment, patience=300.0)
         try:
+            person.wait_for("EMULATED: my_rig")
             for question, answer in FIRST:
                 person.wait_for(question)
                 person.type(answer)
             while "sign this result" not in (asked := person.wait_for("Enter: |moves nothing: |sign this result")):
+                assert "EMULATED: " in asked
                 if asked.endswith("moves nothing: "):
                     person.type("")
                     person.wait_for("must be CLEAR: nothing has moved")
@@ -78,5 +81,6 @@ def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> Non
     found = commissioning.of_rig(tmp_path / "my_rig.yaml")
     assert found is not None
     assert (found.operator, found.second_person, found.failed) == ("A. Tester", "B. Müller", [])
+    assert found.rig_kind == "EMULATED"
     assert {row.cause for row in found.rows} >= set(CAUSES)
     assert found.rig_hash == rig_hash(files.load("chen_ricles_2010", rig=tmp_path / "my_rig.yaml"))

@@ -23,7 +23,12 @@ class Terminal:
     """The program of ``command``, whose terminal this is; ``shown`` is all that it has printed, without styles."""
 
     def __init__(
-        self, command: Sequence[str], folder: Path, environment: Mapping[str, str], columns: int = 160
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        columns: int = 160,
+        patience: float = PATIENCE_S,
     ) -> None:
         self._leader, follower = pty.openpty()
         self.program = subprocess.Popen(
@@ -37,11 +42,11 @@ class Terminal:
         )
         os.close(follower)
         self.shown = ""
-        self._read = 0
+        self._read, self._patience = 0, patience
 
     def wait_for(self, words: str) -> str:
         """Until ``words`` (a pattern) are shown behind those of the last time; what stands in front of them."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self._patience
         while not (found := re.compile(words).search(self.shown, self._read)):
             assert self._look(deadline), f"{words!r} is not shown:\n{self.shown[self._read :]}"
         before = self.shown[self._read : found.end()]

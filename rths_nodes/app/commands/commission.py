@@ -22,6 +22,7 @@ from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.procedure.acts import CLEAR
 
 if TYPE_CHECKING:
@@ -85,12 +86,13 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
     from rths_nodes.procedure.commissioning.whole import commission
     from rths_nodes.recording import commissioning
 
-    dialogue = Dialogue(Answers(), typed, print)
+    dialogue, kind = Dialogue(Answers(), typed, print), rig_kind(scenario)
+    print(f"{kind}: {scenario.rig_file.name if scenario.rig_file else ''}")
     try:
         operator, second = _names(dialogue)
         if not dialogue.yes(FREE):
             raise ConfigError("nothing is commissioned while a specimen is mounted, or somebody is near the rig")
-        lead = AtTerminal(dialogue, 0.0 if realtime else scenario.dt)
+        lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt)
         bench = Bench(scenario, realtime, lead)
         rows = commission(bench, told=_tell)
         found = Commissioning(
@@ -103,6 +105,7 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
             date=datetime.now().astimezone().isoformat(timespec="seconds"),
             versions={"rths_nodes": __version__, "python": sys.version.split()[0]},
             rows=rows,
+            rig_kind=kind,
         )
         lead.settle()
         print(f"\n{len(rows)} rows, of which {len(found.failed)} have failed")
@@ -130,10 +133,13 @@ def _tell(row: CommissioningRow) -> None:
 
 
 class AtTerminal:
-    """The operator, led by the terminal; ``rest`` is the time between ticks while an answer is waited for, s."""
+    """The operator, led by the terminal; ``rest`` is the time between ticks while an answer is waited for, s.
 
-    def __init__(self, dialogue: Dialogue, rest: float) -> None:
-        self._dialogue, self._rest = dialogue, rest
+    Each question begins with the ``kind`` of the rig.
+    """
+
+    def __init__(self, dialogue: Dialogue, kind: str, rest: float) -> None:
+        self._dialogue, self._kind, self._rest = dialogue, kind, rest
         self._number, self._settling = 0, False
         self._asking: threading.Thread | None = None
 
@@ -180,4 +186,4 @@ class AtTerminal:
 
         self.settle()
         self._number += 1
-        return f"\n{self._number}. {words[0].upper()}{words[1:]}. {TYPE_CLEAR if moves else 'Enter: '}"
+        return f"\n{self._number}. {self._kind}: {words}.\n{TYPE_CLEAR if moves else 'Enter: '}"

@@ -31,6 +31,8 @@ MIDDLE = 0.25
 """Largest distance from the middle, as a share of the stroke: with the other half still within the limits."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
+AT_HOME = 1e-9
+"""Smallest distance from the first position that counts as one, m."""
 AGAIN_S, PATIENCE_S = 0.1, 10.0
 """Retry interval and timeout, s: an emulator needs time between two sessions."""
 
@@ -119,13 +121,17 @@ class Bench:
         if self.home is None:
             _check_middle(rig)
             self.home = rig.command
-        if not np.array_equal(self.home, rig.command):
+        if (np.abs(self.home - rig.command) > np.maximum(self.resolution, AT_HOME)).any():
             velocities = positioning_velocities(self.scenario)
-            rows = zip(self.names, self.home - rig.command, velocities, strict=True)
-            each = ", ".join(f"{name} by {1e3 * way:.3g} mm at {1e3 * v:.3g} mm/s" for name, way, v in rows)
-            self.clear(rig, f"all axes move back to their first position: {each}")
+            ways = self.ways(self.home - rig.command, velocities)
+            self.clear(rig, f"all axes move back to their first position: {ways}")
             rig.ramp(self.home, velocities)
             rig.hold(REST_S)
+
+    def ways(self, distances: Array, velocities: Array, up_to: str = "") -> str:
+        """Return distance and largest speed of each axis, for the operator."""
+        rows = zip(self.names, distances.tolist(), velocities.tolist(), strict=True)
+        return ", ".join(f"{name} {up_to}{1e3 * way:.3g} mm at {1e3 * v:.3g} mm/s" for name, way, v in rows)
 
     def moving_soon(self, rig: FreeRig, words: str) -> None:
         """Begin a motion during which the operator acts. Raises TooEarly if the operator acted before it."""

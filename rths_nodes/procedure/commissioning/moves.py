@@ -38,8 +38,7 @@ Rows = list[CommissioningRow]
 def signs(bench: Bench) -> Rows:
     """Move each axis out and back by its small move, and check that it alone moves that way."""
     with bench.opened() as rig:
-        each = ", ".join(f"{name} {1e3 * way:.3g} mm" for name, way in zip(bench.names, rig.way, strict=True))
-        bench.clear(rig, f"one axis after the other goes out and back: {each}")
+        bench.clear(rig, f"one axis after the other goes out and back: {bench.ways(rig.way, rig.velocity)}")
         return [_moved(rig, index) for index in range(len(bench.names))]
 
 
@@ -86,8 +85,9 @@ def limits(bench: Bench) -> Rows:
             far = float(stated.stroke[index]) + beyond
             bench.clear(
                 rig,
-                f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then slowly to both ends "
-                f"of its stroke, and {1e3 * beyond:.3g} mm further: +- {1e3 * far:.4g} mm",
+                f"{name}: a step of {1e3 * step:.3g} mm, beyond its limit of velocity; then to both ends of its "
+                f"stroke, and {1e3 * beyond:.3g} mm further: +- {1e3 * far:.4g} mm at "
+                f"{1e3 * float(_to_the_end(bench, rig)[index]):.3g} mm/s",
             )
             found += [
                 _velocity(bench, rig, index, step, float(stated.velocity[index])),
@@ -114,12 +114,17 @@ def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float)
     )
 
 
+def _to_the_end(bench: Bench, rig: FreeRig) -> Array:
+    """Return the speeds at which free axes go to the ends of their stroke, m/s."""
+    slow = np.array([FREE * limits.velocity for limits in bench.scenario.limits.values()])
+    return np.asarray(np.maximum(rig.velocity, slow))
+
+
 def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) -> CommissioningRow:
     """Move slowly to ``far`` m, beyond the stroke, and back."""
     start, since = rig.command, len(rig.rows)
-    goal, velocity = start.copy(), rig.velocity.copy()
+    goal, velocity = start.copy(), _to_the_end(bench, rig)
     goal[index] = far
-    velocity[index] = max(velocity[index], FREE * bench.scenario.limits[bench.names[index]].velocity)
     rig.ramp(goal, velocity)
     rig.hold(REST_S)
     active = np.array([row.active[index] for row in rig.rows[since:]])

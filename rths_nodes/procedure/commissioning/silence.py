@@ -69,6 +69,8 @@ def closed(bench: Bench) -> Rows:
 def killed(bench: Bench) -> Rows:
     """Kill the driving process while all axes move: the far end misses commands and brakes."""
     for _ in range(ATTEMPTS):
+        with bench.opened():
+            pass  # at home: the process that is killed asks nothing and moves only forward
         bench.operator.ready(moves(bench, None, "the process that drives it is killed while it moves"), moves=True)
         if found := _killed(bench):
             return found
@@ -79,9 +81,7 @@ def _killed(bench: Bench) -> Rows:
     """Return the rows of one process, or none if it was not killed in steady motion."""
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
-    process = context.Process(
-        target=drive_until_killed, args=(theirs, bench.scenario.data(), bench.realtime, bench.home)
-    )
+    process = context.Process(target=drive_until_killed, args=(theirs, bench.scenario.data(), bench.realtime))
     process.start()
     theirs.close()
     try:
@@ -161,14 +161,14 @@ def _received(pipe: Connection) -> Any:
     raise Refused(f"the process that drives the rig has said nothing for {OPENED_S:g} s")
 
 
-def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, home: Array | None) -> None:
+def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool) -> None:
     """Open a session and move, in the process to be killed; in real time until it is killed.
 
     In lockstep time stops without commands: it waits for its end.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     scenario = from_data(Scenario, data)
-    bench = Bench(scenario, realtime, None, home=home)  # type: ignore[arg-type]  # nobody is asked here
+    bench = Bench(scenario, realtime, None)  # type: ignore[arg-type]  # nobody is asked here
     with real_time(realtime):
         rig = _session(bench, pipe)
         try:
@@ -181,10 +181,9 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
 
 def _drive(bench: Bench, rig: FreeRig, pipe: Connection) -> None:
     ear, stated = rig.port.ear, rig.stated()
-    pipe.send((rig.command if bench.home is None else bench.home, stated, None if ear is None else ear.told()))
+    pipe.send((rig.command, stated, None if ear is None else ear.told()))
     if ear is not None:
         reduction.send_handle(pipe, ear.fileno(), os.getppid())
-    bench.go_home(rig)
     rig.warn()
     dash, start, before = Dash.of(bench.scenario, stated.bridged), rig.command, rig.rows[-1].sample
     for sample in range(1, dash.until + dash.rising + 1):
@@ -345,15 +344,10 @@ def _plugged_by_place(bench: Bench, sent: Array, stated: FarEnd) -> Rows:
 def moves(bench: Bench, dash: Dash | None, words: str) -> str:
     """Return the announcement of a motion."""
     dash = dash or Dash.of(bench.scenario, 1)
-    return f"all axes move together: {_ways(bench, 'up to ', dash.way, dash.velocity)}; {words}"
+    return f"all axes move together: {bench.ways(dash.way, dash.velocity, 'up to ')}; {words}"
 
 
 def slowly(bench: Bench, rig: FreeRig, words: str) -> str:
     """Return the announcement of a motion to and fro."""
-    each = _ways(bench, "", rig.way, rig.velocity)
-    return f"for up to {bench.patience:g} s all axes go to and fro: {each}; {words}"
-
-
-def _ways(bench: Bench, up_to: str, ways: Array, velocities: Array) -> str:
-    rows = zip(bench.names, ways.tolist(), velocities.tolist(), strict=True)
-    return ", ".join(f"{name} {up_to}{1e3 * way:.3g} mm at {1e3 * v:.3g} mm/s" for name, way, v in rows)
+    ways = bench.ways(rig.way, rig.velocity)
+    return f"for up to {bench.patience:g} s all axes go to and fro: {ways}; {words}"

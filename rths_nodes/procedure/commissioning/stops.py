@@ -59,12 +59,15 @@ class Watched(PortBefore):
 
 def stops(bench: Bench) -> Rows:
     """Stop a motion, and an armed rung."""
-    words = "every axis goes its small move out and back, and is stopped under way by the operator's stop"
+    rig = bench.rig()
+    words = (
+        f"every axis goes out and back, and is stopped by the operator's stop: {bench.ways(rig.way, rig.velocity)}"
+    )
     bench.operator.ready(words, moves=True)
     rows = []
     with _session(bench) as session:
         rows.append(_stopped(bench, session, State.CHECKING, session.check))
-    bench.operator.ready(f"once more, and to the start of a test: {words}", moves=True)
+    bench.operator.ready(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
     with _session(bench) as session:
         for found in session.check().values():
             found.findings.clear()  # a load cell without a specimen looks dead; signs and cables are known
