@@ -83,7 +83,7 @@ class Trial:
     @property
     def loses_recording(self) -> bool:
         """True where the recorder cannot close what it writes."""
-        return self.kind in ("disk_full", "recorder_dead") or self.words.endswith(":recorder")
+        return self.kind == "disk_full" or self.words.endswith(":recorder")
 
 
 def trial(chance: random.Random, signals: bool) -> Trial:
@@ -110,8 +110,6 @@ def fault_of(chance: random.Random, host: str, pace: str) -> tuple[str, str]:
         "sensor_spike": f"story_1,{channel},{chance.choice((1e-3, 1e-1, 1e5, 1e8)):g}",
         "kill": node,
         "freeze": f"{node},{chance.choice((0.002, 0.008, 0.02, 0.2)):g}",
-        "monitor_dead": "",
-        "recorder_dead": "",
         "disk_full": "",
     }
     if pace == "realtime":

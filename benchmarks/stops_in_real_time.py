@@ -46,7 +46,7 @@ MATCHED_S = 0.2
 TRANSPORT = 2
 FAULTS = {
     "limit": "sensor_spike@{0}:{1},force,{2}",
-    "silence": "monitor_dead@{0}",
+    "silence": "kill@{0}:monitor",
     "kill": "kill@{0}:compensator",
     "pressure": "hydraulics@{0}:off",
     "interlock": "interlock@{0}",

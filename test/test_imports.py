@@ -108,7 +108,6 @@ LAYERS = {
         ("plain",),
         ("procedure", "commissioning", "signatures"),
         ("journal",),
-        ("recovery",),
         ("bag",),
         ("sink", "reading"),
         ("elsewhere", "exporting"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis.identification.single_axis import (
+from rths_nodes.analysis.identification.estimate import (
     delay_of_sine,
     discrete_model,
     first_order_alpha,

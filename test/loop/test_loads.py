@@ -30,10 +30,9 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.loads import SHARE, Load, LoadHistory
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.loads import LoadBridge
+from rths_nodes.loop.supervision.loads import LoadBridge, fading_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector
 

@@ -21,7 +21,7 @@ from rths_nodes.loop.options import HOSTS
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.nodes import completion
+from rths_nodes.ros.nodes import actuator
 from rths_nodes.ros.nodes.phase import Phase
 
 NAME = "chen_ricles_2010"
@@ -378,6 +378,6 @@ def test_a_monitor_that_is_gone_is_not_waited_for_long(by_hand, clock):
     with by_hand.node("actuator", clock=clock) as node:
         finished(by_hand, node)
         node.work()
-        clock.now += completion.JUDGED_NS
+        clock.now += actuator.JUDGED_NS
         node.work()
         assert (node.shutdown.reported, node.phase.exit_code, node.rig.machine.state) == (True, 0, State.FINISHED)

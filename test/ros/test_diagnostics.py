@@ -86,7 +86,7 @@ def test_nothing_is_imported_while_the_rig_moves(tmp_path):
 import sys
 from rths_nodes.app import hosts
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.ros.nodes.completion import Completion
+from rths_nodes.ros.nodes.actuator import Completion
 
 seen = []
 def noting(method):

@@ -107,7 +107,7 @@ def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, run_patiently
         ("freeze@0.5:monitor,0.1", 0, None),
         ("freeze@0.5:recorder,0.2", 0, None),
         ("slow@0.5:compensator,0.002,3", 0, None),
-        ("recorder_dead@0.5", 1, FAULT),
+        ("kill@0.5:recorder", 1, FAULT),
     ],
 )
 @pytest.mark.briefly("kill@0.5:actuator", "freeze@0.5:monitor")
@@ -187,7 +187,7 @@ def test_processes_are_as_safe(faults, codes, reason, tmp_path):
 
 
 def test_a_dead_monitor_is_told(run_patiently):
-    test = run_patiently(NAME, SHORT, "monitor_dead@0.5")
+    test = run_patiently(NAME, SHORT, "kill@0.5:monitor")
     result, found = test.result, test.run
     assert result.exit_code == 1
     assert mentions(result.reason, "monitor", "died")
@@ -196,12 +196,12 @@ def test_a_dead_monitor_is_told(run_patiently):
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("drop@0.3:command", ("Command 309",)), ("monitor_dead@0.3", ("Progress", "monitor"))],
+    [("drop@0.3:command", ("Command 309",)), ("kill@0.3:monitor", ("Progress", "monitor"))],
 )
 def test_in_lockstep_what_never_comes_trips(fault, reason, run_patiently):
     test = run_patiently(NAME, ["duration=2", "port.longest_wait=0.2"], fault, pace="lockstep")
     result, found = test.result, test.run
-    assert result.exit_code == (1 if "dead" in fault else 3)
+    assert result.exit_code == (1 if "kill" in fault else 3)
     assert mentions(result.reason, *reason)
     assert mentions(found.information["reason"], *reason)
     judged(found)

@@ -18,7 +18,7 @@ from rths_nodes.core.samples import EMPTY, Measurement
 from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.node_processes import LEAVING_S
-from rths_nodes.ros.nodes.completion import LINGER_NS
+from rths_nodes.ros.nodes.actuator import LINGER_NS
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, DUPLICATE_NS, Handshake
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay and amplitude of a loading system from a recording, and what they suggest for the compensators.
 
-Offline: the indices are those of ``loop/supervision/indices.py``, the fits those of ``single_axis.py``.
+Offline: the indices are those of ``loop/supervision/indices.py``. The fits are pure functions on histories
+``(n,)`` of one unit, target and measured displacement at the same instants; a late measurement has a positive
+delay.
 Two relations are estimated: target -> measured is what was left after compensation, command -> measured is the
 loading system itself, for which compensators are made. A delay contains everything between command and sensor,
 transport samples as well.
@@ -12,18 +14,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from rths_nodes.analysis.histories import Evaluation, Indices
-from rths_nodes.analysis.identification import single_axis
 from rths_nodes.analysis.units import MS
 from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import FLAG_TRIPPED, Array
 from rths_nodes.loop.supervision.delay import delay_samples
 from rths_nodes.loop.supervision.indices import frequency_evaluation
 from rths_nodes.recording.run import Run
+
+MODEL_TAPS = 3
+"""Parameters of the discrete model of Wang et al., Eq. (3)."""
 
 PURE = 0.95
 """Share of its power that a target must have in one line of its spectrum to be taken for a sine."""
@@ -132,7 +138,7 @@ def _relation(wanted: Array, measured: Array, dt: float, longest: int, sine: flo
     x, y = wanted[:, None], measured[:, None]
     evaluation = frequency_evaluation(x, y, dt)
     delay = float(delay_samples(x, y, longest)[0]) * dt
-    fit = single_axis.delay_of_sine(wanted, measured, dt, sine) if sine else None
+    fit = delay_of_sine(wanted, measured, dt, sine) if sine else None
     indices = (float(values[0]) for values in (evaluation.amplitude, evaluation.delay, evaluation.frequency))
     return Relation(delay, *indices, *(fit or (None, None)))
 
@@ -148,7 +154,7 @@ def sine_frequency(history: Array, dt: float) -> float | None:
     time = dt * np.arange(n)
 
     def left_over(frequency: float) -> float:
-        amplitude = single_axis.sine_of(history, dt, frequency)
+        amplitude = sine_of(history, dt, frequency)
         return float(np.var(history - (amplitude * np.exp(2j * math.pi * frequency * time)).real))
 
     around = ((peak - 1) / (n * dt), (peak + 1) / (n * dt))  # the spectrum is no finer than this
@@ -168,7 +174,7 @@ def _suggested(
             "alike: it is longer"
         )
     elif delay >= 0.0:
-        alpha = single_axis.first_order_alpha(delay, dt)
+        alpha = first_order_alpha(delay, dt)
         found["polynomial"] = {"delay": delay}
         found["inverse"] = {"alpha": alpha}
         found["adaptive_inverse"] = {"alpha_es": alpha}
@@ -179,7 +185,7 @@ def _suggested(
         return found, tuple(notes)
     try:
         spacing = discrete_model_spacing(dt)
-        theta = single_axis.discrete_model(command, measured, spacing)
+        theta = discrete_model(command, measured, spacing)
         found["discrete_model"] = {"spacing": spacing, "initial": theta.tolist()}
     except ValueError as error:
         notes.append(f"discrete_model: {error}")
@@ -189,3 +195,75 @@ def _suggested(
 def discrete_model_spacing(dt: float) -> int:
     """Samples of ``dt`` (s) between the taps of ``discrete_model``: ``SPACING_S``, at least one."""
     return max(1, round(SPACING_S / dt))
+
+
+class SineFit(NamedTuple):
+    """Response of a system to a sine: ``delay`` (s) and ``amplitude_ratio`` (measured over target)."""
+
+    delay: float
+    amplitude_ratio: float
+
+
+def sine_of(history: Array, dt: float, frequency: float) -> complex:
+    """The complex amplitude a of ``history`` ~ Re(a exp(2 pi j frequency t)) + mean, by least squares.
+
+    Sine, cosine and a constant are fitted together, so a record that does not end after whole periods, or one
+    with an offset, gives no error. Raises ValueError for too few samples.
+    """
+    _refuse_unless(frequency > 0.0 and dt > 0.0, f"frequency = {frequency:g} Hz, dt = {dt:g} s: must be > 0")
+    _refuse_unless(
+        history.ndim == 1 and len(history) >= MODEL_TAPS, f"{history.shape}: must be three samples or more"
+    )
+    phase = 2.0 * math.pi * frequency * dt * np.arange(len(history))
+    waves = np.column_stack((np.cos(phase), np.sin(phase), np.ones_like(phase)))
+    cosine, sine, _ = np.linalg.lstsq(waves, history, rcond=None)[0]
+    return complex(cosine, -sine)
+
+
+def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> SineFit:
+    """Delay (s) and amplitude ratio of ``measured`` behind a sine of ``frequency`` (Hz) in ``target``.
+
+    The delay is known up to whole periods only and is given within plus and minus half a period. Leave out the
+    beginning of a test: the fit takes the transient for a part of the sine. Raises ValueError for histories of
+    different or too small length and for a target without that sine.
+    """
+    _refuse_unless(target.shape == measured.shape, f"shapes {target.shape} and {measured.shape}: must be equal")
+    wanted, found = sine_of(target, dt, frequency), sine_of(measured, dt, frequency)
+    least = ROUNDING * float(np.abs(target).max())
+    _refuse_unless(abs(wanted) > least, f"target: has no sine of {frequency:g} Hz")
+    answer = found / wanted
+    return SineFit(-float(np.angle(answer)) / (2.0 * math.pi * frequency), abs(answer))
+
+
+def first_order_alpha(delay: float, dt: float) -> float:
+    """The delay constant alpha (samples) of the inverse compensation for a delay in s.
+
+    The simplified actuator of Chen & Ricles 2010, Eq. (3), is alpha - 1 samples late on a slow motion: alpha = 1
+    is no delay. Raises ValueError for a negative delay, for which there is no such alpha.
+    """
+    _refuse_unless(delay >= 0.0 and dt > 0.0, f"delay = {delay:g} s, dt = {dt:g} s: must be >= 0 and > 0")
+    return 1.0 + delay / dt
+
+
+def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
+    """theta ``(3,)`` of command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)], least squares.
+
+    Wang et al. (TADC), Eq. (3), over the whole history with equal weights: the ``initial`` of the compensator
+    ``discrete_model``. ``command`` is what went into the loading system (behind a second stage: what went into
+    that one); of a test without compensation that is the target. Raises ValueError for histories that are too
+    short or of different length, and for a motion too poor to tell the parameters apart (rest; one slow sine).
+    """
+    _refuse_unless(command.shape == measured.shape, f"shapes {command.shape} and {measured.shape}: must be equal")
+    _refuse_unless(spacing >= 1, f"spacing = {spacing}: must be >= 1 samples")
+    first = (MODEL_TAPS - 1) * spacing
+    rows = len(measured) - first
+    _refuse_unless(rows >= MODEL_TAPS, f"{len(measured)} samples: must be >= {first + MODEL_TAPS}")
+    taps = np.column_stack([measured[first - tap * spacing :][:rows] for tap in range(MODEL_TAPS)])
+    theta, _, rank, _ = np.linalg.lstsq(taps, command[first:], rcond=None)
+    _refuse_unless(int(rank) == MODEL_TAPS, "measured: its motion is too poor to tell three parameters apart")
+    return np.asarray(theta, dtype=np.float64)
+
+
+def _refuse_unless(fine: bool, message: str) -> None:
+    if not fine:
+        raise ValueError(message)

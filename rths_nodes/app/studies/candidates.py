@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.analysis.identification import single_axis
-from rths_nodes.analysis.identification.estimate import discrete_model_spacing, estimate
+from rths_nodes.analysis.identification.estimate import discrete_model_spacing, estimate, first_order_alpha
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import Experiment, frequency_response
 from rths_nodes.app.studies import identification, inverse_identification
@@ -62,7 +61,7 @@ class Identified:
     @property
     def alpha(self) -> float:
         """The delay constant of the inverse compensation, samples."""
-        return single_axis.first_order_alpha(max(0.0, self.delay), self.dt)
+        return first_order_alpha(max(0.0, self.delay), self.dt)
 
 
 @dataclass(frozen=True)

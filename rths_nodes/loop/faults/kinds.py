@@ -13,7 +13,9 @@
     sensor_spike@2:story_1,force,1e5    and jumps, for a sample         sensor_spike@TIME:AXIS,CHANNEL,SIZE
     hydraulics@2:off                somebody switches the pressure      hydraulics@TIME:PRESSURE
     interlock@2                     the interlock opens                 interlock@TIME
-    kill@2:compensator   freeze@2:integrator,0.1   disk_full@2   monitor_dead@2   recorder_dead@2
+    kill@2:compensator              a node dies                         kill@TIME:NODE
+    freeze@2:integrator,0.1         and is suspended                    freeze@TIME:NODE,SECONDS
+    disk_full@2                     the recorder cannot write           disk_full@TIME
 
 Times are in s from Measurement 0. Streams: target (integrator to compensator), command (compensator to actuator),
 measurement (actuator to both). ``streams.py`` puts them on streams and sensors in any host,
@@ -178,27 +180,16 @@ class DiskFull(Fault):
     """The recorder cannot write any more."""
 
 
-@params
-class MonitorDead(Fault):
-    """The monitor dies."""
-
-
-@params
-class RecorderDead(Fault):
-    """The recorder dies."""
-
-
 KINDS: dict[str, type] = {
     **{"drop": Drop, "delay": Delay, "late": Late, "duplicate": Duplicate, "reorder": Reorder},
     **{"corrupt": Corrupt, "nan": NotANumber, "slow": Slow},
     **{"sensor_stuck": SensorStuck, "sensor_spike": SensorSpike},
     **{"hydraulics": Hydraulics, "interlock": Interlock},
-    **{"kill": Kill, "freeze": Freeze},
-    **{"disk_full": DiskFull, "monitor_dead": MonitorDead, "recorder_dead": RecorderDead},
+    **{"kill": Kill, "freeze": Freeze, "disk_full": DiskFull},
 }
 OF_NODE = (Slow, Kill, Freeze)
 OF_AXIS = (SensorStuck, SensorSpike)
-NEED_NODES = (Kill, Freeze, DiskFull, MonitorDead, RecorderDead)
+NEED_NODES = (Kill, Freeze, DiskFull)
 NEED_REAL_TIME = (Delay, Late, Reorder, Slow)
 """In lockstep the nodes wait: what is late by samples would never come, and nobody would notice a slow node."""
 
@@ -227,9 +218,7 @@ def stream_of(fault: Fault | None) -> str:
 
 def node_of(fault: Fault) -> str:
     """The node that is slow, stands still or dies by ``fault``; empty for a fault of messages or sensors."""
-    if isinstance(fault, MonitorDead):
-        return "monitor"
-    if isinstance(fault, (RecorderDead, DiskFull)):
+    if isinstance(fault, DiskFull):
         return "recorder"
     return fault.node if isinstance(fault, OF_NODE) else ""
 

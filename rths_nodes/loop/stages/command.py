@@ -39,10 +39,10 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.loads import LoadHistory
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.stages.in_time import InTime
 from rths_nodes.loop.supervision.bridges import MotionBridge
 from rths_nodes.loop.supervision.limits import OutgoingCommands
+from rths_nodes.loop.supervision.loads import fading_of
 from rths_nodes.mechanics.axial_load import vertical_share
 
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED

@@ -23,13 +23,12 @@ from rths_nodes.core.samples import (
 from rths_nodes.laboratory.ports.trigger import set_trigger
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.fading import bridge_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.loads import LoadPause, LoadStop
+from rths_nodes.loop.supervision.loads import LoadPause, LoadStop, bridge_of
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMachine
