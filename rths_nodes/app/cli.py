@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# PYTHON_ARGCOMPLETE_OK: where completion is switched on for all programs
+# PYTHON_ARGCOMPLETE_OK: for completion that is switched on for all programs
 """The command line ``rths``."""
 
 from __future__ import annotations
@@ -64,24 +64,24 @@ GROUPS: dict[str, dict[str, str]] = {
         "completion": "print the code with which bash or zsh completes the words of rths",
     },
 }
-"""Sub-commands by what they are for, then by name: the use of each."""
+"""Sub-commands by purpose, then by name: the use of each."""
 MODULES = {"export": "exporting", "import": "importing", "list": "listing", "params": "parameters"}
 """Modules of ``commands`` with another name than the command.
 
-A module has ``add_arguments(parser)`` and ``run(options)``, which gives the exit code.
+A module has ``add_arguments(parser)`` and ``run(options)``, which returns the exit code.
 """
 
 COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command; the exit code, one of ``ExitCode``, whatever becomes of what is printed."""
+    """Run a sub-command; return an ``ExitCode``, even if output fails."""
     with unfailing_output():
         return _run(arguments)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Modules are loaded here, and not above: Ctrl-C meanwhile ends the program in one line."""
+    """Import modules here, so that Ctrl-C during imports ends the program in one line."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     with exit_at_once(ExitCode.HELD):
         find_ros()
@@ -133,9 +133,9 @@ def _groups() -> str:
 
 
 def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
-    """Return that of all sub-commands; those whose ``names`` are known have arguments, all where none is.
+    """Return the parser of all sub-commands; only ``names``, by default all, have arguments.
 
-    Who asks for one command waits for no other to be loaded.
+    A single command loads no other.
     """
     wanted = [name for name in names if name in COMMANDS] or list(COMMANDS)
     parser = argparse.ArgumentParser(
@@ -157,7 +157,7 @@ def _parser(names: Iterable[str] = ()) -> argparse.ArgumentParser:
 
 
 def program() -> NoReturn:
-    """``rths`` as a process, which ends with the exit code of :func:`main`, however the nodes in it leave."""
+    """Run ``rths`` as a process and exit with the code of :func:`main`, however its nodes end."""
     code = main()
     if "rclpy" in sys.modules:
         leave(code)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Diagnosis of this computer: granted scheduling, processor governor, locked memory, wake-up, good servo rates."""
+"""Diagnosis of this computer: scheduling, processor governor, locked memory, wake-up, suitable servo rates."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ class Fact:
 
     @property
     def verdict(self) -> str:
-        """``unknown``, ``advice`` or ``good``."""
         return "unknown" if self.value is None else "advice" if self.advice else "good"
 
     def data(self) -> Data:
@@ -71,7 +70,6 @@ class Forecast:
 
 
 def facts() -> list[Fact]:
-    """Scheduler, governor and memory limit of this process."""
     return [scheduler(), governor(), memlock()]
 
 
@@ -92,7 +90,6 @@ def scheduler() -> Fact:
 
 
 def governor() -> Fact:
-    """Frequency governors of the processors."""
     files = sorted(CPUS.glob("cpu[0-9]*/cpufreq/scaling_governor"))
     try:
         governors = sorted({file.read_text(encoding="utf-8").strip() for file in files})
@@ -105,7 +102,6 @@ def governor() -> Fact:
 
 
 def memlock() -> Fact:
-    """Limit of locked memory."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit == resource.RLIM_INFINITY or os.geteuid() == 0:
         return Fact("memlock", {"limit_bytes": None}, "all memory may be locked")
@@ -133,7 +129,7 @@ def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:
         pacer.start()
-        while len(pacer.lateness) + pacer.missed < ticks:  # missed ticks do not make it longer
+        while len(pacer.lateness) + pacer.missed < ticks:  # missed ticks do not extend it
             pacer()
     lateness = pacer.lateness.seconds
     figures = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a scenario on a host: what the command line and the public Python API share.
+"""Hosts of a run, shared by the command line and the public Python API.
 
 embedded    one process without ROS (``loop/embedded.py``), lockstep only
 composed    all ROS nodes in one process
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunResult:
-    """Result of a run; ``run`` holds the arrays where they were kept in memory (embedded)."""
+    """Result of a run; ``run`` holds the arrays if they were kept in memory (embedded)."""
 
     scenario: Scenario
     host: str
@@ -75,7 +75,7 @@ class RunResult:
     compensator: Data
     timing: Data
     integrator: Data = field(default_factory=dict)
-    """Numbers that the integrator keeps of the test, nested by name."""
+    """The integrator's own results, nested by name."""
     messages: Data | None = None
     """Losses of the recorder, by topic, and whether the recording is complete; None without a recorder."""
     recording: Path | None = None
@@ -84,13 +84,13 @@ class RunResult:
     actuator_nodes: str = "one"
     faults: tuple[str, ...] = ()
     engine: str = ""
-    """On the host embedded."""
+    """Engine of the host embedded."""
     assembly: Assembly | None = field(default=None, repr=False)
-    """Second components of the scenario, beside those of a loop over kernels; None where they are to be built."""
+    """Second components of the scenario, besides a loop over kernels; None if not built yet."""
 
     @property
     def ending(self) -> str:
-        """The outcome, or why the test is not valid: ``not valid: 55 % bridged``."""
+        """Outcome, or reason why the test is not valid: ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, self.samples)
 
     @property
@@ -99,7 +99,7 @@ class RunResult:
         return LateData.of(self.timing, self.timing.get("bridged", 0), bridge.max_bridge)
 
     def read(self) -> Run:
-        """The arrays of the run, from memory or from the recording. Raises ConfigError when there is neither."""
+        """Return the arrays of the run, from memory or from the recording. Raises ConfigError without either."""
         if self.run is not None:
             return self.run
         if self.recording is None:
@@ -108,13 +108,13 @@ class RunResult:
 
 
 def recorded_topics(namespace: str, scenario: Scenario) -> list[tuple[str, names.Topic]]:
-    """Full names and rows of everything that is recorded of a test."""
+    """Return full names and rows of all recorded topics of a test."""
     rows = [topic for topic in names.TOPICS.values() if topic.recorded and topic.wanted(scenario)]
     return [(f"/{namespace}/{topic.name}", topic) for topic in rows]
 
 
 def open_writer(directory: str, topics: list[tuple[str, names.Topic]], information: dict[str, str]) -> bag.Writer:
-    """A recording with the QoS of the topics' rows."""
+    """Open a recording with the QoS of the topics' rows."""
     rows = [
         bag.Topic(
             name,
@@ -128,9 +128,9 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
 
 @dataclass
 class Watch:
-    """Observers of a run: ``progress`` gets the sample, ``interrupted`` tells that the operator wants to stop.
+    """Observers of a run: ``progress(sample, samples)``, ``interrupted()`` for the operator's stop.
 
-    ``starting`` gets in words what the nodes wait for, as long as the test has not begun.
+    ``starting`` gets a text on missing nodes until the test has begun.
     """
 
     progress: Callable[[int], None] | None = None
@@ -152,12 +152,12 @@ def run(
 ) -> RunResult:
     """Run ``scenario`` (a Scenario, a path or the name of a shipped one).
 
-    ``options`` are those of ``loop/options.py`` that Python has: case, host, pace, record and so on. ``keep``
-    keeps the histories of an embedded run in memory. ``progress`` gets sample and samples; ``interrupted`` tells
-    that the operator wants to stop; where it is left out, signals do, and have their usual effect once the test
-    has come to its end. ``starting`` gets in words what the nodes wait for before the test. ``port`` is handed in
-    by a procedure, which keeps it open (``procedure``). ``preferred`` is the engine where ``options`` name none:
-    what has no loop over kernels is run stage by stage then. Raises ConfigError for anything that must not run.
+    ``options`` are the Python options of ``loop/options.py``: case, host, pace, record and so on. ``keep`` stores
+    the histories of an embedded run in memory. ``progress`` gets sample and samples. The test stops safely once
+    ``interrupted()`` returns true; without it signals stop the test, and have their usual effect afterwards.
+    ``starting`` gets a text on missing nodes before the test. ``port`` is an open port of a procedure.
+    ``preferred`` is the engine if ``options`` name none; without a loop over kernels it runs stage by stage.
+    Raises ConfigError.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
@@ -176,7 +176,7 @@ def run(
         from rths_nodes.analysis.stability.corners import refuse_unstable
 
         refuse_unstable(loaded)
-    embedded = _loop(loaded, chosen, port)  # what is wrong is refused here, before any node starts
+    embedded = _loop(loaded, chosen, port)  # errors are raised here, before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))
     samples = loaded.samples
@@ -191,7 +191,7 @@ def run(
 
 
 def run_and_read(scenario: str | Path | Scenario, overrides: Iterable[str] = (), **options: Any) -> Run:
-    """As :func:`run`, but gives the histories; without ``record`` a node host records into a temporary place."""
+    """Run as :func:`run` and return the histories; without ``record`` node hosts use a temporary folder."""
     if options.get("host", EMBEDDED) == EMBEDDED or options.get("record") is not None:
         return run(scenario, overrides, **options).read()
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
@@ -219,9 +219,9 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 
 
 def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop:
-    """The loop as it is run. Raises ConfigError where one over kernels is asked for, and there is none.
+    """Return the loop of the chosen engine. Raises ConfigError for kernels that do not exist.
 
-    By themselves recorded tests run stage by stage: their recordings grow with them, and outlive the process.
+    By default recorded tests run stage by stage: their recordings grow with them, and outlive the process.
     """
     engine = preferred if options.engine == AUTO else options.engine
     if engine == AUTO:
@@ -235,13 +235,13 @@ def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoo
 
 
 def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
-    """Result of a run of ``scenario`` from what was ``found``; how long it took is not known here."""
+    """Return the result of a run of ``scenario``, without its duration."""
     recording = Path(options.record) if options.record else None
     how: dict[str, Any] = {"host": options.host, "pace": options.pace, "faults": options.faults}
     result = RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)
     code = outcomes.valid(found["exit_code"], result.late, result.samples)
     result.exit_code = code
-    if code is outcomes.ExitCode.NOT_VALID:  # the rig ran to its end; ``ending`` and the exit code judge the test
+    if code is outcomes.ExitCode.NOT_VALID:  # the rig completed; ``ending`` and the exit code judge the test
         result.outcome = outcomes.ExitCode.FINISHED.outcome
     return result
 
@@ -313,7 +313,7 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | N
 
 
 def _messages(recording: Data) -> dict[str, object] | None:
-    """The summary of the recorder as it is reported; None without a recorder that could send one."""
+    """Return the recorder's summary for reports; None without one."""
     if not recording:
         return None
     counts = {name: {topic: round(count) for topic, count in recording[name].items()} for name in ("gaps", "lost")}
@@ -325,7 +325,7 @@ def _messages(recording: Data) -> dict[str, object] | None:
 def _run_nodes(nodes: list[NodeDescription], options: RunOptions, watch: Watch, port: Port | None) -> Result:
     from rths_nodes.ros.hosting.descriptions import starting_words
 
-    if watch.starting:  # on a busy machine the nodes may be up before the runner can hear them
+    if watch.starting:  # on a busy machine the nodes may precede the runner's subscriptions
         watch.starting(starting_words({node.peer: "" for node in nodes}))
     if options.host == PROCESSES:
         from rths_nodes.ros.hosting import processes

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One node, or a rig of them, until the test is over: what ``ros2 run``, launch and our runner start.
+"""Entry point of one node, or a rig of several, for ``ros2 run``, launch and our runner.
 
-Imports next to nothing by itself: a rig of many processes is to be there soon.
+It imports very little: a rig of many processes has to start quickly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rths_nodes.ros.hosting.exit_guard import leave
 
 
 def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the node ``role``, or ``rig``: several of them, with ROS ``arguments``; the process ends with it."""
+    """Run the node ``role``, or ``rig`` for several, with ROS ``arguments``, and exit."""
     held = LastWords(ExitCode.HELD, "interrupted before the test began")
     with unfailing_output():
         with exit_at_once(ExitCode.HELD, lambda: tell_launch(held)):
@@ -43,7 +43,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def find_ros() -> None:
-    """A package installed by pip is not in AMENT_PREFIX_PATH unless somebody puts it there."""
+    """Add a pip installation to AMENT_PREFIX_PATH."""
     if (Path(sys.prefix) / "share" / "ament_index").is_dir():
         os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output and error that take whatever is printed: what fails there decides nothing about a test.
+"""Standard output and error that never fail, so that printing does not affect a test.
 
-A reader that has left, a full disk, a terminal that is gone, an output that was closed from the start: what is
-printed is dropped then. A character that the encoding of the terminal lacks is written in others (``PLAIN``). What
-the parts of a test log while it goes on is shown on standard error (:func:`show_log`).
+After an error (a reader that left, a full disk, a lost terminal, a closed output) output is dropped. Characters
+that the encoding lacks are replaced (``PLAIN``). The log of the package goes to standard error (:func:`show_log`).
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ PLAIN = {
     **{"µ": "u", "–": "-", "−": "-", "±": "+-", "°": " deg", "√": "sqrt ", "×": "x"},
     **{"α": "a", "Δ": "D", "ω": "w", "θ": "t"},
 }
-"""Replacements of characters of ours that the encoding lacks; in tables as wide as they are."""
+"""Replacements of characters that the encoding lacks, of equal width for tables."""
 IN_PLAIN = "rths_plain"
-"""Name under which Python knows the error handler that writes them."""
+"""Name of the error handler that replaces them."""
 NAMES = {1: "standard output", 2: "standard error"}
 
 
 @contextmanager
 def unfailing_output() -> Iterator[None]:
-    """Whatever is printed inside, to ``sys.stdout`` and ``sys.stderr``, raises nothing."""
+    """Make printing to ``sys.stdout`` and ``sys.stderr`` in the block raise nothing."""
     _fill_descriptors()
     before = sys.stdin, sys.stdout, sys.stderr
-    sys.stdin = sys.stdin or io.StringIO()  # it was closed: there is nothing to read
+    sys.stdin = sys.stdin or io.StringIO()  # closed: nothing to read
     sys.stdout, sys.stderr = _unfailing(sys.stdout), _unfailing(sys.stderr)
     try:
         yield
@@ -46,19 +45,19 @@ def unfailing_output() -> Iterator[None]:
 
 
 def _fill_descriptors() -> None:
-    """Put nothing where an output was closed: the next file that is opened, a recording, would take its number."""
+    """Fill closed descriptors 0 to 2: the next opened file, a recording, would take their number."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.dup2(nowhere := os.open(os.devnull, os.O_RDWR), number)
-            os.set_inheritable(number, True)  # those that we start have the same outputs
+            os.set_inheritable(number, True)  # child processes inherit them
             if nowhere != number:
                 os.close(nowhere)
 
 
 def _unfailing(stream: Any) -> Any:
-    """A stream in place of ``stream``; itself where it is none of a file, and nothing can fail."""
+    """Wrap ``stream``; unchanged if it is not a file and cannot fail."""
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")
     try:
@@ -72,7 +71,7 @@ def _unfailing(stream: Any) -> Any:
 
 
 class _Unfailing(io.RawIOBase):
-    """The open file ``number``: from the first write that fails on it takes everything, and keeps nothing."""
+    """Open file ``number`` that accepts and drops everything after its first failed write."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -93,7 +92,7 @@ class _Unfailing(io.RawIOBase):
         while rest and not self._failed:
             try:
                 rest = rest[os.write(self._number, rest) :]
-            except BlockingIOError:  # whoever has the other end made it so
+            except BlockingIOError:  # set by the process at the other end
                 select.select([], [self._number], [])
             except OSError as error:
                 self._failed = True
@@ -101,7 +100,7 @@ class _Unfailing(io.RawIOBase):
         return length
 
     def _tell(self, error: OSError) -> None:
-        """A reader that has left, as ``head`` does, wants no more; everything else is told once."""
+        """Report an error once; a reader that left, like ``head``, is not one."""
         if self._number in NAMES and error.errno != errno.EPIPE:
             words = f"rths: {NAMES[self._number]}: {error.strerror}: what is printed from here on is lost\n"
             with suppress(OSError):
@@ -109,7 +108,7 @@ class _Unfailing(io.RawIOBase):
 
 
 def _in_plain(error: UnicodeError) -> tuple[str, int]:
-    """Replace the characters that an encoding lacks: by ``PLAIN``, a letter without its accent, or else ``?``."""
+    """Error handler: replace characters by ``PLAIN``, without accents, or by ``?``."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(map(_plain, error.object[error.start : error.end])), error.end
@@ -121,14 +120,14 @@ def _plain(character: str) -> str:
 
 
 class _OnStandardError(logging.Handler):
-    """Writes to what standard error is at the time."""
+    """Writes to the current standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"rths: {record.getMessage()}", file=sys.stderr, flush=True)
 
 
 def show_log() -> None:
-    """Show what the package logs, from INFO on; what others log stays as it is."""
+    """Show the log of the package from INFO on; other loggers are not changed."""
     log = logging.getLogger("rths_nodes")
     if not log.handlers:
         log.addHandler(_OnStandardError())

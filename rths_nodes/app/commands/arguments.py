@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments that several sub-commands have."""
+"""Arguments shared by several sub-commands."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 Parser = argparse._ActionsContainer
 SCENARIO = ("scenario", "--rig", "--set", "--case")
-"""Arguments that say which scenario is meant, on the command line."""
+"""Command-line arguments that select a scenario."""
 COMPLETERS = {
     "scenario": completion.scenarios,
     "--rig": completion.rigs,
     "--case": completion.cases,
     "--fault": completion.faults,
 }
-"""Completers by option: each finds what a shell offers."""
+"""Completers by option."""
 
 
 def add_scenario(parser: argparse.ArgumentParser, may_be_missing: bool = False) -> None:
-    """The scenario, its rig, what is changed in it, and which case of it."""
+    """Add the scenario, its rig, changes and case."""
     for name in SCENARIO:
         add_option(parser, options(COMMAND)[name], may_be_missing)
 
@@ -55,7 +55,7 @@ def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> 
 
 
 def chosen(given: argparse.Namespace) -> Data:
-    """The options of a run on the command line, by their names in Python, but for the scenario's own."""
+    """Return the options of a run on the command line, by their names in Python, except the scenario's."""
     return {
         option.spec.places[PYTHON]: getattr(given, name.lstrip("-").replace("-", "_"))
         for name, option in options(COMMAND).items()
@@ -64,12 +64,12 @@ def chosen(given: argparse.Namespace) -> Data:
 
 
 def scenario(given: argparse.Namespace) -> Scenario:
-    """The scenario of the command line: its case, on its rig, with what ``--set`` changes. Raises ConfigError."""
+    """Load the scenario of the command line, with case, rig and ``--set``. Raises ConfigError."""
     return files.load(given.scenario, given.set, given.case, given.rig)
 
 
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
-    """Return whether the clock leads the rig: a real one always, and one that is ``watched`` by another computer.
+    """Return whether to run in real time: always on a real rig, or if ``watched`` by another computer.
 
     Raises ConfigError for either of them in lockstep.
     """
@@ -89,21 +89,21 @@ def add_several(
     completer: completion.Completer | None = None,
     **more: Any,
 ) -> None:
-    """An option that may be repeated, which the ``words`` say, too."""
+    """Add an option that may be repeated; the help mentions that."""
     argument = parser.add_argument(name, action="append", default=[], metavar=metavar, help=words, **more)
     if completer is not None:
         completion.offer(argument, completer)
 
 
 def add_counts(parser: Parser, **counts: tuple[int, str]) -> None:
-    """Options that are whole numbers, by their names in Python: default and words of each."""
+    """Add integer options, by their names in Python: default and help."""
     for name, (default, words) in counts.items():
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=int, default=default, metavar="N", help=f"{words}; default: %(default)s")
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
-    """Where many runs are done."""
+    """Add the options on where many runs are done."""
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="runs at a time on this machine; default: one for each processor"
     )
@@ -113,7 +113,6 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the option that chooses the engine of many runs."""
     words = (
         "how: python, stage by stage; kernels, by a loop over kernels where a run has one; compiled, by that loop "
         "compiled (extra fast); with the same bits; auto: compiled where runs are many or long, else kernels"
@@ -122,7 +121,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def where(given: argparse.Namespace) -> Where:
-    """Where the runs are done. Raises ConfigError for options that make no sense."""
+    """Return where the runs are done. Raises ConfigError for contradictory options."""
     if given.jobs is not None and given.scheduler:
         raise ConfigError("--jobs: the scheduler knows how many runs its workers do at a time; leave it out")
     if given.jobs is not None and given.jobs < 1:
@@ -131,7 +130,7 @@ def where(given: argparse.Namespace) -> Where:
 
 
 def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> Where:
-    """Decide on the engine of runs of ``samples`` in all, and say why those are not compiled that cannot be."""
+    """Choose the engine for ``samples`` in total, and report why runs cannot be compiled."""
     where = where.decided(scenarios[0], samples)
     if where.engine == COMPILED:
         from rths_nodes.loop.compiled import native
@@ -141,7 +140,7 @@ def tell_engine(where: Where, samples: float, scenarios: Sequence[Scenario]) -> 
 
 
 def check_least(given: argparse.Namespace, **least: float) -> None:
-    """Refuses options, by their names in Python, that are below their ``least``. Raises ConfigError."""
+    """Raise ConfigError for options, by their names in Python, below their ``least`` value."""
     for name, bound in least.items():
         if not getattr(given, name) >= bound:
             raise ConfigError(f"--{name.replace('_', '-')} = {getattr(given, name)}: must be >= {bound:g}")
@@ -152,7 +151,7 @@ def add_recording(parser: argparse.ArgumentParser, words: str = "folder of a rec
 
 
 def add_reference(parser: argparse.ArgumentParser) -> None:
-    """Add the option to compute the structure in one piece for a report, too."""
+    """Add the option to include the response of the whole structure in a report."""
     words = "in the report, also the response of the whole structure computed in one piece (takes its time)"
     parser.add_argument("--reference", action="store_true", help=words)
 

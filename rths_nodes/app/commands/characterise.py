@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths characterise``: cyclic tests of a rig -> stiffness and damping of specimens, delay of actuators.
 
-One axis moves at a time, at each amplitude and frequency; the others are commanded to stand still.
+One axis moves at a time, at each amplitude and frequency; the others rest.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run or read the tests and tell what they show; the exit code. Raises ConfigError for what cannot be done."""
     scenario, figure = arguments.scenario(options), terminal.figure_path(options.figure)
     table = Path(options.csv) if options.csv else None
     if table:
@@ -101,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
-    """Write the tests as scenarios, which an operator runs; the exit code."""
+    """Write the tests as scenarios for an operator."""
     given = {
         "--from": options.recordings,
         "--record": options.record,

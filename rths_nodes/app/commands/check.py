@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths check``: whether a scenario fits together, without running it."""
+"""``rths check``: check a scenario without running it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rths_nodes.laboratory.calibration import Channel
 
 REHEARSED_S = 2.0
-"""Time that the test may take on a simulator, s; it is told how much of it that was."""
+"""Computing time of the simulated test, s; the output states how much of the test that was."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,15 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Build the loop of the scenario, and tell what it is. Raises ConfigError where it does not fit together.
-
-    A model in a process of its own is tried.
-    """
+    """Build the loop and describe it; a model in a process of its own is tried. Raises ConfigError."""
     from rths_nodes.loop.embedded import checked_loop
 
     loaded = arguments.scenario(options)
     measured = _round_trips(options.hops) if options.hops else None
-    port = NeverOpened(Assembly(loaded).port) if options.rig else None  # on it an operator drives: rths test
+    port = NeverOpened(Assembly(loaded).port) if options.rig else None  # an operator drives it: rths test
     assembly = checked_loop(loaded, port=port).assembly
     terminal.say(f"{loaded.name}: fits together")
     rehearsed = cache(partial(_rehearsed, loaded))
@@ -116,7 +113,7 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 class NeverOpened(PortBefore):
-    """The ``port`` of a test that is only looked at: it may be that of a real rig, which nobody has armed."""
+    """``port`` that is never opened: it may belong to a real rig that is not armed."""
 
     armed = True
 
@@ -157,7 +154,7 @@ def _channel(noun: str, channel: Channel) -> str:
 
 
 def _largest_force(assembly: Assembly, structure: Structure) -> float:
-    """At a degree of freedom of the ``structure``, whether it is reduced or not, N."""
+    """Return the largest force at a degree of freedom of the ``structure``, reduced or not, N."""
     return float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
 
 
@@ -185,7 +182,7 @@ def _contents(loaded: Scenario) -> Iterator[str]:
 
 
 def _step_times(assembly: Assembly) -> Iterator[str]:
-    """Say how long the steps of what is in a process of its own take; it is started for that."""
+    """Describe the step times of parts in processes of their own, which are started for that."""
     from rths_nodes.analysis.tested import judged, quantiles
 
     try:
@@ -215,7 +212,7 @@ def _loads(loaded: Scenario) -> Iterator[str]:
 
 
 def _excess_travel(loaded: Scenario) -> Iterator[str]:
-    """Say how much further the command of each axis may go when the data that it needs stop coming."""
+    """Describe how much further the command of each axis may move after a loss of data."""
     from rths_nodes.core.braking import braked_together
     from rths_nodes.loop.supervision.pause import SHARPEST
     from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
@@ -249,7 +246,7 @@ def _round_trips(recording: str) -> RoundTrips:
 
 
 def _hops(loaded: Scenario, found: RoundTrips, rehearsed: Rehearsals) -> Iterator[str]:
-    """Say which depth hops with the round trips ``found`` need, and what that costs the test on a simulator."""
+    """Describe the depth of hops for measured round trips, and its cost in a simulated test."""
     depth = found.depth(loaded.dt)
     yield (
         f"hops: a Command is there {1e3 * found.p999:.4g} ms after its Measurement in 99.9 % of the samples, "
@@ -266,13 +263,13 @@ def _hops(loaded: Scenario, found: RoundTrips, rehearsed: Rehearsals) -> Iterato
 
 
 class Rehearsed(NamedTuple):
-    """A test on a simulator: the margins, why it tripped (empty if it did not), and its error norms by axis, %."""
+    """Simulated test: margins, reason of a trip (or empty), and error norms by axis, %."""
 
     margins: Margins
     reason: str
     errors: dict[str, float]
     integrator: Data
-    """Numbers that the integrator keeps of it."""
+    """The integrator's own results."""
 
     def in_words(self, dt: float) -> str:
         if self.reason:
@@ -282,11 +279,11 @@ class Rehearsed(NamedTuple):
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
-"""By the depth of hops: the test on a simulator, which is run once."""
+"""Simulated test by depth of hops; each is run once."""
 
 
 def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
-    """Room of each axis beside its braking way, and what the test on a simulator leaves of it."""
+    """Describe the usable stroke of each axis, and the margin left by the simulated test."""
     from rths_nodes.core.braking import braked_together
     from rths_nodes.loop.supervision.safe_stop import braking_time
 
@@ -314,9 +311,9 @@ def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
-    """The test on a simulator with this ``depth`` of hops, for as long as REHEARSED_S allow.
+    """Simulate the test with this ``depth`` of hops, for at most REHEARSED_S.
 
-    None where it has no models. Raises ConfigError for a depth that it cannot have.
+    None without models. Raises ConfigError for an impossible depth.
     """
     from rths_nodes.loop.embedded import checked_loop
     from rths_nodes.loop.scenario.overrides import override

@@ -21,7 +21,7 @@ EVALUATION = {
     "hybrid simulation energy monitor": ("mosqueda_2007",),
     "frequency evaluation index": ("guo_2014",),
 }
-"""Methods that judge every test, each with its publications."""
+"""Methods that judge every test, with their publications."""
 OWN = (
     "@software{rths_nodes,\n  title = {rths_nodes: real-time hybrid simulation with ROS 2},\n"
     f"  version = {{{__version__}}},\n}}"
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print an entry for each publication, after the places in which it is used."""
+    """Print an entry for each publication, after the places that use it."""
     scenario = arguments.scenario(options)
     known, used = publications(), dict[str, list[str]]()
     for place, source in [*_of_components(scenario), *_of_evaluation()]:
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def publications() -> dict[str, str]:
-    """The entries that come with the package, by their keys. Raises ConfigError where they are not installed."""
+    """Return the shipped entries by key. Raises ConfigError if they are not installed."""
     try:
         text = resource("config", PUBLICATIONS).read_text(encoding="utf-8")
     except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths commission``: the acceptance of a rig before any specimen, led by the terminal, signed by two persons."""
+"""``rths commission``: acceptance of a rig without a specimen, at the terminal, signed by two persons."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Lead the operator through all that is measured, and write the result; 0 where every row has passed."""
+    """Lead the operator through all measurements and write the result; return 0 if every row has passed."""
     from rths_nodes.procedure.commissioning.whole import scenario_of
     from rths_nodes.procedure.warning import warning_of
     from rths_nodes.recording import commissioning
@@ -174,7 +174,7 @@ class AtTerminal:
         return bool(self._dialogue.yes("begin a new session at the rig; try again?"))
 
     def settle(self) -> None:
-        """A question whose motion has ended before it was answered waits for its Enter."""
+        """Wait for Enter if a motion has ended before its question was answered."""
         if self._asking is not None and self._asking.is_alive():
             self._settling = True
             print("Enter: ", end="", file=sys.stderr, flush=True)

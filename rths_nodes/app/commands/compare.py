@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rths_nodes.app.studies.comparison import Result
 
 _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)", "max_error_mm"))
-"""Columns of a comparison, and the index of each."""
+"""Columns of a comparison, and their indices."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the variants and print one table; exit code 3 when one of them did not finish."""
+    """Run the variants and print one table; return 3 if one of them did not finish."""
     from rths_nodes.app.studies import comparison, run_time
     from rths_nodes.app.studies.engine import Where
 
@@ -114,7 +114,7 @@ def _print_comparison(name: str, results: Sequence[Result]) -> None:
 
 
 def _of_axis(published: Mapping[str, float], axis: str, first: bool) -> dict[str, float]:
-    """Return the values published of this axis; those published of all axes stand at the first."""
+    """Return the published values of this axis; the first also gets values of all axes."""
     own = {key: published[f"{key}_{axis}"] for _, key in _COMPARED if f"{key}_{axis}" in published}
     return (dict(published) if first else {}) | own
 

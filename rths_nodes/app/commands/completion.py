@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion on the command line, and ``rths completion``: the code that switches it on in a shell.
+"""Shell completion, and ``rths completion``, which prints the code that enables it.
 
-A shell that completes a line starts ``rths`` with an environment variable set; in every other start nothing of
-argcomplete is loaded.
+A shell requests completions by an environment variable; argcomplete is loaded only then.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from rths_nodes.loop.scenario import files
 
 SHELLS = ("bash", "zsh")
 ASKED = "_ARGCOMPLETE"
-"""Environment variable that is set where a shell asks for completions."""
+"""Environment variable that requests completions."""
 
 Completer = Callable[[str, argparse.Namespace], Iterable[str]]
-"""The beginning of a word, and what else is given -> the words that may stand there."""
+"""Beginning of a word, and other arguments -> candidates."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the code that the shell has to run. Raises ConfigError where argcomplete is missing."""
+    """Print the code for the shell. Raises ConfigError without argcomplete."""
     try:
         from argcomplete.shell_integration import shellcode
     except ImportError:
@@ -40,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
-    """Where a shell asks, tell it what may stand next, and end; else do nothing."""
+    """If a shell requests completions, print the candidates and exit."""
     if ASKED in os.environ:
         with suppress(ImportError):
             import argcomplete
@@ -49,7 +48,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 
 def offer(argument: Any, completer: Completer) -> None:
-    """``argument`` of a parser is completed by ``completer``; where that refuses what is given, by nothing."""
+    """Complete ``argument`` by ``completer``, or by nothing if that raises ConfigError."""
 
     def complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
         with suppress(ConfigError):
@@ -60,14 +59,13 @@ def offer(argument: Any, completer: Completer) -> None:
 
 
 def yaml_files(prefix: str, given: argparse.Namespace) -> list[str]:
-    """The files and folders that begin with ``prefix``."""
     import argcomplete
 
     return list(argcomplete.completers.FilesCompleter(("yaml", "yml"))(prefix))
 
 
 def shipped(kind: str) -> Completer:
-    """By the shipped files of ``kind``, and the files and folders that begin with what is typed."""
+    """Return a completer for shipped files of ``kind``, and for files and folders."""
     return lambda prefix, given: [*files.shipped(kind), *yaml_files(prefix, given)]
 
 
@@ -75,10 +73,9 @@ scenarios, rigs, settings = shipped(files.SCENARIO), shipped(files.RIG), shipped
 
 
 def cases(prefix: str, given: argparse.Namespace) -> list[str]:
-    """The cases of the scenario that is given."""
     return list(files.load(given.scenario).cases)
 
 
 def faults(prefix: str, given: argparse.Namespace) -> list[str]:
-    """The kinds of faults, up to where their time stands."""
+    """Return the kinds of faults, up to their time."""
     return [f"{kind}@" for kind in KINDS]

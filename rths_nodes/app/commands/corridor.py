@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths corridor``: predict the bands in which a test is expected to stay, from runs on plants that differ."""
+"""``rths corridor``: predict the corridor of a test from runs on different plants."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the test on every plant, and write the envelope; the exit code of a test that does not finish."""
+    """Run the test on every plant, and write the envelope; return the exit code of a test that does not finish."""
     arguments.check_least(options, plants=1, seed=0, margin=0.0)
     scenario, out, where = arguments.scenario(options), Path(options.out), arguments.where(options)
     if out.suffix != ".npz":
@@ -82,10 +82,10 @@ def _widest(found: Corridor) -> dict[str, dict[str, float]]:
 def predicted(
     scenario: Scenario, count: int, seed: int, margin: float, where: Where, progress: Progress | None = None
 ) -> Corridor:
-    """The corridor of ``scenario`` from its own plant and ``count`` more, drawn with ``seed``.
+    """Return the corridor of ``scenario`` from its own plant and ``count`` more, drawn with ``seed``.
 
-    ``margin`` is what it is wider on each side, as a share of the range of the quantity. Raises ConfigError for a
-    scenario without scatter, and Stopped where the test does not finish on one of the plants.
+    ``margin`` widens it on each side, as a share of the quantity's range. Raises ConfigError without scatter, and
+    Stopped if the test does not finish on a plant.
     """
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
     drawn = [plant.of(without) for plant in plants(without, count, seed, nominal=True)]
@@ -107,7 +107,7 @@ def predicted(
 
 
 def histories(run: Run) -> Array:
-    """``QUANTITIES`` at every sample, ``(3, n, n_axes)``; nan in a soft start, after which they count."""
+    """``QUANTITIES`` at every sample, ``(3, n, n_axes)``; nan during a soft start."""
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     found = np.full((3, *run.displacement.shape), np.nan)

@@ -19,7 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure and print for which servo rates this computer is suitable."""
     from rths_nodes.app import doctor
 
     data, lines = doctor.diagnose(options.rate, options.seconds)

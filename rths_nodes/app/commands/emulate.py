@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths emulate``: a rig at the end of a network that is not there, for scenarios whose port is ``udp``."""
+"""``rths emulate``: an emulated rig on the network, for scenarios with the port ``udp``."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Emulate the rig until its session is over; 0 where the test has closed it, 3 where the rig has stopped.
+    """Emulate the rig for one session; return 0 if the test has closed it, 3 if the rig has stopped.
 
     Lines on stdin turn the switches at the rig: ``interlock open``, ``pressure off``, ``cable out``, and back.
     """
@@ -117,7 +117,7 @@ def _sensors(options: argparse.Namespace, emulator: Emulator) -> EmulatedSensors
 
 
 def _hear(switches: Switches) -> None:
-    with suppress(OSError, ValueError):  # a terminal that is another job's, a stdin that is closed
+    with suppress(OSError, ValueError):  # a terminal of another job, or a closed stdin
         for line in sys.stdin:
             if not line.strip():
                 continue
@@ -138,21 +138,21 @@ def _say(options: argparse.Namespace, words: str, data: dict[str, object]) -> No
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""1 N/m: a specimen has to have a stiffness, and this one no load cell can see."""
+"""1 N/m: a specimen needs a stiffness, which no load cell can measure here."""
 
 
 def free(scenario: Scenario) -> Scenario:
-    """``scenario`` with nothing mounted. Raises ConfigError for axes that one model of a rig couples."""
+    """Return ``scenario`` without specimens. Raises ConfigError for a rig model that couples axes."""
     if scenario.rig is not None:
         raise ConfigError("rig: couples its axes in one model, so that none can be free; leave it out")
     return override(scenario, [f"axes.{name}.specimen={FREE}" for name in scenario.axes])
 
 
 class EmulatedSensors:
-    """Shows what is true of the rig of ``emulator`` to the watcher at ``address``, until it is closed.
+    """Sends the true state of the rig of ``emulator`` to the watcher at ``address``, until closed.
 
-    Resolution and noise are those of the channels of ``section``, whose axes are those of the rig. Raises
-    ConfigError for an address that is not known.
+    ``section`` gives resolution and noise of its channels, by the rig's axes. Raises ConfigError for an unknown
+    address.
     """
 
     def __init__(self, emulator: Emulator, section: WatchSection, address: str) -> None:
@@ -182,7 +182,7 @@ class EmulatedSensors:
 
 
 def _show(section: WatchSection, far: tuple[str, int], true: Sequence[float], seed: int, parent: int) -> None:
-    """Show by the clock, as long as the ``parent`` lives: what was due while the process waited is left out."""
+    """Send by the clock while the ``parent`` lives; skip samples that are overdue."""
     session, noise = secrets.randbelow(2**32 - 1) + 1, np.random.default_rng(seed)
     period, began, counter = 1.0 / section.sensors.rate, time.monotonic(), 0
     channels = (
@@ -202,7 +202,7 @@ def _show(section: WatchSection, far: tuple[str, int], true: Sequence[float], se
                 (_number(channels[0][axis], true[axis], noise), _number(channels[1][axis], true[n + axis], noise))
                 for axis in range(n)
             ]
-            with suppress(OSError):  # as if it were lost on the way
+            with suppress(OSError):  # as if lost in transit
                 out.sendto(shown(session, counter, rows), far)
             counter += 1
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate``: delay and amplitude of a loading system, or parameters of a specimen, from a recording."""
+"""``rths estimate``: delay and amplitude of a loading system, or specimen parameters, from a recording."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Estimate delay and amplitude, and suggest parameters; or show the recording to a copy of the specimen."""
     if options.purpose == UPDATING:
         return estimate_updating.run(options)
     estimate_updating.refuse_idle(options, COMPENSATORS)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate --for updating``: the parameters that a copy of the specimen would have learnt from a recording.
+"""``rths estimate --for updating``: parameters that a copy of the specimen would learn from a recording.
 
-Nothing of a test depends on it: the copy is in shadow.
+The copy is in shadow: it does not affect the test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.identification.updating import Followed
 
 ROWS = 8
-"""Times that are printed."""
+"""Number of printed times."""
 OPTIONS = ("model", "law", "set", "parameter", "noise", "uncertainty", "figure")
 """Options of this purpose, by their names in Python."""
 
@@ -52,13 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_idle(options: argparse.Namespace, purpose: str) -> None:
-    """Raises ConfigError for options of this purpose that were given for another ``purpose``."""
+    """Raise ConfigError for options of this purpose used with another ``purpose``."""
     if idle := [f"--{name}" for name in OPTIONS if getattr(options, name) not in (None, [])]:
         raise ConfigError(f"{', '.join(idle)}: is for --for updating, not for {purpose}")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the recording to the copy, and print what it learns; the exit code. Raises ConfigError."""
     from rths_nodes.analysis.identification import updating
     from rths_nodes.recording.reading import read_run
 
@@ -95,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _value(words: str) -> tuple[str, object]:
-    """``stiffness=7e6`` -> its name and number."""
+    """Parse ``stiffness=7e6``."""
     name, _, value = words.partition("=")
     try:
         return name, float(value)

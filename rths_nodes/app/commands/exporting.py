@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths export``: recordings as files that other programs and archives read."""
+"""``rths export``: recordings as files for other programs and archives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files, and say which."""
     from rths_nodes.app.commands.report import write as write_page
     from rths_nodes.recording import exporting
     from rths_nodes.recording.reading import read_run

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths identify``: the loading system of a rig by frequency responses -> a model file for a compensator.
 
-Without recordings, each axis of the scenario's rig is driven with noise, one after the other, the others being
-commanded to stand still (Phillips & Spencer 2012, section 3.1).
+Without recordings, the axes of the scenario's rig are driven with noise in turn, while the others rest
+(Phillips & Spencer 2012, section 3.1).
 """
 
 from __future__ import annotations
@@ -111,7 +111,6 @@ def _add_tests(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run or read the tests, fit, write the model; the exit code. Raises ConfigError for what cannot be done."""
     try:
         return identify_inverse.run(options) if options.purpose == IDENTIFIED_INVERSE else _run(options)
     except identification.Stopped as stop:

@@ -18,10 +18,7 @@ from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run or read the tests, fit, write the model; the exit code.
-
-    Raises ConfigError for what cannot be done, Stopped for a test that does not finish.
-    """
+    """Run or read the tests, fit, write the model. Raises ConfigError, and Stopped for an unfinished test."""
     scenario = arguments.scenario(options)
     _refuse_others(options)
     out = Path(options.out)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths import``: the record of a test that was made elsewhere becomes a recording of ours."""
+"""``rths import``: convert the record of a test made elsewhere into a recording."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the recording, and say how long the test is."""
     from rths_nodes.app.hosts import open_writer, recorded_topics
     from rths_nodes.loop.embedded import Outcome
     from rths_nodes.loop.provenance import hashes, information

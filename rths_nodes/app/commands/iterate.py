@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths iterate``: the same test run after run, corrected by what the last one told, until it agrees."""
+"""``rths iterate``: repeat a test, corrected by each run, until it converges."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rths_nodes.app.studies.iteration import Iteration
 
 RESULT = "iteration.json"
-"""Name of the file with the result beside the recordings."""
+"""Name of the result file next to the recordings."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Iterate; exit code 0 where it converged, 3 where not, that of a run that did not finish."""
+    """Iterate; return 0 if converged, 3 if not, or the exit code of an unfinished run."""
     from rths_nodes.app.studies import iteration
     from rths_nodes.app.studies.engine import Where
     from rths_nodes.app.studies.next_run import SCENARIO

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths layouts``: layouts by which tools of ROS 2 show a test: PlotJuggler, Foxglove (Lichtblick), RViz.
+"""``rths layouts``: layouts of a test for ROS 2 tools: PlotJuggler, Foxglove (Lichtblick), RViz.
 
-They name the topics of the axes of one scenario in one namespace. PlotJuggler and RViz follow the axes as joints;
-Foxglove draws the streams of every sample, which a recording has as well.
+They name the topics of one scenario's axes in one namespace. PlotJuggler and RViz show axes as joints; Foxglove
+plots the streams of every sample, which recordings contain as well.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from rths_nodes.ros.hosting.descriptions import axes_with_nodes
 from rths_nodes.ros.names import COMMANDS, STATES, TARGETS
 
 COLORS = {TARGETS: "#1f77b4", COMMANDS: "#7f7f7f", STATES: "#d62728"}
-"""The target lies below the command, and that below what is measured."""
+"""Curves in drawing order: measured over command over target."""
 SHOWN = {TARGETS: "target", COMMANDS: "command", STATES: "measured"}
 GROUND = "ground"
-"""Link that stands still."""
+"""Fixed link."""
 THICK, WIDE, APART = 0.5, 6.0, 5.0
-"""Height, width and distance of the slabs of the model, in strokes of their axis."""
+"""Height, width and distance of the slabs of the model, relative to the stroke of their axis."""
 
 
 def layouts(scenario: Scenario, namespace: str) -> dict[str, str]:
-    """Text of each file by its name."""
+    """Return the text of each file by name."""
     rig, axes = f"/{namespace}", list(scenario.axes)
     return {
         "plotjuggler.xml": plotjuggler(rig, axes),
@@ -46,7 +46,7 @@ def layouts(scenario: Scenario, namespace: str) -> dict[str, str]:
 
 
 def plotjuggler(rig: str, axes: Sequence[str]) -> str:
-    """A tab for each axis: displacements over each other, force, and force against displacement."""
+    """A tab for each axis: displacements, force, and force against displacement."""
     root = ElementTree.Element("root")
     tabs = _below(root, "tabbed_widget", name="Main Window", parent="main_window")
     for axis in axes:
@@ -98,7 +98,7 @@ def _xml(root: ElementTree.Element) -> str:
 
 
 def foxglove(rig: str, axes: Sequence[str]) -> dict[str, object]:
-    """A column for each axis: displacements over each other, force against displacement; below the state."""
+    """A column for each axis: displacements, force against displacement; the state below."""
     panels: dict[str, object] = {}
     columns = []
     for number, axis in enumerate(axes):
@@ -142,7 +142,7 @@ def _beside(columns: Sequence[object]) -> object:
 
 
 def urdf(scenario: Scenario) -> str:
-    """The axes as slabs above each other, each a prismatic joint along x within its stroke (m)."""
+    """Axes as stacked slabs, each a prismatic joint along x within its stroke (m)."""
     robot = ElementTree.Element("robot", name=scenario.name)
     _slab(robot, GROUND, max(axis.limits.stroke for axis in scenario.axes.values()), "0.3 0.3 0.3 1")
     height = 0.0
@@ -169,7 +169,7 @@ def _slab(robot: ElementTree.Element, name: str, stroke: float, color: str) -> N
 
 
 def rviz(rig: str) -> dict[str, object]:
-    """The model, from the robot_state_publisher in the namespace of the rig, which is its frame_prefix as well."""
+    """The model, from the robot_state_publisher in the rig's namespace, which is also its frame_prefix."""
     prefix = rig.strip("/")
     topic = {
         "Value": f"{rig}/robot_description",
@@ -221,7 +221,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files, and say how each is opened."""
     scenario = arguments.scenario(options)
     name, folder = checked_namespace(options.namespace), Path(options.out)
     axes = axes_with_nodes(scenario, options.actuator_nodes)

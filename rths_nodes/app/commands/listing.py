@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths list``: scenarios, rig files and components, each with what it is."""
+"""``rths list``: scenarios, rig files and components, with descriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 
 FILES = {"scenario": files.SCENARIO, "rig_file": files.RIG}
-"""Kinds of shipped files that are listed: the word for each here, and for ``files``."""
+"""Listed kinds of shipped files: name here, and name for ``files``."""
 FAMILIES = (*FILES, *registry.FAMILIES)
 
 
@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the names of one family, or of all, with a line about each."""
     families = {family: described(family) for family in ([options.family] if options.family else FAMILIES)}
     widest = max(len(name) for rows in families.values() for name, _ in rows)
     for family, rows in families.items():
@@ -40,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def described(family: str) -> list[tuple[str, str]]:
-    """Names of a family, or of the shipped scenarios or rig files, each with a line about it."""
+    """Return names of a family, or of shipped scenarios or rig files, with descriptions."""
     if family in FILES:
         return [(name, _of_file(path)) for name, path in files.shipped(FILES[family]).items()]
     return [(name, _description(family, name)) for name in registry.names(family)]
@@ -53,5 +52,5 @@ def _of_file(path: Path) -> str:
 def _description(family: str, name: str) -> str:
     try:
         return registry.description(family, name)
-    except ConfigError as error:  # of another package, which is broken: it does not hide the others
+    except ConfigError as error:  # a broken package does not hide the others
         return f"({error})"

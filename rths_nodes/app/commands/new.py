@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths new``: a component in a package of its own, or a scenario, that works at once and is then changed."""
+"""``rths new``: create a working component in a package of its own, or a scenario."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TRIED = {
     "rig": " ".join(["rths run two_actuator_coupler --set 'rig={{type: {}}}'", *_BARE]),
     "port": "rths run chen_ricles_2010 --set port.type={} --set compensator.type=none",
 }
-"""Components of which there is a template, and how one is tried."""
+"""Components with a template, and the command that tries one."""
 SCENARIO = "scenario"
 TAKEN = ("rths_nodes", "test")
-"""Names of packages that a new one would hide, beside those of Python's library."""
+"""Package names that a new package would hide, in addition to Python's library."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -38,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the files, and say what can be done with them."""
     kind, name = options.kind, options.name
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ConfigError(

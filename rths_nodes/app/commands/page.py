@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths page``: the page of a test in the browser, of whatever runs in a namespace."""
+"""``rths page``: the page of a test, served for a namespace."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 NICE = 19
-"""A page may wait: the loop may not."""
+"""Niceness: the page may wait, the loop may not."""
 REAL_TIME = 1
-"""Priority of the process that stops, under SCHED_RR if it is permitted: above all other users, below the loop."""
+"""Priority of the stopping process under SCHED_RR, if permitted: above other users, below the loop."""
 LOOK_S = 0.2
 
 
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C: a front that stops the rig, and the rest in a process that may wait."""
+    """Serve the page until Ctrl-C: a front that stops the rig, and a low-priority process for the rest."""
     check_address(options.address, "--address")
     check_port(options.port, "--port")
     environment.check_page()
@@ -105,16 +105,16 @@ def _front(options: argparse.Namespace) -> int:
 async def _serve_front(
     front: Front, behind: Behind, where: str, reaches: Callable[[], bool], going_on: Callable[[], bool]
 ) -> int:
-    """Serve while it is ``going_on``; the exit code."""
+    """Serve while ``going_on()``; return the exit code."""
     serves = asyncio.ensure_future(behind.serves())
     while not serves.done():
         await asyncio.wait([serves], timeout=LOOK_S)
         if not going_on():
             return ExitCode.FINISHED
     if not serves.result():
-        return int(behind.close())  # it has said why
+        return int(behind.close())  # it has reported the reason
     serving = asyncio.ensure_future(front.serve())
-    await asyncio.sleep(0)  # it accepts from here on
+    await asyncio.sleep(0)  # accept from here on
     _say(where)
     while going_on() and not serving.done():
         await asyncio.sleep(LOOK_S)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths params``: the parameters of components, sections and keys."""
+"""``rths params``: parameters of components, sections and keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCENARIO = "scenario"
 
 
 class Found(NamedTuple):
-    """Description of a component, a section or a key: its parameters, or the types that it may have."""
+    """Description of a component, section or key: parameters, or possible types."""
 
     title: str
     words: str
@@ -103,7 +103,7 @@ def _classes() -> dict[str, type]:
 
 
 def _sections(path: str) -> Iterator[Found]:
-    """The section at ``path`` of a scenario and those inside it, or the key there, or a family of that name."""
+    """Yield the section at ``path`` and its parts, or the key there, or a family of that name."""
     known = _classes()
     places = sorted((place for place in known if _fits(path, place)), key=lambda place: place != path)
     for place in places:
@@ -118,7 +118,7 @@ def _sections(path: str) -> Iterator[Found]:
 
 
 def _fits(path: str, place: str) -> bool:
-    """Return whether ``path`` means the section at ``place``: whole, all but a last name, or its last word."""
+    """Return whether ``path`` names the section at ``place``: fully, without its last name, or by it alone."""
     words, pattern = path.split("."), place.split(".")
     same = len(words) == len(pattern) and all(b in (a, ANY) for a, b in zip(words, pattern, strict=True))
     return same or f"{path}.{ANY}" == place or path == pattern[-1]
@@ -132,7 +132,7 @@ def _keys(path: str) -> Iterator[Found]:
 
 
 def _keys_of_types(path: str) -> Iterator[Found]:
-    """The key at ``path`` of a section with a type, for each type that has it."""
+    """Yield the key at ``path`` of a section with a type, for each type that has it."""
     head, _, key = path.rpartition(".")
     for outer in [*_keys(head), *_keys_of_types(head)] if head else ():
         for name, _ in outer.types:
@@ -156,13 +156,13 @@ def _family(path: str, family: str, words: str, default: str = "") -> Found:
 
 
 Chapter = tuple[str, str, type]
-"""Title, a line of words, and the class of the parameters."""
+"""Title, description, and class of the parameters."""
 HEAD = "SI units unless the name says otherwise."
 MADE = "Made by `rths params --pages doc`."
 
 
 def chapters() -> dict[str, list[Chapter]]:
-    """All parameters by page: those of a scenario, of a rig file, and of each family of components."""
+    """Return all parameters by page: scenario, rig file, and each family of components."""
     found: dict[str, list[Chapter]] = {
         SCENARIO: [("A scenario", "The top level of a scenario file.", Scenario)],
         "axes": [],
@@ -203,13 +203,13 @@ def _contents(titles: Sequence[str]) -> str:
 
 
 def page() -> str:
-    """All parameters of all components and sections, as Markdown."""
+    """Return all parameters as one Markdown page."""
     parts = [line for of in chapters().values() for chapter in of for line in _chapter(*chapter)]
     return "\n".join(["# Parameters", "", HEAD, *parts])
 
 
 def pages() -> dict[str, str]:
-    """The same as files of a folder: ``parameters.md``, and one in ``parameters/`` for each of its rows."""
+    """Return them as files: ``parameters.md``, and one in ``parameters/`` for each of its rows."""
     files, rows = {}, []
     for name, of in chapters().items():
         parts = [line for chapter in of for line in _chapter(*chapter)]

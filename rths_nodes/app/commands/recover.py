@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths recover``: complete the recording of a recorder that was killed, or the record of a whole test."""
+"""``rths recover``: complete an interrupted recording, or the record of a whole test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Complete the recording, and tell what was found; FAILED where what is whole of it is no test."""
+    """Complete the recording and report it; return FAILED if the complete part is not a test."""
     from rths_nodes.recording import procedure
 
     if procedure.exists(options.recording):

@@ -22,11 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
     parser.add_argument("--page", action="store_true", help="show it in the browser, with a slider; required")
     parser.add_argument("--port", type=int, default=PORT, help="TCP port of the page; default: %(default)s")
-    parser.add_argument("--rate", help=argparse.SUPPRESS)  # refused with its replacement
+    parser.add_argument("--rate", help=argparse.SUPPRESS)  # refused, with its replacement
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page of a recording until Ctrl-C. Raises ConfigError without ``--page``."""
     if options.rate is not None or not options.page:
         option, rate = ("without --page", "") if options.rate is None else ("--rate", f" --rate {options.rate}")
         raise ConfigError(

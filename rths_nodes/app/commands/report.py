@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths report``: a recording as a page, or several over one another; its curves and figures as files."""
+"""``rths report``: report of one or several recordings; curves and figures as files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rths_nodes.recording.run import Run
 
 FORMATS = ("pdf", "svg")
-"""Formats of ``figures/files.py``, which is loaded only when it draws."""
+"""Formats of ``figures/files.py``, which is imported only for drawing."""
 
 
 UNMOVED = "no rung of this test that moved was recorded: there are no histories of it"
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the report of a recording, or of the last rung of a test that moved; of several one page."""
+    """Make the report of a recording, of several, or of a test's last rung that moved."""
     from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run
 
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _beside(recording: Path, ending: str) -> Path:
-    """The page beside a recording, wherever the command is given."""
+    """Return the path of a page next to a recording."""
     named = recording if recording.name else recording.resolve()
     return named.with_name(f"{named.name}{ending}.html")
 
@@ -142,16 +142,16 @@ def _write_files(options: argparse.Namespace, out: Path, plans: Callable[[], Seq
 
 
 def write_record(record: ProcedureRecord, path: Path) -> None:
-    """The report of a test of which no rung moved."""
+    """Write the report of a test without a rung that moved."""
     from rths_nodes.analysis.report import document
 
     document.write_record(record, path)
 
 
 def write(run: Run, path: Path, reference: bool, test: tuple[ProcedureRecord, str] | None = None) -> None:
-    """The report of a run; the libraries that draw it are loaded only now.
+    """Write the report of a run.
 
-    ``test``: record of the procedure that it was a part of, and the folder of its recording there.
+    ``test``: record of its procedure, and the folder of its recording there.
     """
     from rths_nodes.analysis.report.document import OfProcedure, write_report
 

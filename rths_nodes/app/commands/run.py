@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths run``: a scenario on a host."""
+"""``rths run``: run a scenario on a host."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LOOK_S = 0.1
-"""Between two looks whether the page is still wanted, s."""
+"""Polling interval of the page, s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the scenario; the exit code is that of its outcome."""
     if options.reference and not options.report:
         raise ConfigError("--reference: belongs into a report; give --report FILE")
     if options.report:
@@ -107,7 +106,7 @@ def _tell(options: argparse.Namespace, done: hosts.RunResult) -> None:
 def _host_of_page(host: str) -> str:
     if host != EMBEDDED:
         return host
-    if host is not run_options(COMMAND)["--host"].default:  # what was typed is another object
+    if host is not run_options(COMMAND)["--host"].default:  # an option that was typed is another object
         raise ConfigError("--page: the host embedded has no nodes that a page could hear: use another one")
     return COMPOSED
 
@@ -224,7 +223,7 @@ def _of_port(counts: dict[str, float]) -> str:
 
 
 def _print_indices(console: Console, metrics: Data, samples: int) -> None:
-    """The indices of the axes as a table, those of the whole test below; nothing of a test that never began."""
+    """Print the indices of the axes as a table, then of the whole test; nothing if it never began."""
     from rich.table import Table
 
     known = (number(value) is not None for row in metrics["axes"].values() for value in row.values())

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
-"""Plants that are scored beside the nominal one unless the user says how many."""
+"""Default number of scored plants in addition to the nominal one."""
 PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.yaml", "scoreboard.md"
 FAMILY = "compensator"
 
@@ -95,7 +95,6 @@ def _add_laws(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_scoring(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say on what the compensators are scored, and by which indices."""
     arguments.add_counts(
         parser,
         training_plants=(2, "plants that tuning counts beside the nominal one; none without scatter"),
@@ -129,7 +128,7 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Identify, tune if asked for, run all, and print one table; exit code 0 also where one is unstable."""
+    """Identify, tune if requested, run all, and print one table; return 0 even if one is unstable."""
     from rths_nodes.analysis.report import scoreboard as page
     from rths_nodes.app.studies import candidates, entries, runs, scoreboard
     from rths_nodes.app.studies.identification import Stopped
@@ -146,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
     terminal.check_makable(folder / SCORES)
     given = files.load_settings(options.settings) if options.settings else {}
     scored = _scored(options, loaded)
-    # refused before the rig is driven; the range of an inner number is known where its compensator is
+    # refused before any motion; inner numbers are known to their compensator only
     own = candidates.Candidate(type(loaded.compensator).type_name, to_data(loaded.compensator))
     known = tuple(index for index in scored.indices if not index.endswith(runs.RANGE))
     scoreboard.design(loaded, [own], replace(scored, indices=known))
@@ -165,7 +164,7 @@ def run(options: argparse.Namespace) -> int:
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
     of = scoreboard.design(loaded, chosen, scored)
-    # what cannot be carried is refused before anything runs
+    # files that cannot be included are refused before any run
     entry = entries.begun(loaded, scored, chosen, folder) if options.entry else None
     where = arguments.tell_engine(where, of.count * loaded.samples, [loaded])
     table = scoreboard.run(of, folder, where, terminal.progress)
@@ -302,7 +301,7 @@ def _write(
 
 
 def _beside(folder: Path, settings: Mapping[str, object]) -> dict[str, object]:
-    """Settings as they stand in a file of ``folder``: a model that was written beside it goes by its name."""
+    """Make paths of files in ``folder`` relative to it."""
     own = f"{folder.absolute()}{os.sep}"
     return {key: value.removeprefix(own) if isinstance(value, str) else value for key, value in settings.items()}
 

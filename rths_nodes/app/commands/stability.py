@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths stability``: whether the loop of a test is stable, without running it."""
+"""``rths stability``: judge the stability of a test's loop, without running it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Judge the loop of a scenario; exit code 0 also where it is unstable, for that is an answer."""
+    """Judge the loop of a scenario; return 0 even if it is unstable."""
     from rths_nodes.analysis.stability.judgement import judge
 
     loaded = arguments.scenario(options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths study``: many runs of a scenario, as a study file describes them."""
+"""``rths study``: many runs of a scenario, defined by a study file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what is still to be done, write the tables and the page; exit code 3 where a run did not finish."""
+    """Do the remaining runs, write tables and page; return 3 if a run did not finish."""
     from rths_nodes.app.studies import design, engine, study
     from rths_nodes.app.studies.journal import Journal
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts that the sub-commands share: progress, tables, places to write to."""
+"""Terminal output of the sub-commands: progress, tables, checks of output paths."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
     import rich.table
 
 LONG_S = 10.0
-"""A command that takes longer is announced with its time."""
+"""Duration from which a command is announced with its time, s."""
 LINES = "\n\t"
-"""Characters of texts of several lines."""
+"""Characters kept in texts of several lines."""
 RUNS = "runs"
-"""Folder of recordings and results where nobody names another."""
+"""Default folder of recordings and results."""
 FIGURES = (".png", ".svg", ".pdf")
-"""Kinds of files of a figure."""
+"""File types of figures."""
 TOLD_S = 30.0
-"""Time between two lines about what is done, where they do not go to a terminal."""
+"""Interval of progress lines that do not go to a terminal, s."""
 LEAST_WIDTH = 20
-"""Columns that words get at least, however narrow a terminal is."""
+"""Smallest width of text, columns."""
 SENTENCE = 24
-"""A cell of a table that is longer than this may be broken between its words."""
+"""Width from which a table cell may be wrapped between words."""
 WIDE = 10_000
-"""Columns of a terminal on which every table fits."""
+"""Width on which every table fits, columns."""
 TOGETHER = "\N{NO-BREAK SPACE}"
-"""Between a number and its unit, a name and its value: not broken between two lines."""
+"""Between a number and its unit, or a name and its value: no line break."""
 
 
 def check_writable(path: Path) -> None:
-    """Refuses a file that cannot be written, before anything is computed for it. Raises ConfigError.
+    """Raise ConfigError for a file that cannot be written, before anything is computed.
 
-    No folder is made for it: one that is not there is a misspelt one. Only ``runs``, where recordings go, is.
+    Folders are not created, since a missing one is a misspelling; except ``runs``, the default.
     """
     folder = path.absolute().parent
     check_makable(path)
@@ -57,7 +57,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_makable(path: Path) -> None:
-    """Refuses a file that cannot be written, even with folders made for it. Raises ConfigError."""
+    """Raise ConfigError for a file that cannot be written even if folders are created."""
     try:
         parent = path.absolute().parent
         while not parent.exists():
@@ -70,7 +70,7 @@ def check_makable(path: Path) -> None:
 
 
 def figure_path(given: str | None) -> Path | None:
-    """Where a figure is to be drawn, if one is wanted. Raises ConfigError where that cannot be done."""
+    """Return the path of a figure, or None. Raises ConfigError if it cannot be drawn there."""
     if not given:
         return None
     path = Path(given)
@@ -81,14 +81,14 @@ def figure_path(given: str | None) -> Path | None:
 
 
 def tell(notes: Iterable[str]) -> None:
-    """Say what a user should know beside what was asked for; on stderr, where it is in the way of no program."""
+    """Print notes to stderr, so that pipes are not affected."""
     for words in notes:
         print(f"note: {printable(words, kept=LINES)}", file=sys.stderr)
 
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """``path`` is written meanwhile, and then told as ``word``, if given. Raises OSError with a path."""
+    """Print the path as ``word``, if given, once the block has written it. Raises OSError with a path."""
     try:
         yield
     except OSError as error:
@@ -98,18 +98,15 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 
 class Progress(Protocol):
-    """Display of how far a command is."""
-
-    def __call__(self, done: float, of: float) -> None:
-        """Show how much is done."""
+    def __call__(self, done: float, of: float) -> None: ...
 
     def starting(self, words: str) -> None:
-        """Nothing is done yet; ``words`` say what is waited for."""
+        """Show the text of a wait before the start."""
 
 
 @contextmanager
 def progress(name: str) -> Iterator[Progress]:
-    """A bar on a terminal; elsewhere a plain line now and then, of what takes long."""
+    """Show a bar on a terminal; elsewhere a line now and then for long commands."""
     if not sys.stderr.isatty():
         yield _Lines(name)
         return
@@ -124,7 +121,7 @@ def progress(name: str) -> Iterator[Progress]:
 
 
 class _Bar:
-    """Moves to and fro while a test starts, then from left to right."""
+    """Pulses while a test starts, then advances."""
 
     def __init__(self, bars: rich.progress.Progress, name: str) -> None:
         self._bars, self._name, self._started, self._waits = bars, name, False, ""
@@ -133,7 +130,7 @@ class _Bar:
     def __call__(self, done: float, of: float) -> None:
         if done > 0 and not self._started:
             self._started = True
-            self._bars.reset(self._task, description=self._name, total=of)  # the start is not of its speed
+            self._bars.reset(self._task, description=self._name, total=of)  # the start must not count in its speed
         if self._started:
             self._bars.update(self._task, completed=done, total=of, share=f"{100.0 * done / of:3.0f} %")
 
@@ -144,7 +141,7 @@ class _Bar:
 
 
 class _Lines:
-    """A line each ``TOLD_S``: how much is done, and how long the rest takes at the speed so far."""
+    """Prints progress and remaining time every ``TOLD_S``."""
 
     def __init__(self, name: str) -> None:
         self._name, self._begun, self._first = name, 0.0, 0.0
@@ -168,21 +165,21 @@ class _Lines:
 
 
 def tell_now(words: str) -> None:
-    """Say at once what somebody has to see while a command goes on; on stderr."""
+    """Print an urgent message to stderr."""
     print(printable(words, kept=LINES), file=sys.stderr, flush=True)
 
 
 def announce(words: str, seconds: Callable[[], float | None]) -> None:
-    """Tells on a terminal how long a command takes, where that is long.
+    """Announce the duration of a long command on a terminal.
 
-    ``seconds()`` finds that out, or None where nobody knows; it is not asked where nobody looks on.
+    ``seconds()`` returns the duration, or None if unknown; it is called only on a terminal.
     """
     if sys.stderr.isatty() and (found := seconds()) is not None and found >= LONG_S:
         print(f"{words} about {span(found)}", file=sys.stderr, flush=True)
 
 
 def finite(entry: object) -> object:
-    """JSON has no nan and no infinity: null."""
+    """Replace nan and infinity, which JSON lacks, by null."""
     if isinstance(entry, dict):
         return {key: finite(value) for key, value in entry.items()}
     if isinstance(entry, list):
@@ -195,7 +192,7 @@ def print_json(data: object) -> None:
 
 
 def console(stream: TextIO | None = None) -> rich.console.Console:
-    """Where tables go, stdout or another ``stream``: as wide as the terminal, wide in a pipe."""
+    """Return a console for tables on stdout or ``stream``: as wide as the terminal, wide in a pipe."""
     from rich.console import Console
 
     stream = sys.stdout if stream is None else stream
@@ -203,9 +200,9 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(words: str, head: str = "", hang: int = 0) -> str:
-    """``words`` behind ``head``: one line in a pipe; on a terminal as many as they need, broken between words.
+    """Return ``words`` after ``head``: one line in a pipe; on a terminal wrapped between words.
 
-    Lines after the first begin below the first word, or ``hang`` columns further in. Numbers keep their units.
+    Further lines are indented to the first word, plus ``hang`` columns. Numbers keep their units.
     """
     if not sys.stdout.isatty():
         return f"{head}{words}".rstrip()
@@ -224,13 +221,13 @@ def folded(words: str, head: str = "", hang: int = 0) -> str:
 
 
 def say(line: str) -> None:
-    """Print a line; what of it does not fit on the terminal stands below, two columns further in."""
+    """Print a line; on a terminal, wrapped with an indent of two columns."""
     words = line.lstrip()
     print(folded(words, " " * (len(line) - len(words)), hang=2))
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
-    """An empty table of rich: columns of words, of numbers to the right, and the last ones of words again.
+    """Return an empty rich table: columns of text, right-aligned ``numbers``, and ``last`` columns of text.
 
     Numbers headed ``published`` are dim.
     """
@@ -246,7 +243,7 @@ def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> 
 
 
 def show(out: rich.console.Console, grid: rich.table.Table) -> None:
-    """Print a table of rich on the console ``out``, or each row as a sentence where the table does not fit."""
+    """Print a rich table, or each row as a sentence if the table does not fit."""
     from rich.measure import Measurement
 
     wide = out.options.update(width=WIDE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths test``: a test from the cold rig to its report, rung by rung, at a terminal or by a file of answers."""
+"""``rths test``: a test from the cold rig to its report, rung by rung, at a terminal or by answers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,6 @@ def _removed(option: str) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Lead the operator through the test; the exit code is that of its outcome."""
     if options.print_answers:
         print(answering.template(), end="")
         return 0
@@ -122,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_motions(scenario: Scenario, answers: Answers, options: argparse.Namespace) -> None:
-    """Raises ConfigError for answers that would arm or move a real rig."""
+    """Raise ConfigError for answers that would arm or move a real rig."""
     if (port := Assembly(scenario).port).simulated:
         return
     named = [f"{act}.moves = {answering.YES}" for act in answering.MOVING if answers.moves(act)]
@@ -141,7 +140,7 @@ def _told(options: argparse.Namespace) -> float:
 
 
 def _check_second(scenario: Scenario, answers: Answers, operator: str, asked: bool) -> None:
-    """Raises ConfigError if ``answers`` lack the second person that rung g needs, unless it is ``asked`` for."""
+    """Raise ConfigError if rung g needs a second person who is neither in ``answers`` nor ``asked`` for."""
     planned = FULL in (answers.rungs or answering.ALL) and two_persons(FULL, scenario)
     if planned and not (asked and answers.second is None):
         check_second(operator, answers.second or "")
@@ -188,7 +187,7 @@ def _test(
             code = Console(runner, dialogue, terminal.progress, leads=not options.answers).run()
     try:
         _tell(options, screen, runner.record, folder)
-    except (ConfigError, RecordingError) as error:  # the rig has moved: no more words about what is refused
+    except (ConfigError, RecordingError) as error:  # after motion a refusal is no longer the outcome
         terminal.tell([f"no report: {error}"])
         code = code or ExitCode.FAILED
     return code
@@ -221,7 +220,7 @@ def _record(scenario: Scenario, answers: Answers, dialogue: Dialogue, planned: t
 def _history(place: Path, specimen: str) -> list[dict[str, object]]:
     """Return the history of the specimen in the earlier tests in ``place``, runs of series included.
 
-    Nothing of steel has moved in those that were simulated or emulated.
+    Simulated and emulated tests do not count.
     """
     from rths_nodes.recording import procedure
 
@@ -274,6 +273,6 @@ def _tell(options: argparse.Namespace, screen: Console, record: ProcedureRecord,
         run, of = read_run(path), procedure.of_recording(path)
         try:
             report.write(run, folder / REPORT, True, of)
-        except ConfigError as error:  # the specimen has no model: there is no whole structure to compare with
+        except ConfigError as error:  # without a model of the specimen there is no whole structure to compare with
             words = f"The response does not stand beside that of the structure in one piece: {error}"
             report.write(replace(run, notes=(*run.notes, words)), folder / REPORT, False, of)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths tune``: parameters that make the worst case of an ensemble best."""
+"""``rths tune``: optimise parameters for the worst case of an ensemble."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search, and print what was found; exit code 3 where nothing is stable and comes to its end."""
+    """Search, and print the result; return 3 if no candidate is stable and finishes."""
     from rths_nodes.app.studies import tuning
     from rths_nodes.app.studies.ensembles import plants
 

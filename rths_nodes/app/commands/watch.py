@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths watch``: a watcher with sensors of its own, which pulses to an interlock as long as all agrees."""
+"""``rths watch``: a watcher with its own sensors that pulses to an interlock while all agrees."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Watch until all does not agree any more (exit code 3), or Ctrl-C."""
+    """Watch until a disagreement (exit code 3), or Ctrl-C."""
     rig = files.load_rig(options.rig)
     if rig.watch is None:
         raise ConfigError(f"{options.rig}: watch: missing: what a watcher sees and expects has no defaults")

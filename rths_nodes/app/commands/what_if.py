@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths what-if``: a recorded test again, with another compensator, integrator or ramp."""
+"""``rths what-if``: repeat a recorded test with another compensator, integrator or ramp."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare the recorded commands, or predict; exit code 3 where they differ, or the test does not finish."""
+    """Compare the recorded commands, or predict; return 3 for a difference or an unfinished test."""
     from rths_nodes.recording.reading import read_run
 
     figure = terminal.figure_path(options.figure if options.set else None)

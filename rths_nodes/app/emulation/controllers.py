@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of an emulated receiver, and the controllers with force loops that stand behind it."""
+"""Limits of an emulated receiver, and its controllers with force loops."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.mechanics.axial_load import lengths_of
 
 SWITCHING_S = 0.02
-"""s that a controller may take to read another mode back."""
+"""Time for a controller to report another mode, s."""
 FROZEN_S = 0.05
-"""s in which a load cell with noise shows more than one number."""
+"""Time in which a load cell with noise changes its reading, s."""
 
 
 def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Return the limits of an axis in units of the port; ``away`` (s) at its velocity limit it may be off."""
+    """Return the limits of an axis in units of the port; ``away``: error as time at the velocity limit, s."""
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
     return ReceiverLimits(
@@ -75,9 +75,9 @@ def receiver_loads(
 
 
 class Controllers:
-    """Controllers of the ``axes`` of a test that have a valve and force loops; the others follow their commands.
+    """Controllers of the ``axes`` with a valve and force loops; other axes follow their commands.
 
-    Raises ConfigError for an axis whose controller is to close the loop by a law that has no valve.
+    Raises ConfigError for an axis whose controller should close the loop by a law without a valve.
     """
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
@@ -100,16 +100,16 @@ class Controllers:
         return bool(self._valves)
 
     def start(self, places: Array) -> None:
-        """All axes are held at ``places`` ``(n_axes,)`` m."""
+        """Hold all axes at ``places`` ``(n_axes,)`` m."""
         self.modes = bytearray([MODE_DISPLACEMENT] * self._n)
         self._led = places.copy()
         for index, valve in self._valves:
             valve.stand(float(places[index]))
 
     def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
-        """Where all pistons go ``(n_axes,)`` m, for commands in m and N by ``modes``, after what was ``shown``.
+        """Return the positions of all pistons ``(n_axes,)`` m after ``shown``; commands in m and N by ``modes``.
 
-        Where the rig ``stands``, its valves are shut.
+        The valves are shut while the rig ``stands``.
         """
         found = command.copy()
         for index, valve in self._valves:

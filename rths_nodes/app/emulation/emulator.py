@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig that is not there, for the port ``udp``: the receiver of a real target, and behind it the scenario's rig.
+"""Emulated rig for the port ``udp``: the receiver of a real target, connected to the scenario's simulated rig.
 
-The receiver is the C code that a laboratory takes to its target, with its own watchdog and limits. What it
-commands goes to the actuators, specimens and sensors of the scenario, as the port ``simulator`` has them. The
-clock is the emulator's own, unless the test runs in lockstep: then each tick waits for its command, and every bit
-is that of the simulator.
+The receiver is the C code for laboratory targets, with its own watchdog and limits. Its commands drive actuators,
+specimens and sensors of the scenario, as in the port ``simulator``. The emulator has its own clock, unless the
+test runs in lockstep: then each tick waits for its command, and every bit equals the simulator's.
 """
 
 from __future__ import annotations
@@ -42,25 +41,23 @@ from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
 
 LOOK_S = 0.05
-"""Between two looks whether the operator wants to end, s."""
+"""Polling interval of the operator's request to end, s."""
 QUIET_S = 0.5
-"""After so long without a word of the test computer a session that has stopped, and was told so long, is over."""
+"""Silence after which a stopped session, reported for that time, has ended, s."""
 LAG_S = 0.1
-"""s that an actuator may be behind its command. The receiver stops a rig that is further off than it goes in that
-time, with transport and bridge, at its velocity limit, or than its stroke: 0.1 s is three times the lag of the
-slowest actuator here."""
+"""Lag of an actuator, s. The receiver stops a rig with a larger error than the travel in that time, transport and
+bridge at the velocity limit, or than its stroke. 0.1 s is three times the lag of the slowest actuator here."""
 PERSISTENCE_S = 0.005
-"""s in a row beyond force or that distance after which it stops: the test computer, which has the same limit of
-force, stops first."""
+"""Time beyond a limit of force or error before it stops, s; the test computer with the same limit stops first."""
 SLIPPED = "ticks by which its clock was late"
-"""Count of the periods that this process missed: its rig stood still meanwhile, which no real one does."""
+"""Count of missed periods of this process, during which its rig rested, unlike a real one."""
 IN_ORDER = 2
-"""The reason of a session that the test computer has closed."""
+"""Reason of a session closed by the test computer."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """Outcome of one session: its last sample, why it ended, in words, and what the receiver has counted."""
+    """Outcome of one session: last sample, reason, and the receiver's counts."""
 
     samples: int
     reason: str
@@ -69,10 +66,10 @@ class Session:
 
 
 class Emulator:
-    """The rig of ``scenario``, whose port is ``udp``, listening for one session after the other.
+    """Rig of ``scenario`` with the port ``udp``, listening for one session after the other.
 
-    ``port`` 0 takes any that is free. With ``own_clock`` it refuses to wait for commands, as a real rig does.
-    Raises ConfigError for a scenario without such a port, or whose rig cannot be simulated.
+    ``port`` 0 takes a free one. With ``own_clock`` it does not wait for commands, like a real rig.
+    Raises ConfigError for a scenario without such a port, or with a rig that cannot be simulated.
     """
 
     def __init__(
@@ -95,11 +92,11 @@ class Emulator:
                 scenario.model_of(axis, noun)
         self.scenario, self._plans, self._connect_within = scenario, plans, params.connect_within
         self._faults, self.switches = planted, Switches()
-        """Interlock, pressure and cable, for somebody at the rig."""
+        """Interlock, pressure and cable, for a person at the rig."""
         self.true: Measurement
-        """Where the rig is, SI, by the axes of the scenario."""
+        """True state of the rig, SI, by the axes of the scenario."""
         self.shown_to: Callable[[Measurement], None] = lambda true: None
-        """Sensors of others, which are shown where it is."""
+        """Further sensors, which get the true state."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0
@@ -112,7 +109,7 @@ class Emulator:
         assembly = Assembly(override(scenario, ["port={type: simulator}"]))
         self._rig: Any = assembly.port
         self._edge: Calibration | None = None
-        if scenario.rig_file is not None:  # its datagrams have the numbers of the real one
+        if scenario.rig_file is not None:  # its datagrams use the units of the real one
             channels = channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
             self._edge = Calibration.of(scenario.axes, channels)
         self._controllers = Controllers(scenario.axes, scenario.dt)
@@ -132,7 +129,7 @@ class Emulator:
 
     @property
     def rest(self) -> float:
-        """s from the last command to standstill, at most, with the transport of the scenario."""
+        """Longest time from the last command to rest, with the transport of the scenario, s."""
         samples = self._receiver.rest_samples - self._receiver.transport + self.scenario.port.transport_samples
         return float(samples * self.scenario.dt)
 
@@ -153,7 +150,7 @@ class Emulator:
         self._persistence = max(2, round(PERSISTENCE_S / scenario.dt))
 
     def _begin(self) -> None:
-        """Ready for a session, at rest at zero."""
+        """Prepare a session, at rest at zero."""
         scenario, rig = self.scenario, self._rig
         rig.open()
         active = rig.active_command
@@ -180,7 +177,7 @@ class Emulator:
         self._tell(rig.read())
 
     def serve(self, ended: Callable[[], bool]) -> Session | None:
-        """One session, to its end; None where it was ``ended`` before one began."""
+        """Serve one session; None if ``ended`` before one began."""
         self._begin()
         while self._receiver.state_number == datagrams.IDLE:
             if ended():
@@ -198,7 +195,7 @@ class Emulator:
                     pacer()
                     self._tick(pacer, ended)
                 elif not self._step(ended):
-                    pacer = Pacer(self.scenario.dt, 0)  # it stops: nobody gives it ticks any more
+                    pacer = Pacer(self.scenario.dt, 0)  # it stops: no more ticks from commands
                     pacer.start()
         receiver = self._receiver
         never = "ended by the operator" if ended() else "the test never began"
@@ -224,7 +221,7 @@ class Emulator:
     # -- a tick -------------------------------------------------------------------------------------------
 
     def _tick(self, pacer: Pacer, ended: Callable[[], bool]) -> None:
-        """By the clock: take what came, measure, send, drive."""
+        """Take datagrams, measure, send and drive, by the clock."""
         self._take(self._received())
         sample = self._receiver.counter
         running = self._receiver.state_number > datagrams.WAITING
@@ -251,7 +248,7 @@ class Emulator:
             sensors.hydraulics = rig.hydraulics
 
     def _turned(self, position: dict[str, str]) -> None:
-        """Bring the rig to the ``position`` of the switches; the cable is looked at where something is sent."""
+        """Apply the ``position`` of the switches, except the cable, which acts on datagrams."""
         rig, sensors, before = self._rig, self._receiver.sensors, self._position
         if position == before:
             return
@@ -267,7 +264,7 @@ class Emulator:
         self._planted.shows(sensors)
 
     def _step(self, ended: Callable[[], bool]) -> bool:
-        """In lockstep: measure, send, and drive once the command is here; False where none comes any more."""
+        """Measure, send, and drive after the command, in lockstep; False without a further command."""
         receiver = self._receiver
         if receiver.state_number == datagrams.WAITING:
             self._await(LOOK_S)
@@ -335,7 +332,7 @@ class Emulator:
             except BlockingIOError:
                 return found
             except OSError:
-                continue  # what the network tells of a datagram of ours
+                continue  # ICMP errors of a datagram of ours
             if not self.switches.out():
                 found.append(Came(data, _number_of(sender)))
 
@@ -363,7 +360,7 @@ class Emulator:
         try:
             self._socket.sendto(data, _address_of(sender))
         except OSError:
-            return  # as if it were lost on the way
+            return  # as if lost in transit
 
 
 def _number_of(sender: tuple[str, int]) -> int:

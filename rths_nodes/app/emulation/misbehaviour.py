@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deliberate faults of an emulated rig, or of the network to it: KIND@SAMPLE or KIND@SAMPLE:N."""
+"""Deliberate faults of an emulated rig, or of its network: KIND@SAMPLE or KIND@SAMPLE:N."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KINDS = {
     INTERLOCK: (0, "the interlock of the rig opens"),
     HYDRAULICS: (0, "the pressure is switched; 0: off, 1: low, 2: high"),
 }
-"""Kind -> N where none is given, meaning."""
+"""Kind -> default N, meaning."""
 _LONGEST = 1_000_000
 _WORDS = re.compile(r"(\w+)@(\d{1,9})(?::(\d{1,9}))?", re.ASCII)
 
@@ -48,7 +48,7 @@ class Misbehaviour:
 
 
 def parse(words: str) -> Misbehaviour:
-    """``lose@100:3``. Raises ConfigError."""
+    """Parse ``lose@100:3``. Raises ConfigError."""
     found = _WORDS.fullmatch(words)
     if not found:
         raise ConfigError(f"--misbehave = {show(words)}: must be KIND@SAMPLE or KIND@SAMPLE:N, e.g. lose@100:3")
@@ -64,14 +64,14 @@ def parse(words: str) -> Misbehaviour:
 
 
 class Came(NamedTuple):
-    """A datagram, and the number of who sent it."""
+    """A datagram, and the number of its sender."""
 
     data: bytes
     sender: int
 
 
 class Saboteur:
-    """Does all of ``plans`` to datagrams and ticks."""
+    """Applies all ``plans`` to datagrams and ticks."""
 
     def __init__(self, plans: Sequence[Misbehaviour]) -> None:
         self._plans = plans
@@ -88,7 +88,7 @@ class Saboteur:
         return False
 
     def incoming(self, sample: int, received: Iterable[Came]) -> list[Came]:
-        """Return the datagrams that reach the receiver before tick ``sample``, where these were ``received``."""
+        """Return the datagrams that reach the receiver before tick ``sample``, given the ``received`` ones."""
         found = [each for came in received for each in self._way("in", sample, came, LOSE)]
         delays = [plan.count for plan in self._plans if plan.kind == DELAY and sample >= plan.sample]
         if not delays and not self._late:
@@ -99,7 +99,7 @@ class Saboteur:
         return due
 
     def outgoing(self, sample: int, data: bytes) -> list[bytes]:
-        """Return the datagrams that are sent for state ``sample``."""
+        """Return the datagrams to send for state ``sample``."""
         if self._happens(SESSION, sample, "out"):
             head = datagrams.head_of(data)
             head.session ^= 1
@@ -121,7 +121,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """For how many ticks nothing happens at tick ``sample``; ends the process where it is to die."""
+        """Return the number of ticks to freeze at tick ``sample``; exit if the process is to die."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)
@@ -130,10 +130,9 @@ class Saboteur:
         return 0.0
 
     def interlock_open(self, sample: int) -> bool:
-        """True where the interlock has opened."""
         return any(plan.kind == INTERLOCK and sample >= plan.sample for plan in self._plans)
 
     def pressure(self, sample: int) -> str:
-        """To what the pressure is switched before ``sample``; empty where it is not."""
+        """Return the pressure to switch to before ``sample``, or empty."""
         found = [plan.count for plan in self._plans if plan.kind == HYDRAULICS and plan.sample == sample]
         return PRESSURES[found[-1]] if found else ""

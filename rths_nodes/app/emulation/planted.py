@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that an emulated receiver or rig does not tell, planted on purpose: a commissioning has to find them.
+"""Planted faults that an emulated receiver or rig does not report: a commissioning has to find them.
 
-The receiver gets other limits than its answer states, or what stands behind it is wrong. In all else it is the
-code of a real target.
+The receiver gets other limits than it states, or its rig is wrong. Otherwise it is the code of a real target.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ KINDS = {
     INTERLOCK: "the receiver does not see the interlock",
     JUMP: "when pressure returns the actuators stand 1 mm off their commands",
 }
-"""Fault -> what is wrong."""
+"""Fault -> description."""
 FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: ("stroke", 1.2)}
 FACTORS |= {VELOCITY: ("velocity", 2.0)}
 JUMP_M = 1e-3
 LONGEST_S = 9.9
-"""Silence that a receiver with a dead watchdog bears, s: ``rths_init`` refuses 10 s and more."""
+"""Longest silence that a receiver with a dead watchdog bears, s: ``rths_init`` refuses 10 s and more."""
 
 
 class Planted:
@@ -55,7 +54,7 @@ class Planted:
         self._off = 0.0
 
     def limits(self, stated: Sequence[ReceiverLimits]) -> list[ReceiverLimits]:
-        """Limits that the receiver has, where it states those."""
+        """Return the limits that the receiver really has."""
         found = list(stated)
         for kind, (name, factor) in FACTORS.items():
             if kind in self._kinds:
@@ -63,7 +62,7 @@ class Planted:
         return found
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
-        """Return the samples that the receiver bridges, and after which it ends the session; it states others."""
+        """Return the samples that the receiver really bridges, and after which it ends the session."""
         longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:
             return longest, longest + 1
@@ -72,7 +71,7 @@ class Planted:
         return (2 * bridged, watchdog + bridged) if BRIDGE in self._kinds else (bridged, watchdog)
 
     def answer(self, data: bytes, stated: Sequence[ReceiverLimits], bridged: int, watchdog: int) -> bytes:
-        """The answer ``data`` of the receiver, with what it states in place of what it has."""
+        """Replace real by stated limits in the receiver's answer ``data``."""
         if not self._kinds & {*FACTORS, WATCHDOG, ENDLESS, BRIDGE}:
             return data
         head, start = datagrams.head_of(data), datagrams.HEAD.size
@@ -86,7 +85,7 @@ class Planted:
         return datagrams.packed(head, rows + datagrams.ANSWER_END.pack(bridged, watchdog, *end[2:]) + behind)
 
     def shows(self, sensors: Sensors) -> None:
-        """Change what the receiver gets to see of the rig."""
+        """Change the sensor readings of the receiver."""
         shown = sensors.displacement
         if SIGN in self._kinds:
             shown[0] = -shown[0]
@@ -96,7 +95,7 @@ class Planted:
             sensors.interlock = INTERLOCK_CLOSED
 
     def leads(self, command: Array, hydraulics: int) -> Array:
-        """Where the actuators are led, m, instead of to ``command``."""
+        """Return the actual command of the actuators, m."""
         if JUMP not in self._kinds:
             return command
         if self._pressure == HYDRAULICS_OFF != hydraulics:

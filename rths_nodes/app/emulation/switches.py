@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches at an emulated rig: interlock, pressure and network cable, as a person at the rig has them in hand."""
+"""Switches of an emulated rig: interlock, pressure and network cable, for a person at the rig."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORDS = re.compile(r"(\w+) +(\w+)(?: *@ *(\+?)(\d{1,9}))?", re.ASCII)
 
 
 class Switches:
-    """Positions of the switches; nobody has touched one that is not in :attr:`position`. From any thread."""
+    """Positions of the switches; untouched ones are not in :attr:`position`. Thread-safe."""
 
     def __init__(self) -> None:
         self.position: dict[str, str] = {}
@@ -45,7 +45,7 @@ class Switches:
                 self._later.append((int(sample) + (self._sample if later else 0), switch, position))
 
     def at(self, sample: int) -> dict[str, str]:
-        """The positions at ``sample`` of the session under way."""
+        """Return the positions at ``sample`` of the current session."""
         with self._lock:
             self._sample = sample
             for each in [row for row in self._later if row[0] <= sample]:
@@ -58,5 +58,5 @@ class Switches:
 
 
 def told() -> str:
-    """All switches with their positions, in words."""
+    """Return all switches with their positions, as text."""
     return "; ".join(f"{switch} {' | '.join(positions)}" for switch, positions in POSITIONS.items())

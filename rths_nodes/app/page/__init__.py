@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a test: what an onlooker knows, in a browser, and a stop that is always in reach."""
+"""Page of a test: an onlooker's view in a browser, with a stop."""

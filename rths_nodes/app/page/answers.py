@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of the page's servers: checks before any handler, headers, and the fields of a request."""
+"""Responses of the page's servers: checks before handlers, headers, and fields of requests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LARGEST_BODY = 4096
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
     """Return an application without routes for the server at ``address``.
 
-    Each connection gets one answer. Requests for another host or from a page of another origin are refused before
-    ``middlewares`` and handlers, so that they use up nothing of other callers.
+    One response per connection. Requests for another host or from another origin are refused before
+    ``middlewares`` and handlers, so that they do not count against other callers.
     """
 
     @web.middleware  # type: ignore[untyped-decorator]
@@ -57,7 +57,7 @@ async def fields(request: web.Request, *names: str) -> dict[str, object] | None:
 
 
 def refused(status: int, why: str) -> web.Response:
-    """Return the refusal, as JSON: ``error``."""
+    """Return a refusal as JSON (``error``)."""
     answer = web.json_response({"error": why}, status=status, headers=guard.HEADERS)
     answer.force_close()
     return answer

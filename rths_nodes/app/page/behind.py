@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page's server behind its front: a process of the lowest priority, to which connections are handed on.
+"""Low-priority process of the page, to which the front passes connections.
 
-The two ends of a socket between both processes: the front hands on connections, as open files, and tells of stops,
-as JSON; the process behind says once that it serves, and ends with the front.
+Over a socket pair the front passes connections, as open files, and events on stops, as JSON; the process reports
+once that it serves, and ends with the front.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from rths_nodes.core.errors import ConfigError
 READY = b"ready"
 LONGEST = 65536
 PATIENCE_S = 5.0
-"""The process gets this time to end."""
+"""Timeout for the process to exit, s."""
 
 
 class Behind:
-    """Starts ``rths page`` with these ``words`` behind this process, and hands on to it."""
+    """Starts ``rths page`` with ``words`` as a process, and passes connections to it."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
         self._start()
 
     def restart(self) -> None:
-        """Start it again after it has ended; it then disarms what its page had armed."""
+        """Restart it after its end; it then disarms what its page had armed."""
         self._end.close()
         self._start("--restarted")
 
@@ -54,24 +54,24 @@ class Behind:
             )
 
     async def serves(self) -> bool:
-        """Wait until it serves; False where it has ended before, and has said why."""
+        """Wait until it serves; False if it has ended and reported why."""
         with suppress(OSError):
             return await asyncio.get_running_loop().sock_recv(self._end, len(READY)) == READY
         return False
 
     def hand_on(self, connection: socket.socket) -> None:
-        """Give it a connection, which is closed here; it is lost where the process takes no more."""
+        """Pass a connection, and close it here; it is lost if the process accepts no more."""
         with connection, suppress(OSError):
             socket.send_fds(self._end, [b"connection"], [connection.fileno()])
 
     def reaches(self, rig: bool) -> None:
-        """Tell, where it changes, whether stops reach a ``rig``."""
+        """Report changes of whether stops reach a ``rig``."""
         if rig != self._reaches:
             self._reaches = rig
             self._tell({"reaches": rig})
 
     def told(self, stop: Stop) -> Stop:
-        """Return ``stop`` such that the page lists the outcome of each one among its events."""
+        """Wrap ``stop`` so that the page lists each outcome as an event."""
 
         async def stop_and_tell(kind: str, reason: str) -> str:
             try:
@@ -92,7 +92,7 @@ class Behind:
         return self._process.poll()
 
     def close(self) -> int:
-        """End it, and return its exit code."""
+        """End the process, and return its exit code."""
         self._end.close()
         try:
             return self._process.wait(PATIENCE_S)
@@ -102,7 +102,7 @@ class Behind:
 
 
 async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, object]], None]) -> None:
-    """Serve what comes by the socket ``end``, a number, until the front ends; ``note`` gets what it tells."""
+    """Serve connections of the socket ``end`` (number) until the front ends; ``note`` gets events."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)
     await runner.setup()

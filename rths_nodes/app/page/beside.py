@@ -17,21 +17,21 @@ from pathlib import Path
 from rths_nodes.core.errors import ConfigError, printable
 
 BACKLOG = 4096
-"""Connections that wait in the kernel; further ones are dropped, and their clients retry after 1 s."""
+"""Backlog of connections; further ones are dropped, and their clients retry after 1 s."""
 LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""
 
 PORT = 8085
 """Default TCP port of a page."""
 PATIENCE_S = 5.0
-"""The page gets this time to end."""
+"""Timeout for the page to exit, s."""
 
 
 @contextmanager
 def page_beside(namespace: str, say: Callable[[str], None], words: Sequence[str] = ()) -> Iterator[int]:
-    """Serve the page of ``namespace`` while inside, and yield its process (pid); ``say`` prints its output.
+    """Serve the page of ``namespace`` during the block, and yield its pid; ``say`` prints its output.
 
-    ``words`` are further arguments of ``rths page``. Raises ConfigError where there can be no page.
+    ``words`` are further arguments of ``rths page``. Raises ConfigError if there can be no page.
     """
     serving = _started([*words, "--namespace", namespace])
     first = serving.stdout.readline() if serving.stdout else ""
@@ -55,7 +55,7 @@ def page_beside(namespace: str, say: Callable[[str], None], words: Sequence[str]
 
 
 def _started(words: Sequence[str]) -> subprocess.Popen[str]:
-    """The process, in a session of its own: a Ctrl-C at the terminal is for the test."""
+    """Start the process in its own session, because Ctrl-C is for the test."""
     program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *words]
     return subprocess.Popen(
         [*program, "--parent", str(os.getpid())],
@@ -73,7 +73,7 @@ def _tell(serving: subprocess.Popen[str], say: Callable[[str], None]) -> None:
 
 
 def listening_at(address: str, port: int) -> socket.socket:
-    """Return a socket that listens at ``address`` and ``port``, 0 for any; raises ConfigError if it cannot."""
+    """Return a socket that listens at ``address`` and ``port`` (0: any). Raises ConfigError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         made = socket.create_server((address, port), family=family, backlog=BACKLOG)

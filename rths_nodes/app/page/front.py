@@ -2,8 +2,8 @@
 """Front process of a page: accepts every connection, answers stops, passes on the others.
 
 The page's own process has the lowest priority and may wait, which a stop must not do. Connections are accepted in
-batches, and a request that is complete when it is accepted costs some tens of microseconds: otherwise another
-user's connections would fill the queue of the kernel, which then drops the operator's.
+batches, and a complete request costs some tens of microseconds: otherwise another user's connections would fill
+the kernel's queue, which then drops the operator's.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from contextlib import suppress
 from rths_nodes.app.page.stops import LARGEST_BODY, LARGEST_HEAD, StopServer, is_complete, is_other
 
 AT_ONCE = 64
-"""Connections that are accepted before stops under way continue."""
+"""Connections accepted before stops under way continue."""
 WAITING = 400
-"""Connections whose request is incomplete; a further one closes the oldest."""
+"""Connections with an incomplete request; a further one closes the oldest."""
 PART_S = 0.01
-"""Interval between two looks at an incomplete request."""
+"""Polling interval of an incomplete request, s."""
 LOOKS = 500
-"""Number of looks; after that the connection is closed."""
+"""Number of polls before the connection is closed."""
 FULL_S = 0.01
-"""Time without accepting once the process has no free file descriptor."""
+"""Pause without a free file descriptor, s."""
 LONGEST = LARGEST_HEAD + LARGEST_BODY
-"""Bytes that are read of a request."""
+"""Largest request, bytes."""
 
 
 class Front:
@@ -72,7 +72,7 @@ class Front:
         loop.call_later(FULL_S, loop.add_reader, self._listening, self._accept)
 
     def _look(self, connection: socket.socket, remote: str) -> None:
-        """Answer a complete stop, pass another request on, or wait for the rest."""
+        """Answer a complete stop, pass on another request, or wait for the rest."""
         connection.setblocking(False)
         try:
             received = connection.recv(LONGEST, socket.MSG_PEEK)
@@ -118,7 +118,7 @@ class Front:
             oldest.cancel()
 
     async def _complete(self, connection: socket.socket, remote: str) -> None:
-        """Wait for the rest of a request, which stays in the ``connection``, and answer it or pass it on."""
+        """Wait for the rest of a request, still in the ``connection``, then answer it or pass it on."""
         try:
             await _readable(connection)
             for _ in range(LOOKS):

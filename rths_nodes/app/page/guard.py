@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rights of whoever asks the page's server, by address, host, origin and rate: plain functions of a request."""
+"""Access rights of the page's clients, by address, host, origin and rate."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 
 MARK = "X-Rths-Page"
-"""Header of every POST: a page of another origin cannot send it without being asked first, which is refused."""
+"""Header of every POST; a page of another origin needs a preflight request for it, which is refused."""
 PER_SECOND = 100
-"""Requests that are answered in a second; others are dropped."""
+"""Largest number of requests per second and address."""
 TOO_MANY = "too many requests"
 OTHER_NAME = "this server has another name: the request was made for another page"
 OTHER_ORIGIN = "a page of another origin asks"
@@ -23,16 +23,16 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""Headers of every answer: nothing from elsewhere, in no frame of others."""
+"""Headers of every response: no external content, no embedding in frames."""
 OF_REPORTS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
 }
-"""Of a report, which has its style and pictures in itself, and no script."""
+"""Headers of a report, which contains its style and pictures, and no script."""
 
 
 def is_loopback(address: str) -> bool:
-    """True for an address of this machine alone."""
+    """Return whether an address is limited to this machine."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -40,7 +40,7 @@ def is_loopback(address: str) -> bool:
 
 
 def host_of(given: str) -> str:
-    """The host in a header ``Host``, or behind the ``//`` of an origin, without its port."""
+    """Return the host of a header ``Host``, or of an origin, without its port."""
     name = given.rpartition("//")[2]
     if name.startswith("["):
         return name[1:].partition("]")[0]
@@ -48,16 +48,16 @@ def host_of(given: str) -> str:
 
 
 def other_origin(headers: Mapping[str, str]) -> bool:
-    """True where a page asks that this server has not given."""
+    """Return whether the request comes from a page of another server."""
     origin = headers.get("Origin", "")
     return bool(origin) and origin.rpartition("//")[2] != headers.get("Host", "")
 
 
 def why_not(headers: Mapping[str, str], remote: str, own: str, open_to_others: bool) -> str:
-    """Why somebody at the address ``remote`` may not stop the rig, in words; empty where he may.
+    """Return why the address ``remote`` may not stop the rig, or empty.
 
-    ``own`` is the address at which the server listens. Who comes from another machine may look alone, unless
-    stops are ``open_to_others``.
+    ``own`` is the address of the server. Clients on other machines may only look, unless stops are
+    ``open_to_others``.
     """
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing: it was not the page that asked"
@@ -71,7 +71,7 @@ def why_not(headers: Mapping[str, str], remote: str, own: str, open_to_others: b
 
 
 def known_host(given: str, own: str) -> bool:
-    """True where ``Host`` names this server by its address, and not a name that somebody has made point here."""
+    """Return whether ``Host`` names this server by its address, not by a rebound name."""
     host = host_of(given)
     if host == "localhost" or host == own:
         return True
@@ -83,19 +83,19 @@ def known_host(given: str, own: str) -> bool:
 
 
 class Rate:
-    """At most ``PER_SECOND`` requests a second of each address."""
+    """Limits requests to ``PER_SECOND`` per address."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._asked: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=PER_SECOND))
 
     def admits(self, remote: str) -> bool:
-        """Return whether the next request of ``remote`` is answered."""
+        """Return whether to answer the next request of ``remote``."""
         now, asked = self._clock(), self._asked[remote]
         if len(asked) == PER_SECOND and now - asked[0] < 1.0:
             return False
         asked.append(now)
-        if len(self._asked) > PER_SECOND:  # addresses of which nothing was heard for a second
+        if len(self._asked) > PER_SECOND:  # forget addresses without a request for a second
             for each in [name for name, times in self._asked.items() if now - times[-1] > 1.0]:
                 del self._asked[each]
         return True

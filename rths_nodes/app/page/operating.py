@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator who leads by a page: identified by a code of the terminal, one at a time.
+"""Operator of a page: identified by a code of the terminal, one at a time.
 
-The acts go over the operator socket of ``rths test --socket``, which runs as the same user. The procedure decides
-which acts are possible; an act counts only for the situation in which the browser showed it. What is armed is
-disarmed when the leader changes, and when the leading page is silent for ``GONE_S``.
+Acts use the operator socket of ``rths test --socket``, which runs as the same user. The procedure decides which
+acts are possible; an act is only valid for the situation that the browser showed. A change of leader, or
+``GONE_S`` of silence of the leading page, disarms.
 """
 
 from __future__ import annotations
@@ -22,25 +22,24 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ACTS, MEANWHILE
 
 CODE_S = 60.0
-"""Lifetime of a code after it was asked for; it is valid once."""
+"""Lifetime of a code, s; it is valid once."""
 SYMBOLS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Symbols of a code, 5 bits each: Crockford's base 32, without letters that look like digits."""
 LENGTH = 8
 """Symbols of a code: 40 bits."""
 LOOKALIKES = str.maketrans("OIL", "011", " -")
 SHOW_S = 5.0
-"""Shortest interval between two lines with the same code at the terminal."""
+"""Shortest interval between two lines with the same code at the terminal, s."""
 WRONG_PER_SECOND = 10
-"""Wrong codes of all callers that are judged; further ones are refused as too many."""
+"""Wrong codes per second, of all callers, that are judged; further ones are refused."""
 GONE_S = 3.0
-"""Silence of the leading page after which the rig is disarmed."""
+"""Silence of the leading page after which the rig is disarmed, s."""
 LONGEST = 2000
 """Characters of an argument."""
 ARM = ("arm",)
 """Acts that let the rig move later."""
 
 WORDS = {name: act.words for name, act in ACTS.items()}
-"""What each act does."""
 
 
 class TooManyCodes(ConfigError):
@@ -48,14 +47,14 @@ class TooManyCodes(ConfigError):
 
 
 def _same(text: str, true: str) -> bool:
-    """Return whether both are the same text, in a time that does not depend on where they differ."""
+    """Compare two texts in constant time."""
     return hmac.compare_digest(text.encode(errors="surrogatepass"), true.encode())
 
 
 class Operating:
-    """Codes, the operator, and the operator's acts, which ``ask`` does; ``say`` prints at the terminal.
+    """Codes, the operator, and the operator's acts, which ``ask`` performs; ``say`` prints at the terminal.
 
-    Without ``arms`` a rung that moves cannot be armed from here. All methods may be called from any thread.
+    Without ``arms`` a rung that moves cannot be armed from here. Thread-safe.
     """
 
     def __init__(
@@ -72,10 +71,10 @@ class Operating:
         """Times of the last wrong codes."""
         self._token, self.name = "", ""
         self._seen: float | None = None
-        """Time of the last sign of life of the leading page; None if it was lost, or no page leads."""
+        """Last sign of life of the leading page; None if it was lost, or no page leads."""
 
     def offer(self) -> None:
-        """Show a code at the terminal; a code that is still valid is shown again, and stays valid."""
+        """Show a code at the terminal; a valid one is shown again."""
         with self._lock:
             now = self._clock()
             if not self._code or now > self._until:
@@ -88,9 +87,9 @@ class Operating:
                 self._say(f"code for the page, to be typed there within {CODE_S:.0f} s: {code}")
 
     def lead(self, code: str, name: str) -> str:
-        """Return a token for the caller who has typed the ``code``, and disarm: from now on ``name`` leads.
+        """Return a token for the caller who has typed the ``code``, and disarm: ``name`` leads from now on.
 
-        The code is compared before anything is limited, so that wrong ones never delay it. Raises ConfigError.
+        The code is compared before any limit, so that wrong ones never delay it. Raises ConfigError.
         """
         typed = code.upper().translate(LOOKALIKES)
         with self._lock:
@@ -116,7 +115,7 @@ class Operating:
         )
 
     def alive(self, token: str) -> bool:
-        """Return whether ``token`` belongs to the present operator; if so, this is a sign of life of the page."""
+        """Return whether ``token`` belongs to the present operator; if so, count it as a sign of life."""
         with self._lock:
             if not self._token or not _same(token, self._token):
                 return False
@@ -154,11 +153,11 @@ class Operating:
         return self._ask(request)
 
     def situation(self) -> dict[str, object] | None:
-        """Return what is possible now, as plain data; None where no procedure serves operators here."""
+        """Return the possible acts and their data; None if no procedure serves operators here."""
         try:
             answer = self._ask(Request())
             possible, state = answer.possible, State(answer.state).name
-        except (ConfigError, ValueError):  # nobody is there, or what answers is no procedure
+        except (ConfigError, ValueError):  # no procedure answers
             return None
         return {
             "possible": possible,

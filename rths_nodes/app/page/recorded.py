@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recorded test as the page shows it: all of its curves at once, through which the page goes by a slider."""
+"""Recorded test for the page: all of its curves at once, with a slider."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rths_nodes.loop.supervision.live import curve_limits, curve_names, curve_un
 from rths_nodes.recording.run import Run
 
 AT_ONCE = 200
-"""Columns in a message."""
+"""Columns per message."""
 
 
 class RecordedTest:
-    """Watched in the place of an onlooker: a ``run`` that is over, the recording at ``path``."""
+    """Replaces an onlooker: an ended ``run``, with the recording at ``path``."""
 
     def __init__(self, run: Run, path: Path) -> None:
         axes = {name: run.scenario.limits[name] for name in run.axes}
@@ -61,5 +61,4 @@ class RecordedTest:
         return self._told
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return what an onlooker would: all columns with the first question."""
         return self._told, len(self._messages), self._messages[max(0, number) :]

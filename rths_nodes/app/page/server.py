@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page's server: files, the situation as JSON, columns of the live curves over a WebSocket, and acts.
+"""Server of the page: files, the situation as JSON, live curves over a WebSocket, and acts.
 
     GET  /           the page; /card, the operator's, to be printed
     GET  /situation  what the onlooker knows, as JSON
@@ -8,8 +8,8 @@
     POST /code       the terminal shows a code; POST /lead {"code", "name"}: who has it leads the procedure
     POST /act        {"act", "arguments"} of who leads: answered once it is over
 
-It knows no test: the onlooker does. A watcher who is slow, or too many of them, cost the rig nothing: this is a
-process of its own, at the lowest priority. Stops do not pass it: they are the front's.
+All data come from the onlooker. Slow or numerous clients do not affect the rig, because this is a process of the
+lowest priority. Stops are handled by the front.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 
 INTERVAL_S = 0.1
-"""Between two messages to a watcher."""
+"""Interval of messages to a client, s."""
 ASK_S = 0.4
-"""Between two questions to the procedure what is possible."""
+"""Polling interval of the procedure's possible acts, s."""
 LOST_S = 0.2
-"""Between two looks whether the leading page is lost."""
+"""Polling interval of the leading page, s."""
 SLOW_S = 5.0
-"""A watcher who does not take a message for this time is hung up."""
+"""Time after which a client that takes no message is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
-"""Watchers at a time, and the places among them that only this computer may take."""
+"""Largest number of clients, and places reserved for this computer."""
 THREADS = 64
-"""Acts that wait for their answers at a time."""
+"""Largest number of pending acts."""
 LONGEST_NAME = 64
 FILES = {
     "/": ("index.html", "text/html"),
@@ -59,24 +59,22 @@ FILES = {
     "/uPlot.min.css": ("uPlot.min.css", "text/css"),
 }
 HEAD = struct.Struct("<II")
-"""Before the values of columns: their first sample, and samples in a column."""
+"""Prefix of columns: first sample, and samples per column."""
 TOKEN = "X-Rths-Operator"
-"""Header with the token of who leads: kept in the memory of his page alone."""
+"""Header with the token of the leading page, which keeps it in memory only."""
 
 
 class Watched(Protocol):
-    """The onlooker, as the server needs it."""
-
     def situation(self) -> dict[str, object]: ...
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]: ...
 
 
 class PageServer:
-    """Serves what ``watched`` knows at ``address``.
+    """Serves the situation of ``watched`` at ``address``.
 
-    ``stop_from_anywhere``: who looks on from another machine may stop, too. ``operating``: how the procedure is
-    led from here. ``shelf``: recordings that are shown.
+    ``stop_from_anywhere``: clients on other machines may stop, too. ``operating``: leads the procedure. ``shelf``:
+    recordings to show.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class PageServer:
         self._watchers = 0
         self._rate, self._user = guard.Rate(), _user()
         self._text: tuple[object, float, str] = "", 0.0, ""
-        """Run, time and text of the situation that was packed last."""
+        """Run, time and text of the last packed situation."""
         self._files = {
             path: ((files(__package__) / "static" / name).read_bytes(), kind)
             for path, (name, kind) in FILES.items()
@@ -117,7 +115,7 @@ class PageServer:
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Limit the requests to look, by address; a POST has limits of its own, after its right is checked."""
+        """Limit GET requests by address; a POST has its own limits, after its rights are checked."""
         if request.method != "POST" and not self._rate.admits(request.remote or ""):
             return refused(429, guard.TOO_MANY)
         return await handler(request)
@@ -170,7 +168,7 @@ class PageServer:
         return socket
 
     def _packed(self, told: Data) -> str:
-        """The situation as text: packed once for all watchers, and anew for another run, whose columns follow."""
+        """Return the situation as text, packed once for all clients, and again for another run."""
         run, now = told.get("curves", {}).get("run"), time.monotonic()
         before, since, text = self._text
         if run != before or now - since > 0.5 * INTERVAL_S:
@@ -179,7 +177,7 @@ class PageServer:
         return text
 
     async def _hear(self, socket: web.WebSocketResponse) -> None:
-        """Receive until the watcher leaves; the token of the operator is the sign of life of the leading page."""
+        """Receive until the client leaves; the operator's token is the sign of life of the leading page."""
         async for message in socket:
             if message.type in (WSMsgType.CLOSE, WSMsgType.ERROR):
                 return
@@ -189,7 +187,7 @@ class PageServer:
     # -- the procedure ------------------------------------------------------------------------------------
 
     async def _asking(self, _: web.Application) -> AsyncIterator[None]:
-        """Poll the possible acts of the procedure, and watch the leading page, while the server runs."""
+        """Poll the possible acts of the procedure, and the leading page, while the server runs."""
         assert self._operating is not None
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "page"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings of a folder, the newest first, and their reports, for a page to show."""
+"""Recordings of a folder, newest first, and their reports."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from contextlib import suppress
 from pathlib import Path
 
 MOST = 50
-"""Recordings that are shown."""
+"""Largest number of recordings."""
 LARGEST_REPORT = 64 << 20
 """Bytes."""
 
 
 class Shelf:
-    """Reads ``folder`` at each request; gives its recordings and their reports, and follows no links in it."""
+    """Reads ``folder`` at each request; follows no links in it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
 
     def situation(self) -> dict[str, object]:
-        """Return the folder, and of each recording its name, when it was made (s), and whether it has a report."""
+        """Return the folder, and each recording's name, time (s), and whether it has a report."""
         made = [
             {"name": name, "time": time, "report": self._report_of(name) is not None}
             for time, name in self._made()
@@ -29,7 +29,7 @@ class Shelf:
         return {"folder": str(self._folder), "recordings": made}
 
     def report(self, name: str) -> bytes | None:
-        """Return the report of the recording ``name``; None where there is none that can be shown."""
+        """Return the report of the recording ``name``, or None."""
         if name not in {known for _, known in self._made()} or (path := self._report_of(name)) is None:
             return None
         with suppress(OSError):
@@ -37,7 +37,7 @@ class Shelf:
         return None
 
     def _made(self) -> list[tuple[float, str]]:
-        """When each was made, and its name: folders with a recording, or with the record of a test."""
+        """Return time and name of each folder with a recording, or with the record of a test."""
         found = []
         try:
             children = list(self._folder.iterdir())
@@ -63,7 +63,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the content of a report; raises OSError if it, or its folder, has become a link."""
+    """Return the content of a report. Raises OSError if it, or its folder, is a link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests for a stop of the page, and the answers to them, without a web server: plain bytes.
+"""Stop requests of the page, and their responses, as bytes without a web server.
 
     POST /stop  {"kind": "stop" or "trip"}: answered once the rig has confirmed it
     GET  /stop  whether a stop reaches a rig: ``reaches``
@@ -28,11 +28,11 @@ KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
-"""Stop by a kind and for a reason, and return the answer; raises ConfigError if no node has confirmed it."""
+"""Stop by kind and reason, and return the answer. Raises ConfigError if no node has confirmed it."""
 
 
 def is_other(received: bytes) -> bool:
-    """Return whether ``received`` begins another request than those answered here."""
+    """Return whether ``received`` begins another request."""
     return not any(begin.startswith(received[: len(begin)]) for begin in BEGINNINGS)
 
 
@@ -58,7 +58,7 @@ class StopServer:
     open_to_others: bool = False
 
     def at_once(self, received: bytes, remote: str) -> bytes | str:
-        """Return the answer to a complete request of the address ``remote``; of a valid stop, its service."""
+        """Return the response to a complete request of ``remote`` or, for a valid stop, its service."""
         head, _, body = received.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of a test through its acts: which one comes next, and how the test ends.
-
-A file of answers follows it; a terminal proposes it.
-"""
+"""Sequence of the acts of a test, for answers files and as a proposal at the terminal; outcome of a test."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ ENDED = (State.FINISHED,)
 
 
 class ActSequence:
-    """The next act of ``runner``; ``unload()`` tells whether the specimen is to be unloaded at the end."""
+    """Next act of ``runner``; ``unload()`` returns whether to unload the specimen at the end."""
 
     def __init__(self, runner: ProcedureRunner, unload: Callable[[], bool]) -> None:
         self.runner, self.unload = runner, unload
 
     def next(self) -> str:
-        """The name of the act that comes next; empty where the test is over."""
+        """Return the name of the next act; empty at the end of the test."""
         runner = self.runner
         state, rung = runner.state, runner.next_rung
         if state in ENDED:
@@ -51,18 +48,18 @@ class ActSequence:
         if not self.runner.record.checks:
             return "checklist" if self.runner.clearing.unconfirmed else "check"
         if self.wrong():
-            return "finish"  # nobody can sign for it: the rig has to be mended first
+            return "finish"  # cannot be signed for: the rig has to be repaired
         return "position" if self.runner.possible()["sign_for"] else "sign_for"
 
     def wrong(self) -> list[str]:
-        """Return the findings of the small move that bar the way, in words."""
+        """Return the findings of the small move that prevent the start."""
         return [words for row in self.runner.record.checks.values() for words in row.findings]
 
 
 def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str) -> ExitCode:
-    """Write down and return how the test has ended: the last planned rung finished, or why it did not.
+    """Record and return the outcome of the test: finished with the last planned rung, or the reason.
 
-    ``refused``, ``failed`` and ``stopped`` say what was in the way, if anything was.
+    ``refused``, ``failed`` and ``stopped`` are reasons, or empty.
     """
     record = runner.record
     last = record.rungs[-1] if record.rungs else None
@@ -87,12 +84,12 @@ def ended(runner: ProcedureRunner, refused: str, failed: str, stopped: str) -> E
         reason = stopped or held or f"the operator ended the test before rung {runner.next_rung}"
     record.outcome, record.reason = code.outcome, reason
     if code is ExitCode.HELD and last is not None and doubt and last.name == record.planned[-1]:
-        record.outcome, code = ExitCode.FINISHED.outcome, ExitCode.FAILED  # it ran to its end, and does not count
+        record.outcome, code = ExitCode.FINISHED.outcome, ExitCode.FAILED  # complete, but not valid
     record.sample = last.samples if last is not None else None
     record.ended = record.ended or now()
     try:
         runner.write(last=True)
-    except RecordingError as error:  # not even the room that was kept is there
+    except RecordingError as error:  # not even the reserved space exists
         code = ExitCode.FAILED
         record.outcome, record.reason = code.outcome, str(error)
     return code

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of an operator, from a file: what is left out there is asked on the terminal.
+"""Answers of an operator in a file; the terminal asks for missing ones.
 
 operator: A. Tester
 rungs: [a, b, c, d, e, f, g]
@@ -27,10 +27,10 @@ ALL = tuple(RUNGS)
 REDUCED = ("d", "e", "f")
 """Rungs below the elastic limit, at the reduced level."""
 HEAD = ("operator", "specimen", "level", "time_ratio")
-"""Answers that are no argument of an act."""
+"""Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Characters of a test id: it names the folder of the test."""
+"""Characters of a test id, which names the folder of the test."""
 REMOVED = "has been removed: rths iterate --next FOLDER writes the next run of a series, and rung g runs it"
 """Refusal of rung h and of the key ``iteration``, which version 0.9.0 had."""
 
@@ -90,12 +90,12 @@ class Answers:
     notes: tuple[str, ...] = texts("words of the operator for the report")
 
     def moves(self, act: str) -> bool | None:
-        """Return whether ``act`` may move the rig; None where the file does not answer."""
+        """Return whether ``act`` may move the rig; None without an answer."""
         answer: Motion | None = {name: getattr(self, name) for name in MOVING}.get(act)
         return None if answer is None else answer.moves == YES
 
     def validate(self, path: str) -> None:
-        """Refuses a test id that names no folder, rungs out of order, and differences that are none."""
+        """Refuse a test id that names no folder, rungs out of order, and invalid differences."""
         problems = Problems()
         for check in (self._check_id, self._check_rungs, self._check_differences):
             with problems.gathered():
@@ -126,7 +126,7 @@ class Answers:
 
 
 def check_id(given: str) -> None:
-    """Raises ConfigError for a test id that cannot name a folder."""
+    """Raise ConfigError for a test id that cannot name a folder."""
     if not _NAME.fullmatch(given) or len(given) > LONGEST_ID:
         raise ConfigError(
             f"test_id = {show(given)}: must be at most {LONGEST_ID} letters, digits and ' _ . -', to name a folder"
@@ -134,7 +134,7 @@ def check_id(given: str) -> None:
 
 
 def check_rungs(given: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
-    """The names of rungs, once each and in the order of the ladder. Raises ConfigError."""
+    """Return the names of rungs, once each and in the order of the ladder. Raises ConfigError."""
     found = tuple(given)
     for name in found:
         if name not in RUNGS:
@@ -145,7 +145,7 @@ def check_rungs(given: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
 
 
 def read(path: str | os.PathLike[str]) -> Answers:
-    """The answers in a file. Raises ConfigError with the file, the key, value, bound and known names."""
+    """Read the answers in a file. Raises ConfigError with file, key, value, bound and known names."""
     try:
         source = read_text(Path(path))
     except (OSError, ValueError) as error:
@@ -177,7 +177,7 @@ def _given(data: Mapping[str, object]) -> dict[str, object]:
 
 
 def needed(planned: Iterable[str]) -> list[str]:
-    """Keys of the answers that a test of the ``planned`` rungs asks for."""
+    """Return the keys of answers that a test of the ``planned`` rungs needs."""
     rungs = [RUNGS[name] for name in planned]
     names = {rung.name for rung in rungs}
     found = ["operator", "specimen"]
@@ -193,7 +193,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """List what the planned rungs need and ``answers`` leave out: each key with its meaning; of ``only`` these."""
+    """Return missing answers of the planned rungs, each key with its meaning; restricted to ``only``."""
     planned, specs = answers.rungs or ALL, declared(Answers)
     found = []
     for key in needed(planned):
@@ -211,7 +211,7 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
 
 
 def template(planned: Iterable[str] = ALL) -> str:
-    """A file of answers to be filled in: each key with what it is; what is left empty is asked on the terminal."""
+    """Return an answers file to be completed: each key with its meaning."""
     lines = ["# Answers of the operator: rths test SCENARIO --rig RIG --answers FILE", "version: 1"]
     rungs = tuple(planned)
     keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs), *["second"] * (FULL in rungs)}
@@ -231,5 +231,5 @@ def template(planned: Iterable[str] = ALL) -> str:
 
 
 def difference_bound(answers: Answers, rung: str) -> float:
-    """The largest difference with which the ladder goes on behind ``rung``; nan where it is not answered."""
+    """Return the largest difference with which the ladder continues after ``rung``; nan without an answer."""
     return float(answers.largest_difference.get(rung, math.nan))

@@ -37,7 +37,7 @@ class Clearing:
         """Predict the motion of the rung to be armed."""
         self._armed, self._peaks = step, {}
         if step.rung.moves:
-            with suppress(ConfigError):  # its motion is stated without a prediction
+            with suppress(ConfigError):  # stated without a prediction
                 self._peaks = self._ladder.expected(step.rung.name)
 
     def check(self, act: str, way: str, arguments: dict[str, object]) -> str:
@@ -66,7 +66,7 @@ class Clearing:
         return [item for item in (head.checklist if head is not None else ()) if answers.get(item) != YES]
 
     def barred(self, act: str) -> str:
-        """Return why the checklist bars ``act``; empty if it does not."""
+        """Return why the checklist prevents ``act``, or empty."""
         items = self.unconfirmed
         if act == CHECKLIST:
             return "" if items else "every item of the checklist is confirmed"
@@ -83,7 +83,7 @@ class Clearing:
         self._record.checklist.append(ChecklistAnswer(time, item, answer, by))
 
     def motion(self, act: str, arguments: Mapping[str, object] | None = None) -> str:
-        """Return what ``act`` moves, how far, how fast and up to which force; empty if nothing moves."""
+        """Return the motion of ``act`` with distance, speed and force; empty if nothing moves."""
         if act == "unload":
             return self._unload(str((arguments or {}).get("to", "")))
         stated = {"check": self._check, "position": self._position, "run": self._run, "resume": self._run}

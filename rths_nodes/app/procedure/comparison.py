@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rung beside the one before it: how much displacement and force differ, and how far each axis went.
+"""Comparison of a rung with the previous one: differences of displacement and force, and peaks of each axis.
 
-Rungs are compared at the integration steps, which they share whatever their time ratio; of two at one ratio at the
-longer ones, as a run that plays a history has a step in each sample. A level is divided out, so that a linear test
-gives no difference. The difference is the rms of the two histories' over the rms of the earlier one, from the end
-of a soft start to the last step that both have.
+Rungs are compared at the integration steps, which do not depend on the time ratio; two of equal ratio at the
+longer steps, because a played history has a step in each sample. The level is divided out, so that linear tests do
+not differ. A difference is the rms of the histories' difference over the rms of the earlier one, from the end of a
+soft start to the last common step.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rths_nodes.recording.run import Run
 
 
 def at_steps(run: Run, each: int | None = None) -> tuple[Array, Array]:
-    """Measured displacement (m) and force (N) at every step of the test proper, ``(n, n_axes)`` each.
+    """Return displacement (m) and force (N) at every step of the test proper, ``(n, n_axes)`` each.
 
-    ``each`` step has so many samples; left out, as many as in the test.
+    ``each``: samples per step, by default as in the test.
     """
     scenario = run.scenario
     each = each or scenario.samples_per_step
@@ -30,7 +30,7 @@ def at_steps(run: Run, each: int | None = None) -> tuple[Array, Array]:
 
 
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
-    """By ``displacement of AXIS`` and ``force of AXIS``; nan where nothing was there before, but is now."""
+    """Return differences ``displacement of AXIS`` and ``force of AXIS``; nan if only the later one moved."""
     found: dict[str, float] = {}
     same = run.scenario.time_ratio == before.scenario.time_ratio
     each = max(run.scenario.samples_per_step, before.scenario.samples_per_step) if same else None
@@ -43,7 +43,7 @@ def differences(run: Run, level: float, before: Run, level_before: float) -> dic
 
 
 def difference(now: Array, then: Array) -> float:
-    """Rms of the difference over the rms of ``then``; nan where nothing was there then, but is now."""
+    """Return the rms of the difference over the rms of ``then``; nan if only ``now`` is not zero."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan
@@ -54,7 +54,7 @@ def difference(now: Array, then: Array) -> float:
 
 
 def peaks(run: Run) -> dict[str, dict[str, float]]:
-    """By axis the largest magnitudes of displacement (m), force (N) and rate of the displacement (m/s)."""
+    """Return the peaks of displacement (m), force (N) and rate of displacement (m/s) by axis."""
     rate = np.diff(run.displacement, axis=0) / run.scenario.dt
     rows = {"displacement": run.displacement, "force": run.force, "velocity": rate}
     return {
@@ -69,7 +69,7 @@ def _largest(values: Array) -> float:
 
 
 def cautions(level: float, ratio: float, level_before: float, ratio_before: float) -> list[str]:
-    """Say what a comparison of rungs that differ in level or time ratio does not show."""
+    """Return remarks on a comparison of rungs that differ in level or time ratio."""
     found = []
     if level != level_before:
         found.append(
@@ -82,7 +82,7 @@ def cautions(level: float, ratio: float, level_before: float, ratio_before: floa
 
 
 def in_words(found: dict[str, float], record: ProcedureRecord) -> str:
-    """Differences as people read them, with the names that ``record`` has for the axes."""
+    """Return the differences as text, with the axis names of ``record``."""
     return ", ".join(
         f"{record.named(name)} by {'what cannot be told' if math.isnan(value) else f'{value:.3g}'}"
         for name, value in found.items()

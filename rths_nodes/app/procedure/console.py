@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test at a terminal, or by a file of answers: proposes the next act, asks what it needs, watches what moves."""
+"""A test at a terminal, or by answers: proposes acts, asks questions, observes motions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rths_nodes.recording.records import RecordingError
 class Console:
     """Leads one operator through a test, from the first act to its end.
 
-    ``progress`` shows how far a rung is, by its name; ``leads``: the operator says each act, instead of the file.
+    ``progress`` shows the progress of a rung by name; ``leads``: the operator chooses each act, not the file.
     """
 
     def __init__(self, runner: ProcedureRunner, dialogue: Dialogue, progress: Progress, leads: bool) -> None:
@@ -46,7 +46,7 @@ class Console:
     # -- the whole test -----------------------------------------------------------------------------------
 
     def run(self) -> ExitCode:
-        """Do the acts to the end of the test; however that comes, the rig is left safe, and all is written."""
+        """Do the acts to the end of the test; in any case leave the rig safe and the record written."""
         with stop_signals_handled(self._input.signal):
             try:
                 self._walk_on()
@@ -80,7 +80,7 @@ class Console:
 
     def _walk_on(self) -> None:
         while not self._input.stopped:
-            seen = self.runner.session.seen  # what is asked from here on counts until the next stop
+            seen = self.runner.session.seen  # answers are valid until the next stop
             if not (act := self._acts.next()):
                 return
             if self._leads and not self._proposed(act, seen):
@@ -91,7 +91,7 @@ class Console:
     # -- one act ------------------------------------------------------------------------------------------
 
     def _proposed(self, act: str, seen: Seen) -> bool:
-        """Show what is possible, and take the operator's word; true where he takes the proposed act."""
+        """Show the possible acts and read the operator's choice; True if it is the proposed act."""
         runner = self.runner
         reason = runner.session.reason
         words = f"\n{runner.record.rig_kind}, state: {runner.state.name.lower()}{f' ({reason})' if reason else ''}"
@@ -118,10 +118,10 @@ class Console:
         return False
 
     def _do(self, act: str, rest: str, seen: Seen) -> bool:
-        """Do an act with what it needs; false where the sequence ends with it. Who leads is told refusals."""
+        """Do an act with its questions; False if the sequence ends. The operator is shown refusals."""
         self._dialogue.typed = False
         try:
-            with self.runner.session.act(act, seen):  # with its questions: one stop ends all of it
+            with self.runner.session.act(act, seen):  # one stop ends the act and its questions
                 return bool(getattr(self, f"_do_{act}", self._plain)(act, rest))
         except ConfigError as error:
             if not self._leads:
@@ -136,7 +136,7 @@ class Console:
         return True
 
     def _do_acknowledge(self, act: str, rest: str) -> bool:
-        """Only an operator at a terminal goes on behind a trip."""
+        """Acknowledge a trip, only for an operator at a terminal."""
         return self._leads and self._plain(act, rest)
 
     def _do_rehearse(self, act: str, rest: str) -> bool:
@@ -169,7 +169,7 @@ class Console:
         return self._leads
 
     def _counts(self, last: RungRecord) -> bool:
-        """Ask whether a rung that is not valid counts; where nobody says so, a file of answers ends there."""
+        """Ask whether a rung that is not valid counts; without an answer an answers file ends there."""
         if self._dialogue.counts(last.name, last.ending):
             self.runner.record.count(last)
             self.runner.write()
@@ -232,7 +232,7 @@ class Console:
         return True
 
     def _do_unload(self, act: str, rest: str) -> bool:
-        """With a place behind it: by displacement, for which the operator signs at the terminal."""
+        """Unload; with a position by displacement, which the operator signs for at the terminal."""
         if not rest:
             return self._plain(act, rest)
         words = f"unload by displacement, to {rest} m from the zero of the test, whatever the force is"
@@ -265,7 +265,7 @@ class Console:
         return True
 
     def _complete(self, rung: str) -> None:
-        """Level and time ratio, which the first rung that needs them asks for."""
+        """Ask for level and time ratio before the first rung that needs them."""
         ladder = self.runner.ladder
         if rung in REDUCED and ladder.level is None:
             ladder.level = float(self._dialogue.value("level", ladder.proposed_level()))
@@ -275,9 +275,9 @@ class Console:
     # -- while it is under way ----------------------------------------------------------------------------
 
     def _perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
-        """Do an act; one that lasts in a thread of its own, while the operator is heard here."""
+        """Do an act; a lasting one in a thread, while the operator can intervene."""
         motion = self.runner.clearing.motion(act, arguments)
-        if motion and not self.runner.possible()[act]:  # else it is refused without a question
+        if motion and not self.runner.possible()[act]:  # otherwise refused without a question
             arguments["clear"] = self._dialogue.clear(act, motion)
         way = TERMINAL if self._leads or self._dialogue.typed else ANSWERS
         if not ACTS[act].lasting:
@@ -285,7 +285,7 @@ class Console:
         return str(self._meanwhile(shown or act, lambda: self.runner.do(act, way=way, **arguments)))
 
     def _changed(self, state: State, reason: str) -> None:
-        """Print at once why a motion stops before its time, and in red why the rig is lost at rest."""
+        """Print at once why a motion stops early, and in red why the rig is lost at rest."""
         at_rest, self._last = self._last in AT_REST, state
         if state is State.STOPPING and reason:
             self._say(f"{state.name.lower()}: {reason}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions to an operator: answered from a file where the answers stand there, else on the terminal."""
+"""Questions to an operator, answered by a file or at the terminal."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 
 class Interrupted(Exception):
-    """The operator has interrupted a question, or the terminal is closed: in words."""
+    """The operator has interrupted a question, or the terminal is closed."""
 
 
 def typed(question: str) -> str:
-    """A line that is typed at the terminal behind ``question``, which goes to stderr."""
+    """Return a line typed at the terminal after ``question``, which goes to stderr."""
     print(question, end="", file=sys.stderr, flush=True)
     if sys.stdin.isatty() and threading.current_thread() is threading.main_thread():
         _wait_for_a_line()
@@ -39,7 +39,7 @@ def typed(question: str) -> str:
 
 
 def _wait_for_a_line() -> None:
-    """Until the terminal has a line. Ctrl-C is heard whenever it comes.
+    """Wait for a line of the terminal; signals interrupt it at any time.
 
     A read that begins just after a signal, before its handler has run, would wait for the next key.
     """
@@ -57,9 +57,9 @@ def _wait_for_a_line() -> None:
 
 
 class Dialogue:
-    """Answers out of ``answers``; what is not there is asked by ``ask``, which gets the question.
+    """Answers from ``answers``; ``ask(question)`` provides the missing ones.
 
-    Without ``ask`` there is no terminal, and every answer stands in the file.
+    Without ``ask`` there is no terminal, and the file has to be complete.
     """
 
     def __init__(
@@ -70,20 +70,20 @@ class Dialogue:
     ) -> None:
         self.answers, self._ask, self.say = answers, ask, say
         self.asking = False
-        """True while the operator thinks about an answer."""
+        """True while an answer is pending."""
         self.typed = False
-        """True once something was typed for the act that comes next."""
+        """True once something was typed for the next act."""
 
     @property
     def attended(self) -> bool:
         return self._ask is not None
 
     def line(self, question: str) -> str:
-        """Return a line of the operator without blanks around it. Raises Interrupted if there is no terminal."""
+        """Return a stripped line of the operator. Raises Interrupted without a terminal."""
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str) -> str:
-        """Return a line of the operator as typed. Raises Interrupted if there is no terminal."""
+        """Return a line of the operator as typed. Raises Interrupted without a terminal."""
         if self._ask is None:
             raise Interrupted(f"nobody can be asked: {question}")
         self.asking = self.typed = True
@@ -95,7 +95,7 @@ class Dialogue:
             self.asking = False
 
     def value(self, key: str, proposed: object = None) -> Any:
-        """The answer ``key``, checked as in a file; an empty line takes what is ``proposed``."""
+        """Return the answer ``key``, checked as in a file; an empty line takes the ``proposed`` one."""
         given = getattr(self.answers, key)
         if given is not None and given != ():
             return given
@@ -114,12 +114,12 @@ class Dialogue:
         return getattr(from_data(Answers, {key: number_in(typed)}), key)
 
     def agreed(self, key: str, question: str) -> bool:
-        """A question to which the answer is yes or no; from the file where ``key`` stands there."""
+        """Return a yes or no, from the file if it has ``key``."""
         given = getattr(self.answers, key)
         return bool(given) if given is not None else self.yes(question)
 
     def yes(self, question: str) -> bool:
-        """Yes or no, asked until it is one of both; an empty line is no."""
+        """Ask for yes or no until answered; an empty line is no."""
         while True:
             typed = self.line(f"{question} [y/N]: ").lower()
             if typed in YES:
@@ -142,14 +142,14 @@ class Dialogue:
         return self.exact_line(TYPE_CLEAR)
 
     def confirms(self, item: str) -> bool:
-        """Return whether an item of the checklist is confirmed: by the file, or by the operator."""
+        """Return whether an item of the checklist is confirmed, by the file or by the operator."""
         answer = self.answers.checklist.get(item)
         return self.yes(f"{item}: do you confirm it?") if answer is None else answer == "y"
 
     def arms(self, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
-        """Return whether the rung is to be armed: it is in the file, or the operator types the head of the hash.
+        """Return whether to arm the rung: by the file, or by the typed beginning of the hash.
 
-        Who types that of the offsets is told so, and asked again.
+        The hash of the offsets, typed by mistake, is explained and asked for again.
         """
         if rung in self.answers.arm:
             return True
@@ -165,17 +165,17 @@ class Dialogue:
             self.say("that is the hash of the offsets")
 
     def signs(self, words: str, called: Iterable[str]) -> bool:
-        """Return whether the operator answers for ``words``, which are ``called`` so in a file of answers."""
+        """Return whether the operator signs for ``words``, which an answers file may name as ``called``."""
         if set(called) & set(self.answers.sign_for):
             return True
         return self._ask is not None and self.yes(f"{words}; do you sign for it?")
 
     def counts(self, rung: str, ending: str) -> bool:
-        """Ask the operator whether a rung counts that is not valid; no where nobody can be asked."""
+        """Ask the operator whether a rung that is not valid counts; no without a terminal."""
         return self._ask is not None and self.yes(f"rung {rung}: {ending}; does it count all the same?")
 
     def goes_on(self, rung: str, difference: float) -> bool:
-        """Return whether the ladder goes on after such a ``difference``; on a terminal the operator decides."""
+        """Return whether the ladder continues after such a ``difference``; at a terminal the operator decides."""
         bound = difference_bound(self.answers, rung)
         if math.isnan(bound):
             return True

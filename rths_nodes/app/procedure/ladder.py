@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ladder of a test: each rung with its scenario, its host, and how far the rig is expected to go on it.
+"""Ladder of a test: scenario and host of each rung, and the expected motion of the rig.
 
 Rungs (a) and (b) run on a simulator, (c) to (g) on the rig. Those that move it below its elastic limit, (d) to
 (f), have the reduced level; (e) is slow, all others have the scenario's own time ratio.
@@ -27,9 +27,9 @@ from rths_nodes.procedure.records import RUNGS, Rung
 from rths_nodes.recording.run import Run
 
 SLOW, UNSENT, COMPUTED = "e", "c", "d"
-"""Rungs of which more is to be said."""
+"""Rungs with special treatment."""
 MOST = 0.3
-"""The largest level that is proposed as a reduced one."""
+"""Largest reduced level that is proposed."""
 ROOM = 0.8
 """Share of the elastic limit that a proposed level reaches."""
 
@@ -38,7 +38,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Step:
-    """One rung as it is to be climbed: ``scenario`` with its level and time ratio applied."""
+    """One rung to run: ``scenario`` has its level and time ratio applied."""
 
     rung: Rung
     scenario: Scenario
@@ -49,21 +49,21 @@ class Step:
 
     @cached_property
     def hash(self) -> str:
-        """Hash that names the scenario of the rung when it is armed."""
+        """Hash by which the scenario of the rung is armed."""
         return rehearsal.hash_of(self.scenario)
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Hashes of the contents of the files that the scenario names, by place."""
+        """Hashes of the contents of the files that the scenario names, by path."""
         return file_hashes(self.scenario)
 
     def remarks(self) -> list[str]:
-        """Say what the rung cannot show."""
+        """Return remarks on the limits of this rung."""
         return rehearsal.rate_remarks(self.scenario, self.ratio) if self.rung.name == SLOW else []
 
 
 class Ladder:
-    """The ``planned`` rungs of ``scenario``; ``level`` and ``ratio`` may come later (None), before they are used.
+    """The ``planned`` rungs of ``scenario``; ``level`` and ``ratio`` may be set (None) until they are used.
 
     In lockstep the rungs on the rig run embedded, in real time composed.
     """
@@ -79,16 +79,16 @@ class Ladder:
         self.scenario, self.planned, self.realtime = scenario, tuple(planned), realtime
         self.level, self.ratio = level, ratio
         self.abandoned: Callable[[], bool] = lambda: False
-        """True when the operator wants no rehearsal any more."""
+        """Returns True once the operator cancels rehearsals."""
         self._rehearsed: dict[str, Run] = {}
         self._files = file_hashes(scenario)
         self.code = Code.of(scenario)
-        """Code that computes the test, as it is when the ladder is made."""
+        """Code that computes the test, at the construction of the ladder."""
 
     def kept(self, folder: Path) -> Ladder:
-        """The same ladder, whose rungs and rehearsals read copies of the files, in the ``folder`` of the test.
+        """Return this ladder with copies of its files in the ``folder`` of the test.
 
-        Raises ConfigError where a file has changed since this ladder was made, or cannot be copied.
+        Raises ConfigError if a file has changed since this ladder was made, or cannot be copied.
         """
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)
@@ -100,11 +100,11 @@ class Ladder:
 
     @cached_property
     def simulated(self) -> Scenario:
-        """The whole test on a simulator. Raises ConfigError where it has none."""
+        """The whole test on a simulator. Raises ConfigError without models."""
         return rehearsal.simulated(self.scenario)
 
     def step(self, name: str) -> Step:
-        """The rung ``name``. Raises ConfigError where its level or ratio is not known, or cannot be had."""
+        """Return the rung ``name``. Raises ConfigError for an unknown or impossible level or ratio."""
         rung = RUNGS[name]
         level = self._known("level", self.level, name) if name in REDUCED else 1.0
         ratio = int(self._known("time_ratio", self.ratio, name)) if name == SLOW else 1
@@ -123,11 +123,11 @@ class Ladder:
         return value
 
     def check(self) -> None:
-        """Build every planned rung whose level and ratio are known, and its rehearsal. Raises ConfigError."""
+        """Build every planned rung with a known level and ratio, and its rehearsal. Raises ConfigError."""
         if {"a", "b", UNSENT} & set(self.planned):
             checked_loop(self.simulated)
         if FULL in self.planned and self.scenario.updating is not None:
-            from rths_nodes.analysis.stability.corners import refuse_unstable  # of tests that update alone
+            from rths_nodes.analysis.stability.corners import refuse_unstable  # for tests with updating only
 
             refuse_unstable(self.scenario)
         for name in self.planned:
@@ -136,7 +136,7 @@ class Ladder:
                 self.step(name)
 
     def rehearsed(self, name: str, progress: Progress | None = None) -> Run:
-        """The rung on a simulator, as it is expected to go; computed once. Raises ConfigError."""
+        """Run the rung on a simulator, once. Raises ConfigError."""
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = rehearsal.hash_of(scenario)
         if key not in self._rehearsed:
@@ -147,23 +147,23 @@ class Ladder:
         return self._rehearsed[key]
 
     def predicted(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return the peaks on the rung by axis, as its rehearsal predicts them. Raises ConfigError."""
+        """Return the peaks of the rung by axis, from its rehearsal. Raises ConfigError."""
         return comparison.peaks(self.rehearsed(name, progress))
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return what is :meth:`predicted`; empty where the test has no simulator."""
+        """Return :meth:`predicted`, or nothing without a simulator."""
         return self.predicted(name, progress) if self.has_simulator else {}
 
     @cached_property
     def has_simulator(self) -> bool:
-        """The test can be rehearsed."""
+
         try:
             return bool(self.simulated)
         except ConfigError:
             return False
 
     def stops(self, step: Step) -> dict[str, dict[str, float]]:
-        """By axis the ``displacement`` (m) and ``force`` (N) at which a rung is stopped."""
+        """Return the ``displacement`` (m) and ``force`` (N) at which a rung is stopped, by axis."""
         elastic = rehearsal.elastic_limits(self.scenario) if step.rung.name in REDUCED else {}
         return {
             axis: {"displacement": min(limit.stroke, elastic.get(axis, math.inf)), "force": limit.force}
@@ -171,7 +171,7 @@ class Ladder:
         }
 
     def unknown(self, name: str) -> list[str]:
-        """Say what of the rung cannot be predicted."""
+        """Return remarks on what cannot be predicted of the rung."""
         if self.has_simulator:
             return []
         words = "there is no simulator of this test, so that nobody knows how far the axes will go"
@@ -179,7 +179,7 @@ class Ladder:
         return [words + "; beyond the elastic limit the rung is stopped" * limited]
 
     def check_elastic(self, name: str) -> None:
-        """Raises ConfigError where a rung below the elastic limit is expected to go beyond it."""
+        """Raise ConfigError if a rung below the elastic limit is expected to exceed it."""
         limits = rehearsal.elastic_limits(self.scenario)
         if name not in REDUCED or not limits:
             return
@@ -194,7 +194,7 @@ class Ladder:
             raise ConfigError(*beyond)
 
     def proposed_level(self) -> float | None:
-        """A level that stays well below every elastic limit, if the test is linear; None where nobody knows."""
+        """Propose a level well below every elastic limit of a linear test, or None."""
         limits = rehearsal.elastic_limits(self.scenario)
         found = self.expected("g") if limits else {}
         if not found:
@@ -204,6 +204,6 @@ class Ladder:
 
 
 def _rounded_down(value: float) -> float:
-    """``value`` with one digit, never more than it is."""
+    """Round ``value`` down to one digit."""
     unit = 10.0 ** math.floor(math.log10(value))
     return round(math.floor(value / unit) * unit, 12)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An act that lasts: work in a thread of its own, while the operator sees how far it is, and is heard."""
+"""Input of the operator during a lasting act, whose work runs in a thread."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from rths_nodes.recording.records import RecordingError
 
 INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
-"""Between two looks at what moves, at the keys, and at signals."""
+"""Polling interval of motion, keys and signals, s."""
 SAME_KEY_S = 0.2
-"""Signals within such a time are one request: who is frightened presses twice in less than a second."""
+"""Time within which signals are one request, s: a frightened operator presses twice."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
-"""Words that an operator may type while something moves; anything else is a note."""
+"""Words accepted during a motion; other input is a note."""
 
 T = TypeVar("T")
 Progress = Callable[[str], AbstractContextManager[Any]]
 
 
 class OperatorInput:
-    """Attends to what lasts: shows ``progress`` by its name, and hears the operator by signals and keys.
+    """Shows ``progress`` of lasting work by name, and handles signals and keys of the operator.
 
-    ``leads``: the operator says each act, instead of the file; a stop then ends the motion, not the test.
+    ``leads``: the operator chooses each act; a stop then ends the motion, not the test.
     """
 
     def __init__(self, runner: ProcedureRunner, dialogue: Dialogue, progress: Progress, leads: bool) -> None:
         self.runner, self._dialogue, self._progress, self._leads = runner, dialogue, progress, leads
         self._say = dialogue.say
         self.stopped = ""
-        """Why the test is to end, in words; empty while it goes on."""
+        """Reason to end the test, or empty."""
         self._signals: list[int] = []
         self._heard_at = -SAME_KEY_S
         self._answered, self._warned = 0, ""
@@ -53,7 +53,7 @@ class OperatorInput:
         runner.watch.progress = self.far
 
     def meanwhile(self, name: str, work: Callable[[], T]) -> T:
-        """Return what ``work`` gives, in a thread; the operator meanwhile sees how far it is, and is heard."""
+        """Run ``work`` in a thread with progress and operator input, and return its result."""
         found: Data = {}
 
         def run() -> None:
@@ -65,7 +65,7 @@ class OperatorInput:
         del self._signals[: self._answered]
         self._answered, self._done = 0, (0, 0)
         with self._progress(name) as bar, self.runner.session.act():
-            context = copy_context()  # the thread works in the same act: one stop ends both
+            context = copy_context()  # the thread belongs to the same act: one stop ends both
             thread = threading.Thread(target=context.run, args=(run,), name=name, daemon=True)
             self.runner.watch.starting = bar.starting
             thread.start()
@@ -124,14 +124,14 @@ class OperatorInput:
         self._say(f"held: type {CLEAR} to resume this motion, s to stop")
 
     def _interrupt(self, act: str, ends: bool = False, **given: str) -> None:
-        """Hold, resume or stop what is under way; a stop ``ends`` the test unless the operator leads it."""
+        """Hold, resume or stop the work; a stop ``ends`` the test unless the operator leads it."""
         if act == "stop" and (ends or not self._leads):
             self.stopped = self.stopped or INTERRUPTED
         if act == "resume":
             self._signals.clear()
             self._answered = 0
         given |= {"reason": f"the operator has asked to {act}"} if "reason" in ACTS[act].arguments else {}
-        if act == "resume":  # it may wait for a warning, in which keys and signals still stop
+        if act == "resume":  # resume may wait for a warning, during which stops must work
             resume = partial(copy_context().run, self._attempt, act, **given)
             threading.Thread(target=resume, name=act, daemon=True).start()
             return
@@ -146,7 +146,7 @@ class OperatorInput:
             self._say(str(error))
 
     def signal(self, number: int) -> None:
-        """A request to stop: heard by who watches a motion; at a question it ends the test in order."""
+        """Handle a stop signal: it stops a motion; at a question it ends the test in order."""
         if self._dialogue.asking:
             raise Interrupted(INTERRUPTED)
         if time.monotonic() - self._heard_at > SAME_KEY_S or not self._signals:

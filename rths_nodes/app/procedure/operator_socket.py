@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator socket of a test: requests and answers as JSON, one packet each, from processes of one user.
+"""Operator socket of a test: requests and answers as JSON, one packet each, from processes of one user.
 
-The kernel reports the process and the user of the other side. The name of the socket is abstract, as the names of
-the streams between nodes are (``ros/transport/greeting.py``): any user may connect, or take the name first, so
-server and client both check the user of their peer. Nothing here needs ROS.
+The kernel reports process and user of the peer. The name of the socket is abstract, like a stream's between
+nodes (``ros/transport/greeting.py``): any user may connect, or take the name first, so server and client both
+check their peer. ROS is not needed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rths_nodes.ros.transport.greeting import Credentials, address
 LONGEST_PACKET = 1 << 16
 RETRY_S = 0.1
 WAITING = 16
-"""Connections that the kernel queues until they are accepted."""
+"""Backlog of connections."""
 CONNECTIONS = 64
-"""Connections at a time. A further one closes the oldest connection that has no act under way."""
+"""Largest number of connections; a further one closes the oldest without an act under way."""
 LOOK_S = 0.05
-"""Interval at which a connection is polled while its act is under way, s."""
+"""Polling interval of a connection while its act is under way, s."""
 UNSEEN = -1
 """Count of stops, or state, of a sender that has not looked yet."""
 
@@ -54,13 +54,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """Outcome of a request, and the situation after it.
+    """Result of a request, and the situation after it.
 
     ``state`` is the state of the procedure, ``stops`` the count of its stops. ``acts`` are all acts, ``why_not``
-    the reasons why they are not possible now. ``next_rung`` is the next planned rung, with its
-    ``scenario_hash``; ``offsets_hash`` the hash of the last offsets; ``to_sign`` names that ``sign_for`` takes;
-    ``motions`` the motions of the acts, empty if nothing moves; ``checklist`` the unconfirmed items;
-    ``warning`` the warning output that is on, with the seconds left.
+    the reasons why they are not possible. ``next_rung`` is the next planned rung, with its ``scenario_hash``;
+    ``offsets_hash`` the hash of the last offsets; ``to_sign`` names that ``sign_for`` takes; ``motions`` the
+    motions of the acts, empty if nothing moves; ``checklist`` the unconfirmed items; ``warning`` the warning
+    output that is on, with the seconds left.
     """
 
     done: bool = False
@@ -81,7 +81,7 @@ class Answer:
 
     @property
     def possible(self) -> dict[str, str]:
-        """Every act: empty where it is possible now, else why it is not."""
+        """Reason why each act is not possible, or empty."""
         return dict(zip(self.acts, self.why_not, strict=True))
 
 
@@ -99,8 +99,8 @@ class _Call:
 class OperatorSocket:
     """Answers processes of this user at the abstract ``name``, each in a thread, from start to close.
 
-    ``left`` is called for a process that ends, or closes its connection, while its act is under way. Raises
-    ConfigError if the name is taken.
+    ``left`` is called if a process ends or disconnects while its act is under way. Raises ConfigError if the name
+    is taken.
     """
 
     def __init__(self, answering: Answering, left: Callable[[Credentials], None], name: bytes) -> None:
@@ -117,12 +117,11 @@ class OperatorSocket:
         self._thread = threading.Thread(target=self._accept, name="operator socket", daemon=True)
 
     def start(self) -> None:
-        """Answer requests from now on."""
         self._listening.listen(WAITING)
         self._thread.start()
 
     def close(self) -> None:
-        """Accept nothing more, and answer the acts under way; may be called again."""
+        """Accept no more, and answer the acts under way; may be called again."""
         self._closed = True
         with suppress(OSError):  # wakes the thread in accept
             self._listening.shutdown(socket.SHUT_RDWR)
@@ -141,7 +140,7 @@ class OperatorSocket:
             try:
                 connection, _ = self._listening.accept()
             except OSError:
-                time.sleep(0.0 if self._closed else RETRY_S)  # no file descriptor is free, say
+                time.sleep(0.0 if self._closed else RETRY_S)  # e.g. no file descriptor is free
                 continue
             peer = Credentials.of(connection)
             if not peer.trusted:
@@ -156,7 +155,7 @@ class OperatorSocket:
             thread.start()
 
     def _make_room(self) -> None:
-        """Close the oldest connection without an act under way if there are too many: a stop gets in always."""
+        """Close the oldest idle connection if there are too many, so that a stop always gets in."""
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:
             with suppress(OSError):  # closed by its process
@@ -200,7 +199,7 @@ def _send(connection: socket.socket, message: Request | Answer) -> None:
 
 
 def unpacked(kind: type[Any], packet: bytes) -> Any:
-    """A Request or Answer out of a packet. Raises ValueError for what is none."""
+    """Unpack a Request or Answer. Raises ValueError."""
     if len(packet) > LONGEST_PACKET:
         raise ValueError(f"more than {LONGEST_PACKET} bytes")
     try:
@@ -227,8 +226,8 @@ def _like(default: object, value: object, name: str) -> object:
 class SocketOperator:
     """Client of the operator socket of ``rths test --socket`` in ``namespace``.
 
-    ``user`` (uid) runs that test; the defaults of user and ``domain`` are taken from this process. An act is for
-    the situation of the last answer, ``seen``. Each request has a connection: a stop never waits for an act.
+    ``user`` (uid) runs that test; user and ``domain`` default to this process. An act is for the situation of the
+    last answer, ``seen``. Each request has its own connection, so that a stop never waits for an act.
     """
 
     def __init__(self, namespace: str = NAMESPACE, user: int | None = None, domain: int | None = None) -> None:
@@ -238,13 +237,13 @@ class SocketOperator:
         self.seen = Answer()
 
     def ask(self, act: str = "", by: str = "", **arguments: str) -> Answer:
-        """Do an act, and wait for its end; the empty one only looks. Raises ConfigError as :meth:`send` does."""
+        """Do an act, and wait for its end; an empty one only looks. Raises ConfigError as :meth:`send`."""
         names, values, seen = tuple(arguments), tuple(arguments.values()), self.seen
         self.seen = self.send(Request(act, names, values, by, seen.stops, seen.state, seen.test_id))
         return self.seen
 
     def send(self, request: Request) -> Answer:
-        """Send a request, and wait for its answer. Raises ConfigError without one, or if another user answers."""
+        """Send a request, and return its answer. Raises ConfigError without one, or if another user answers."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             try:
                 connection.connect(address(f"/{self._namespace}/operator", self._domain, self._user))
@@ -256,7 +255,7 @@ class SocketOperator:
             if (peer := Credentials.of(connection)).user != self._user:
                 raise ConfigError(f"{peer} has taken the name of the operators' socket")
             try:
-                with suppress(OSError):  # refused and closed by the other side; its answer is there
+                with suppress(OSError):  # refused and closed by the other side, after its answer
                     _send(connection, request)
                 answer: Answer = unpacked(Answer, _packet(connection))
             except (OSError, ValueError) as error:
@@ -268,5 +267,5 @@ class SocketOperator:
 def _packet(connection: socket.socket) -> bytes:
     try:
         return connection.recv(LONGEST_PACKET + 1)
-    except ConnectionResetError:  # reported once; an answer sent before is still there
+    except ConnectionResetError:  # reported once; an earlier answer is still there
         return connection.recv(LONGEST_PACKET + 1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conducts a test: the operator's acts, one after another, each written down with its result.
+"""Conducts a test: the operator's acts, one after another, each recorded with its result.
 
-An act comes from the terminal, a file of answers, the page or the operator socket. An act that is not possible now
-is refused, and has changed nothing.
+Acts come from the terminal, an answers file, the page or the operator socket. An act that is not possible is
+refused, and changes nothing.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from rths_nodes.recording.run import Run
 
 Look = Callable[[int, int], None]
 NAMED = ("sign_for", "arm", "checklist", "note")
-"""Acts whose words stand in the record with the name of who has said them."""
+"""Acts whose record has the name of their author."""
 BEFOREHAND = tuple(name for name, act in ACTS.items() if act.moves and act.lasting)
-"""Acts that are written down before they begin: they move the rig."""
+"""Acts that move the rig: recorded before they begin."""
 HEARD = ("hold", "freeze", "resume", "stop")
-"""Acts that are done whether they can be written down or not."""
+"""Acts that are done even if they cannot be recorded."""
 
 
 @dataclass
@@ -59,16 +59,16 @@ class Watch:
 
 
 def now() -> str:
-    """The time as a text, with its offset from UTC."""
+    """Return the time as ISO 8601, with its offset from UTC."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 class ProcedureRunner:
     """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session``.
 
-    Files that the scenario names are copied into the folder first; only the copies are read. ``do`` may be called
-    from any thread: one act at a time, except the acts in HEARD.
-    Raises ConfigError where a file has changed since the ladder was made, or cannot be copied.
+    Files that the scenario names are copied into the folder first; only the copies are read. ``do`` is
+    thread-safe: one act at a time, except the acts in HEARD. Raises ConfigError if a file has changed since the
+    ladder was made, or cannot be copied.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class ProcedureRunner:
         )
         self.clearing = Clearing(self.ladder, self.session, record)
         self.unwritten = ""
-        """Why the record could not be written at some time: such a test has failed. Empty where it always was."""
+        """Reason of a failure to write the record, which fails the test; or empty."""
         self._file = on_disk.RecordFile(folder)
         self.taken: Offsets | None = None
-        """Offsets that were taken, and are not confirmed yet."""
+        """Offsets that are not confirmed yet."""
         self._one = threading.Lock()
         self._armed: Step | None = None
         self._under_way: Step | None = None
@@ -118,23 +118,23 @@ class ProcedureRunner:
 
     @property
     def can_resume(self) -> bool:
-        """The rung under way is in slow time: a hold does not end it."""
+        """True if the current rung is in slow time, so that a hold does not end it."""
         return self._under_way is not None and self._under_way.ratio > 1
 
     @property
     def climbed(self) -> list[str]:
-        """Names of the rungs that have finished, and are valid unless the operator has said that they count."""
+        """Names of finished rungs that are valid, or counted by the operator."""
         finished = [rung for rung in self.record.rungs if rung.outcome == "finished"]
         return [rung.name for rung in finished if rung.counts or not rung.not_valid]
 
     @property
     def next_rung(self) -> str:
-        """The next planned rung; empty after the last one."""
+        """Next planned rung; empty after the last one."""
         done = self.climbed
         return next((name for name in self.ladder.planned if name not in done), "")
 
     def possible(self) -> dict[str, str]:
-        """Every act: empty where it is possible now, else why it is not."""
+        """Return why each act is not possible, or empty."""
         found = self.session.possible() | {"rehearse": ""}
         found |= {act: self.clearing.barred(act) for act, reason in found.items() if not reason}
         left = [name for name in self.ladder.planned if not RUNGS[name].on_rig and name not in self.climbed]
@@ -151,11 +151,11 @@ class ProcedureRunner:
     # -- doing it -----------------------------------------------------------------------------------------
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
-        """Do an ``act`` for the operator ``by``, asked for by the ``way``; what came of it, in words.
+        """Do an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
 
-        Raises ActRefused (a ConfigError) if the act is not possible now, or if a stop was counted or the state has
-        changed since its sender has ``seen`` them. From here on a stop ends the act. Raises RecordingError if the
-        record cannot be written: an act that moves the rig does not begin then; what is HEARD is done anyway.
+        Raises ActRefused (a ConfigError) if the act is not possible, or if a stop was counted or the state has
+        changed since its sender has ``seen`` them. A stop then ends the act. Raises RecordingError if the record
+        cannot be written: an act that moves the rig does not begin then; acts in HEARD are done anyway.
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
@@ -204,14 +204,14 @@ class ProcedureRunner:
                     self.write()
 
     def write(self, last: bool = False) -> None:
-        """Write the record; the ``last`` time into the room that was kept for it. Raises RecordingError."""
+        """Write the record; the ``last`` time into reserved space. Raises RecordingError."""
         try:
             self._file.write(self.record, last)
         except RecordingError as error:
             self.unwritten = self.unwritten or str(error)
             raise
 
-    # -- acts that are more than one of the session -------------------------------------------------------
+    # -- composite acts ------------------------------------------------------------------------------------
 
     def _rehearse(self, rung: str = "") -> str:
         name = rung or self.next_rung
@@ -252,7 +252,7 @@ class ProcedureRunner:
         return f"{'given up: ' + done.given_up if done.given_up else ended}: force before {left}"
 
     def loads_at_rest(self) -> list[str]:
-        """Forces that the load cells show at rest and that are no noise, in words, before they are tared."""
+        """Return remarks on forces at rest that exceed noise, before they are tared."""
         axes = {name: axis.rig_axis for name, axis in self.ladder.scenario.axes.items() if axis.rig_axis}
         return list(self.taken.forces_at_rest(axes).values()) if self.taken is not None else []
 
@@ -303,7 +303,7 @@ class ProcedureRunner:
             entry = self.session.run(runner)
         finally:
             self._under_way = None
-            if self.session.state is not State.ARMED:  # where it was refused, it is armed as before
+            if self.session.state is not State.ARMED:  # after a refusal it is armed as before
                 self._armed = None
         entry.wall_s = time.monotonic() - started
         return self._judged(entry, step, kept[-1] if kept else None)
@@ -311,7 +311,7 @@ class ProcedureRunner:
     # -- a rung -------------------------------------------------------------------------------------------
 
     def _host(self, step: Step, scenario: Scenario, folder: Path, port: Port | None = None) -> hosts.RunResult:
-        handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}  # the rig itself hears a stop
+        handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}  # the rig itself handles stops
         if port is None:
             with self.session.act() as act:
                 handed = {"interrupted": lambda: bool(act.stopped)}
@@ -327,7 +327,7 @@ class ProcedureRunner:
         )
 
     def _free(self, rung: str) -> Path:
-        """A folder for the next recording of a rung: the second time it has a number."""
+        """Return a new folder for the recording of a rung, numbered from the second on."""
         place, number = self.folder / f"rung_{rung}", 1
         while place.exists():
             number += 1
@@ -335,7 +335,7 @@ class ProcedureRunner:
         return place
 
     def _judged(self, entry: RungRecord, step: Step, done: hosts.RunResult | None) -> str:
-        """Complete the ``entry`` of a rung by what was recorded of it; how it went, in words."""
+        """Complete the ``entry`` of a rung from its recording; return the result as text."""
         self._describe(entry, step)
         entry.remarks += step.remarks()
         run = self._recorded(entry, done)
@@ -356,7 +356,7 @@ class ProcedureRunner:
 
     @staticmethod
     def _recorded(entry: RungRecord, done: hosts.RunResult | None) -> Run | None:
-        """Read the recording of a rung, if there is one; a recording that is gone or damaged is a failure."""
+        """Read the recording of a rung, if any; a missing or damaged one is a failure."""
         if done is None or done.recording is None:
             entry.recording = ""
             return None

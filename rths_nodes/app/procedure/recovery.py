@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete the record of a test whose console was killed: its last rung, and the history of the specimen."""
+"""Completion of the record of a killed test: its last rung, and the history of the specimen."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ KILLED = "whoever conducted the test was killed"
 
 
 def recover(folder: Path | str) -> list[str]:
-    """Complete the record in ``folder``, and the recording of the rung under way; what was done, in words.
+    """Complete the record in ``folder``, and the recording of the rung under way; return a report.
 
-    A record that is complete stays as it is. Raises ConfigError where there is none, or the test is under way, and
-    RecordingError where the disk does not allow it.
+    A complete record is not changed. Raises ConfigError without a record or for a running test, and RecordingError
+    if it cannot be written.
     """
     if procedure.under_way(folder):
         raise ConfigError(f"{folder}: the test is under way at this moment")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables for a terminal that show a test to its operator: acts, offsets, checks, what is armed, rungs."""
+"""Terminal tables for the operator of a test: acts, offsets, checks, arming, rungs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rths_nodes.procedure.records import REHEARSAL, RUNGS, OffsetsRecord, Proced
 
 
 def acts(possible: Mapping[str, str], proposed: str) -> Table:
-    """Acts that are possible now, the proposed one first marked, and why the others are not."""
+    """Possible acts, the proposed one first and marked, and why others are not possible."""
     grid = Table("", "act", "what it does, or why it is not possible now", box=None, pad_edge=False)
     for name in sorted(ACTS, key=lambda name: (bool(possible[name]), list(ACTS).index(name))):
         reason = possible[name]
@@ -59,7 +59,7 @@ def offsets(found: OffsetsRecord, scenario: Scenario) -> Table:
 
 
 def checks(record: ProcedureRecord) -> Table:
-    """Tabulate what the small move has found of every axis."""
+    """Findings of the small move, by axis."""
     heads = ("axis", "displ. sign", "force sign", "displ. scale", "force scale", "stiffness", "expected")
     loops = any(row.force_loop for row in record.checks.values())
     grid = _narrow(
@@ -79,7 +79,7 @@ def checks(record: ProcedureRecord) -> Table:
 
 
 def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
-    """Tabulate what is about to be armed: hashes, level, ratio, and how far each axis is expected to go."""
+    """Rung to be armed: hashes, level, ratio, and the expected motion of each axis."""
     grid = Table(
         "", "", title=f"{rig_kind(ladder.scenario)}: rung {step.rung.name}: {step.rung.words}", show_header=False
     )
@@ -106,7 +106,7 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
 
 
 def rungs(record: ProcedureRecord) -> Table:
-    """The ladder so far: of each axis how far it went beside where it is stopped, and a verdict."""
+    """The ladder so far: peaks and limits of each axis, and a verdict."""
     heads = ("rung", "level", "axis", "mm (stop)", "kN (stop)", "before", "rehearsal", "verdict")
     title = f"{label(record.simulation)}: ladder: peaks; differences to the rung before and to the rehearsal"
     grid = _narrow(*heads, title=title)
@@ -128,7 +128,7 @@ def rungs(record: ProcedureRecord) -> Table:
 
 
 def _narrow(*heads: str, title: str) -> Table:
-    """A table of many columns, within 100."""
+    """Return a table of many columns, at most 100 wide."""
     return Table(*heads, title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test that is led over the operator socket, while the terminal only looks on.
+"""Test that is led over the operator socket, while the terminal only observes.
 
-Everybody may look, and bring the rig to rest, over ROS. Every other act comes by the socket, from a process of the
+Over ROS every node may observe, and bring the rig to rest. Other acts come by the socket, from a process of the
 user who runs the test (``operator_socket.py``), for the state and the count of stops that its sender saw.
 """
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has left while its act was under way"
 LOOK_S = 0.05
-"""Interval at which the end of the test is polled, s."""
+"""Polling interval of the end of the test, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
-"""States in which the rig does not report by itself: its port is closed, or a run has topics of its own."""
+"""States without state reports of the rig: its port is closed, or a run has its own topics."""
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
 class Served:
-    """A ``runner`` as the operator socket and the operator node see it: arguments of acts are texts.
+    """A ``runner`` for the operator socket and the operator node: arguments of acts are texts.
 
-    ``say`` prints failures. ``page`` is the process (pid) of the page that this test has started; 0: none. The rig
-    is published ``told_hz`` times a second for a watcher; 0 without one.
+    ``say`` prints failures. ``page`` is the pid of this test's page, or 0. The state of the rig is published
+    ``told_hz`` times a second for a watcher; 0 without one.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Served:
     # -- over ROS, for everybody --------------------------------------------------------------------------
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``; recorded only during an act or while armed: a flood fills no record."""
+        """Stop the rig for ``by``; recorded only during an act or while armed, so that a flood fills no record."""
         session = self._runner.session
         if session.at_work:
             self._runner.do("stop", by, ANYBODY, reason=reason)
@@ -130,16 +130,16 @@ class Served:
         return replace(self.situation(), done=done, result=result, reason=reason)
 
     def stop_for(self, peer: Credentials) -> None:
-        """Stop the act of a process that has left before its end, as a terminal that is closed does."""
+        """Stop the act of a process that has left before its end, like a closed terminal."""
         with suppress(ConfigError):
             self._runner.do("stop", peer.name, self._way(peer), reason=PROGRAM_LEFT)
 
     def _way(self, peer: Credentials) -> str:
-        """PAGE for a process of the page of this test, or its child; else SOCKET."""
+        """Return PAGE for a process of this test's page, or its child; else SOCKET."""
         return PAGE if self._page and self._page in (peer.process, _parent(peer.process)) else SOCKET
 
     def situation(self) -> Answer:
-        """Return what is possible now, and what an operator has to name for it."""
+        """Return the possible acts, and the data that an operator needs for them."""
         runner, seen = self._runner, self._runner.session.seen
         rung, taken = runner.next_rung, runner.taken or runner.session.offsets
         possible, wanting = runner.possible(), runner.session.clearance.wanting()
@@ -159,13 +159,13 @@ class Served:
         )
 
     def _hash_of(self, rung: str) -> str:
-        """The hash that arming the ``rung`` has to name, computed once; empty where it cannot be told."""
+        """Return the hash by which the ``rung`` is armed, computed once; empty if undefined."""
         ladder = self._runner.ladder
         key = rung, ladder.level, ladder.ratio
         if rung and key not in self._hashes:
             try:
                 self._hashes[key] = ladder.step(rung).hash
-            except ConfigError:  # arming it tells
+            except ConfigError:  # reported when arming
                 return ""
         return self._hashes.get(key, "")
 
@@ -200,8 +200,7 @@ class Served:
         return []
 
 
-def _nobody(_: Measurement) -> None:
-    """Nobody watches."""
+def _nobody(_: Measurement) -> None: ...
 
 
 def _offsets(axis: str, row: AxisOffsets) -> str:
@@ -246,8 +245,8 @@ def _value(act: str, name: str, given: str) -> object:
 class Attendant:
     """Serves a test in ``namespace`` to its end; a signal stops the rig and ends the test.
 
-    ``say`` prints what happens; ``page`` and ``told_hz`` as in :class:`Served`. Raises ConfigError if there
-    is an operator node already.
+    ``say`` prints events; ``page`` and ``told_hz`` as in :class:`Served`. Raises ConfigError if there is an
+    operator node already.
     """
 
     def __init__(
@@ -273,7 +272,7 @@ class Attendant:
         runner.watch.changed = self._changed
 
     def run(self) -> ExitCode:
-        """Serve until the test is finished; then leave the rig safe, and everything written."""
+        """Serve until the test is finished; then leave the rig safe, and the record written."""
         failed = ""
         with stop_signals_handled(self._signal):
             try:
@@ -294,7 +293,7 @@ class Attendant:
 
     @property
     def _over(self) -> bool:
-        """Nothing more is to come: the test is finished, or had nothing to do on the rig."""
+        """True if the test is finished, or has nothing to do on the rig."""
         runner = self._runner
         return runner.state is State.FINISHED or (runner.state is State.IDLE and not runner.next_rung)
 
@@ -303,7 +302,7 @@ class Attendant:
         try:
             if self._stopped:
                 runner.do("stop", way=TERMINAL, reason=self._stopped)
-            self._socket.close()  # acts under way have ended then, and are answered
+            self._socket.close()  # acts under way have ended and are answered
             if not runner.possible()["finish"]:
                 runner.do("finish", way=TERMINAL)
         except (ConfigError, RecordingError) as error:

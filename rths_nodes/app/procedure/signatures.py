@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cautions that were signed for in an earlier test on the same rig, and those of this test for later ones.
+"""Cautions signed for in earlier tests on the same rig.
 
-They stand in ``RIG.signed.yaml`` beside the rig file, and hold for the rig as it was signed for (``rig_hash``):
+They are stored in ``RIG.signed.yaml`` next to the rig file, and valid for the rig as signed for (``rig_hash``):
 after a change of port, channels or limits each caution is signed for again. A caution with another value is
 another one.
 """
@@ -55,9 +55,9 @@ class Signatures:
 
 
 def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
-    """The signatures for the rig file at ``rig``, by the words of the cautions; none for another ``rig_hash``.
+    """Return the signatures for the rig file at ``rig``, by caution; none for another ``rig_hash``.
 
-    Raises ConfigError with all that is wrong with the file.
+    Raises ConfigError with all problems of the file.
     """
     path = Path(rig).with_suffix(SUFFIX)
     if not path.exists():
@@ -67,7 +67,7 @@ def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
 
 
 def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date: str) -> None:
-    """Store the words of ``cautions`` that were signed for; earlier signatures are kept. Raises ConfigError."""
+    """Store the words of ``cautions`` that were signed for, in addition to earlier ones. Raises ConfigError."""
     known = of_rig(rig, rig_hash)
     new = [Signature(caution, by, date) for caution in sorted(cautions) if caution not in known]
     if not new:
@@ -81,9 +81,9 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 
 @contextmanager
 def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
-    """While a test is led on the rig file ``rig``: what was signed for before, and at its end what is now.
+    """Take over earlier signatures for the rig file ``rig``, and store new ones after the block.
 
-    Raises ConfigError for a file of signatures that is damaged; one that cannot be written is only told.
+    Raises ConfigError for a damaged file; a failure to write is only reported.
     """
     clearance, scenario = runner.session.clearance, runner.ladder.scenario
     if not clearance.cautions:

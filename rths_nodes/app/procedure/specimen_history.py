@@ -13,9 +13,9 @@ from rths_nodes.recording.records import RecordingError
 
 
 def tell_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
-    """Begin or complete the row of a rung of ``record`` in the history of its specimen; whether it loads it.
+    """Begin or complete the row of a rung in the history of its specimen; return whether it loads it.
 
-    It has no numbers as long as the rung is under way. What was simulated is no load.
+    The row has no numbers while the rung is under way. Simulated rungs do not count.
     """
     if record.simulation or not moves(entry.name):
         return False
@@ -33,7 +33,7 @@ def tell_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
 
 
 def tell_broken_off(record: ProcedureRecord, entry: RungRecord, recording: Path) -> None:
-    """Complete a rung whose run broke off by what was recorded of it: it has loaded the specimen."""
+    """Complete an aborted rung from its recording: it has loaded the specimen."""
     try:
         run = read_run(recording)
     except (ConfigError, RecordingError) as error:

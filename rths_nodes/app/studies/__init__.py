@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Studies: many runs and what they come to together."""
+"""Studies: many runs and their combined results."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compensators of a comparison, each with settings that follow from one and the same identification.
+"""Compensators of a comparison, with settings from one identification.
 
-The rig alone is driven with periodic noise, at a share of the motion that the test is expected to make; from that
-recording come delay, delay constant and models, by the means of ``rths estimate`` and ``rths identify``. A
-compensator of another package gets what it asks for by the same names: ``delay``, ``alpha``, ``alpha_es``,
-``inverse``, ``model``; a ``model`` leaves the transport out for those that declare ``transport_in_lead``. What
-cannot be built so is told with the reason, and takes part with settings that are given.
+The rig alone is driven with periodic noise, at a share of the expected motion of the test; delay, delay constant
+and models follow as in ``rths estimate`` and ``rths identify``. Compensators of other packages get the same by
+name: ``delay``, ``alpha``, ``alpha_es``, ``inverse``, ``model``; a ``model`` leaves the transport out for those
+that declare ``transport_in_lead``. A compensator that cannot be built so takes part with given settings, or is
+reported.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.mechanics.models.inverse import DERIVATIVES
 
 SLOW = 5.0
-"""Up to this frequency a motion is slow: the delay that compensators begin with is that of slow motions, Hz."""
+"""Largest frequency of slow motions, whose delay compensators begin with, Hz."""
 MODELS = {"model", "inverse", "known"}
-"""Names of the parameters of a compensator that say what the rig is, each in a way of its own; one is needed."""
+"""Parameters of a compensator that describe the rig; one is needed."""
 RESOLUTION = identification.LINES / PERIODIC.period
 """Resolution of the responses, Hz: ``LINES`` lines of the noise in each interval."""
 
 
 @dataclass(frozen=True)
 class Identified:
-    """Findings of one identification for all compensators: the mean ``delay`` of the axes (s), models, more.
+    """Results of one identification for all compensators: mean ``delay`` of the axes (s), models, more.
 
     ``model`` is a file without the transport, ``whole_model`` one with all delay, whose coefficients by derivative
-    are ``inverse``; empty where there is none. ``suggested``: parameters by compensator and name, those of ``rths
-    estimate`` of the first axis. ``rms`` is that of the noise (m). ``notes`` say what could not be found.
+    are ``inverse``; empty if missing. ``suggested``: parameters by compensator and name, as of ``rths estimate``
+    for the first axis. ``rms`` of the noise (m). ``notes`` explain missing results.
     """
 
     delay: float
@@ -60,13 +60,13 @@ class Identified:
 
     @property
     def alpha(self) -> float:
-        """The delay constant of the inverse compensation, samples."""
+        """Delay constant of the inverse compensation, samples."""
         return first_order_alpha(max(0.0, self.delay), self.dt)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A compensator with its settings, plain data with its type; ``reason`` says why it cannot take part."""
+    """A compensator with its settings and type as plain data; ``reason`` why it cannot take part."""
 
     name: str
     settings: Data
@@ -74,9 +74,9 @@ class Candidate:
 
 
 def identify(scenario: Scenario, folder: Path, progress: identification.Progress) -> Identified:
-    """Drive the rig of ``scenario`` and tell what it is; the model files are written into ``folder``.
+    """Drive and identify the rig of ``scenario``; model files are written to ``folder``.
 
-    Raises ConfigError and Stopped where the rig cannot be driven, OSError where a file cannot be written.
+    Raises ConfigError and Stopped if the rig cannot be driven, OSError for files.
     """
     noise = inverse_identification.noise(_rms(scenario), PERIODIC.band, None)
     runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion, or wider limits")
@@ -107,14 +107,14 @@ def _rms(scenario: Scenario) -> float:
 
 
 class _Models:
-    """The models that follow from ``experiments``, and their files; what cannot be fitted is a note."""
+    """Models that follow from ``experiments``, and their files; failed fits become notes."""
 
     def __init__(self, scenario: Scenario, experiments: Sequence[Experiment], folder: Path, noise: Noise) -> None:
         self._scenario, self._experiments, self._folder = scenario, experiments, folder
         self._words = f"periodic noise of {noise.rms:.3g} m rms, {noise.duration:g} s"
 
     def without_transport(self, notes: list[str]) -> str:
-        """The path of the model that leaves the transport to the scenario, or nothing."""
+        """Return the path of the model without the scenario's transport, or empty."""
         how = identification.DECLARED
         try:
             found = identification.fit(
@@ -126,7 +126,7 @@ class _Models:
             return ""
 
     def whole(self, notes: list[str]) -> tuple[str, Data]:
-        """The path of the model that has all delay in it, and its coefficients; both empty where there is none."""
+        """Return the path of the model with all delay, and its coefficients; both empty if missing."""
         try:
             up_to = inverse_identification.fitted_up_to(self._scenario, PERIODIC.band)
             _, fit, model = inverse_identification.fit(
@@ -145,7 +145,7 @@ class _Models:
 
 
 def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
-    """Delay (s) of slow motions, mean of the axes: the slope of the phase up to ``SLOW``, by least squares."""
+    """Return the mean delay (s) of slow motions: slope of the phase up to ``SLOW``, by least squares."""
     found = frequency_response(experiments, dt, RESOLUTION, (PERIODIC.band[0], SLOW))
     omega, axes = found.s.imag, range(found.response.shape[1])
     phases = [np.unwrap(np.angle(found.response[:, axis, axis])) for axis in axes]
@@ -155,10 +155,9 @@ def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
 def chosen(
     scenario: Scenario, identified: Identified, names: Sequence[str], given: Mapping[str, Mapping[str, object]]
 ) -> list[Candidate]:
-    """The compensators ``names``, or rows of ``given`` with such a name, all checked with the scenario.
+    """Return the compensators ``names``, or rows of ``given`` with such a name, checked with the scenario.
 
-    Of each setting (plain data of the section ``compensator``) the given one counts, else what was identified,
-    else that of the scenario's own compensator.
+    Settings come from ``given``, else from the identification, else from the scenario's own compensator.
     """
     return [_candidate(scenario, identified, name, given.get(name, {})) for name in dict.fromkeys(names)]
 
@@ -179,10 +178,10 @@ def _settings(scenario: Scenario, identified: Identified, given: Data) -> dict[s
     own = dict(to_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
     offered = _offered(identified, name, built.transport_in_lead)
     taken = {key: value for key, value in offered.items() if key in known and value}
-    if own:  # what it has left out, it has in another way
+    if own:  # missing parts are replaced
         taken = {key: value for key, value in taken.items() if own.get(key) is not None}
     elif "inverse" in taken:
-        taken.pop("model", None)  # the same in another way, which travels with the scenario
+        taken.pop("model", None)  # replaced by a form that is stored in the scenario
     if any(given.get(key) is not None for key in MODELS):
         own, taken = ({key: value for key, value in each.items() if key not in MODELS} for each in (own, taken))
     found = own | taken | dict(given)

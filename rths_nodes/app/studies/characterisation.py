@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The characterisation of a rig: cyclic tests of one axis after the other, over amplitudes and frequencies.
+"""Characterisation of a rig: cyclic tests of one axis after the other, over amplitudes and frequencies.
 
-Tests that were recorded before are taken as well: ``rths characterise --from``. What was found becomes a section
-of a rig file: ``--out``.
+Recorded tests are accepted as well (``rths characterise --from``). The result is a section of a rig file
+(``--out``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 DIGITS = 7
-"""Significant ones of the numbers in a section."""
+"""Significant digits of numbers in a section."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Planned:
 
 
 def plan(scenario: Scenario, axes: Sequence[str], each: Sequence[Cycles]) -> list[Planned]:
-    """The tests ``each`` of the ``axes``, small and slow ones first. Raises ConfigError where one cannot run."""
+    """Return the tests ``each`` of the ``axes``, small and slow ones first. Raises ConfigError."""
     known = list(scenario.moved_axes)
     cautious = sorted(each, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
@@ -59,7 +59,7 @@ def plan(scenario: Scenario, axes: Sequence[str], each: Sequence[Cycles]) -> lis
 
 
 def run(tests: Sequence[Planned], record: str | None, progress: Progress) -> dict[str, list[Cyclic]]:
-    """The tests by axis, as they went; recorded into ``record``/<name> if that is given.
+    """Run the tests and return results by axis; record into ``record``/<name> if given.
 
     Raises Stopped for a test that does not finish, ConfigError for one that cannot run.
     """
@@ -72,19 +72,16 @@ def run(tests: Sequence[Planned], record: str | None, progress: Progress) -> dic
 
 
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
-    """The tests of ``recordings`` by axis. Raises ConfigError for one that is no cyclic test.
-
-    It does so, too, for one that was not taken on the rig of ``on``, if that is given.
-    """
+    """Read tests by axis. Raises ConfigError unless all are cyclic and, if given, from the rig of ``on``."""
     found: dict[str, list[Cyclic]] = {}
     for recording in recordings:
         history = read_run(recording)
-        if history.notes:  # nothing is concluded from half a recording
+        if history.notes:  # incomplete recordings prove nothing
             raise ConfigError(*history.notes)
         if on is not None:
             _check_rig(recording, history.scenario, on)
         motion = to_data(history.scenario.integrator).get("displacement") or {}
-        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # behind loads
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # after loads
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(f"{recording}: is no cyclic test, as rths characterise --record writes it")
         cycles = from_data(
@@ -101,7 +98,7 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
 
 
 def _check_rig(recording: str, of: Scenario, on: Scenario) -> None:
-    """Refuses a recording of another rig: its numbers belong into another file."""
+    """Refuse a recording of another rig."""
     for what, there, here in (
         ("rig", of.rig_file and of.rig_file.name, on.rig_file and on.rig_file.name),
         ("port", type(of.port).type_name, type(on.port).type_name),
@@ -123,7 +120,7 @@ def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
     column, dt = run.axes.index(axis), run.scenario.dt
     begin = loaded_at(run.scenario) + cycles.begin
     inside = (run.time >= begin) & (run.time < begin + cycles.cycles / cycles.frequency)
-    low = low_pass(run.scenario.axes[axis], dt)  # of the force: what is compared with it goes through the same
+    low = low_pass(run.scenario.axes[axis], dt)  # compared signals pass the force's filter
     command, displacement = (
         filtered(values[:, column], low)[inside] for values in (run.command, run.displacement)
     )
@@ -135,7 +132,7 @@ def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
 
 
 def check_section(out: Path, rig: str) -> None:
-    """Raises ConfigError, before anything moves, for a section that has no rig file or would overwrite it."""
+    """Raise ConfigError, before any motion, for a section without a rig file, or an existing file."""
     if not rig:
         raise ConfigError(f"--out {out}: is a section for a rig file: name that file by --rig")
     if out.exists() and out.samefile(files.locate(rig, files.RIG)):
@@ -145,13 +142,10 @@ def check_section(out: Path, rig: str) -> None:
 def section(
     found: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """The section for the file of ``rig``, of the tests ``found`` by axis of ``scenario``, as YAML.
+    """Return the section for the file of ``rig``, from the tests ``found`` by axis of ``scenario``, as YAML.
 
-    It is the ``characterised`` of each axis that was tested, under the name that the rig has for it. The rig file
-    with the section in it has been built.
-
-    Raises ConfigError for tests of which no stiffness can be expected, and what the reader of rig files raises for
-    a section that it does not accept.
+    It is ``characterised`` of each tested axis, under the rig's name of it; the rig file with the section was
+    built. Raises ConfigError for tests without an expected stiffness, and for an invalid section.
     """
     origin = {
         "scenario": scenario.name,

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on a cluster of dask.distributed: its scheduler is named, and its workers have this package.
+"""Work on a cluster of dask.distributed, by the address of its scheduler; its workers have this package.
 
-When a worker dies, dask gives what it was working on to another one. A piece that has taken several workers along
-is given up, and is told as lost.
+When a worker dies, dask reassigns its work. A piece that has killed several workers is reported as lost.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 PATIENCE_S = 10.0
-"""Time in which the scheduler must answer, and have a worker."""
+"""Timeout for the scheduler to answer and have a worker, s."""
 AHEAD = 4
-"""Pieces for each thread of the cluster, so that none waits for its next one."""
+"""Queued pieces per thread of the cluster."""
 AT_LEAST = 16
-"""Pieces under way while nobody knows yet how many workers there will be."""
+"""Pieces under way while the number of workers is unknown."""
 
 
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """As ``engine.as_completed``, on the cluster of ``scheduler`` (``tcp://host:port``); told of whole tasks.
+    """Yield as ``engine.as_completed``, on the cluster of ``scheduler`` (``tcp://host:port``), piece by piece.
 
-    Raises ConfigError where dask is missing, the scheduler does not answer or a worker has another version, and
-    OSError where the scheduler is lost.
+    Raises ConfigError without dask, an answer of the scheduler, or equal versions of the workers, and OSError if
+    the scheduler is lost.
     """
     with _client(scheduler) as client:
         from distributed import as_completed
@@ -46,7 +45,7 @@ def as_completed(
         while True:
             wanted = max(AT_LEAST, AHEAD * sum(client.nthreads().values()))
             while len(numbers) < wanted and (job := next(waiting, None)) is not None:
-                # a key of its own: what an earlier study has left there is nothing to take over
+                # a new key: results of an earlier study are not reused
                 key = f"rths-{token}-{job[0]}"
                 numbers[key] = job[0]
                 under_way.add(client.submit(_work, work, __version__, job[1], key=key, pure=False))
@@ -61,7 +60,7 @@ def as_completed(
 
 
 def _work(work: Callable[..., R], version: str, arguments: tuple[object, ...]) -> R:
-    """In a worker, which may be anywhere: nobody hears there how far a piece is."""
+    """Work in a worker, without progress."""
     if version != __version__:
         raise ConfigError(f"a worker has rths_nodes {__version__}, the study {version}: their results may differ")
     return work(*arguments, lambda share: None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variants of a scenario, run side by side on all cores: what ``rths compare`` prints and draws."""
+"""Comparison of variants of a scenario on all cores, for ``rths compare``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
 FEW = 20_000
-"""Samples of all variants that are done before a second process would have started (half a second)."""
+"""Samples of all variants that take less time than starting a second process (half a second)."""
 
 _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z_][\w.]*=)")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of a comparison: its name, the checked scenario, how it differs, what was published of it."""
+    """One row of a comparison: name, checked scenario, differences, published values."""
 
     name: str
     scenario: Scenario
@@ -44,11 +44,11 @@ class Result(Findings):
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
-    """The variants to be run, checked to the last component, so that nothing is refused later.
+    """Return the variants to run, fully checked.
 
-    Each of ``settings`` is one variant: assignments ``section.key=value`` with spaces or commas between them; an
-    empty one is the scenario as it is. ``cases`` are names of cases of the scenario; all of them if neither is
-    given. ``common`` are assignments for every variant. Raises ConfigError for whatever cannot be run.
+    Each of ``settings`` is one variant: assignments ``section.key=value`` separated by spaces or commas; an empty
+    one is the unchanged scenario. ``cases`` are names of cases; all of them if neither is given. ``common`` are
+    assignments for every variant. Raises ConfigError.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
@@ -92,7 +92,6 @@ def _check(variant: Variant) -> None:
 
 
 def has_response(chosen: Sequence[Variant]) -> bool:
-    """True when response errors of one of the variants were published."""
     return needs_response(name for variant in chosen for name in variant.published)
 
 
@@ -106,8 +105,8 @@ def compare(
 ) -> list[Result]:
     """Run all variants, as many at a time as there are cores (or ``workers``; short ones in this process).
 
-    The results come in the order of ``chosen``. ``keep`` keeps the histories; ``response`` adds the errors against
-    the whole structure; ``progress`` gets how much of the work is done, and of how much; ``by`` is the engine.
+    Results have the order of ``chosen``. ``keep`` stores the histories; ``response`` adds errors against the whole
+    structure; ``progress`` gets done and total work; ``by`` is the engine.
     """
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]
@@ -119,7 +118,6 @@ def compare(
 
 
 def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
-    """Return the number of variants that run at a time."""
     few = sum(variant.scenario.samples for variant in chosen) < FEW
     return min(len(chosen), workers or (1 if few else engine.processors()))
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The design of a study: a file that says what is varied, and the runs that follow from it.
+"""Design of a study: a file of factors, and the resulting runs.
 
-A factor is a key of the scenario, ``case``, or a name for settings that go together; its levels are a ``list``, a
-``grid`` (first, last, number of values), a ``log_grid``, or ``settings`` by name. A distribution in place of
-levels makes the key one of the scatter. The runs are all combinations of the levels, each with the same plants.
+A factor is a key of the scenario, ``case``, or a name for settings that belong together; its levels are a
+``list``, a ``grid`` (first, last, number of values), a ``log_grid``, or ``settings`` by name. A distribution in
+place of levels adds the key to the scatter. The runs are all combinations of the levels, each with the same
+plants.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 MOST_RUNS = 100_000
 """Largest number of runs in one study."""
 CASE = "case"
-"""The factor whose levels are cases of the scenario."""
+"""Factor whose levels are cases of the scenario."""
 LEVELS = ("list", "grid", "log_grid", "settings")
 """Ways to give the levels of a factor."""
 
@@ -60,14 +61,14 @@ class StudyFile:
     indices: tuple[str, ...] = texts("indices that are shown, by the names of rths compare")
 
     def validate(self, path: str) -> None:
-        """Refuses a name that no folder may have."""
+        """Refuse an invalid folder name."""
         if not self.name or os.sep in self.name or self.name.startswith("."):
             raise ConfigError(f"name = {show(self.name)}: must be a name for a folder")
 
 
 @dataclass(frozen=True)
 class Level:
-    """One value of a factor: how it is shown, and what it changes; ``case`` where it is a case of the scenario."""
+    """One value of a factor: label, changes, and ``case`` if it is a case of the scenario."""
 
     label: float | str
     changes: tuple[tuple[str, object], ...] = ()
@@ -76,10 +77,10 @@ class Level:
 
 @dataclass(frozen=True)
 class Row:
-    """One run of a study: its number and name, the level of each factor, the plant, and its scenario as text.
+    """One run of a study: number and name, level of each factor, plant, and scenario as text.
 
-    Where there can be no such scenario, ``reason`` says why, and ``scenario`` is empty. ``key`` tells what is
-    computed: scenario and version of the package.
+    For an invalid scenario, ``reason`` says why and ``scenario`` is empty. ``key`` identifies scenario and version
+    of the package.
     """
 
     number: int
@@ -92,10 +93,10 @@ class Row:
 
 
 class Design:
-    """A checked study. Raises ConfigError for all that is wrong with it, before anything runs."""
+    """A checked study. Raises ConfigError with all its problems, before any run."""
 
     def __init__(self, given: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:
-        """``scenario`` is what a program has loaded already; else that of the file, relative to ``folder``."""
+        """Take a loaded ``scenario``, by default the file's, relative to ``folder``."""
         self.name, self.description = given.name, given.description
         base = scenario or _scenario(given.scenario, folder)
         self.base = _changed(with_case(base, given.case) if given.case else base, given.set, "set")
@@ -175,9 +176,9 @@ class Design:
         return _changed(scenario, changes, "factors")
 
     def _check(self) -> None:
-        """Each level once, the other factors at their first: whether there is such a scenario, and such indices.
+        """Check each level once, with the other factors at their first, and the indices.
 
-        The first combination must also fit together; that another one does not is a result.
+        The first combination must also fit together; others may fail as a result.
         """
         first = {name: levels[0] for name, levels in self.factors.items()}
         known = set(known_indices(checked_loop(self._with(first)).assembly))
@@ -197,7 +198,7 @@ class Design:
 
 
 def load(path: str | os.PathLike[str]) -> Design:
-    """The design of a study file. Raises ConfigError with the file."""
+    """Return the design of a study file. Raises ConfigError with the file."""
     try:
         data = parse(read_text(path), str(path))
     except (OSError, ValueError) as error:

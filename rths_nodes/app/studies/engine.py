@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Independent pieces of work side by side: on this machine with joblib, on many with dask.distributed.
+"""Independent pieces of work in parallel: on this machine with joblib, on several with dask.distributed.
 
-Every piece stands alone, so that its result is the same wherever it was computed, and in whatever order. No
-cluster is started here: a scheduler of dask that is named must be there, with workers that have this version of
-the package.
+Results do not depend on place or order. A dask scheduler must exist, with workers of this version of the package.
 """
 
 from __future__ import annotations
@@ -21,15 +19,15 @@ from rths_nodes.loop.options import AUTO, COMPILED, KERNELS
 from rths_nodes.loop.scenario.schema import Scenario
 
 WORTH_S = 15.0
-"""Time of all runs in Python from which on a loop over kernels is worth the time to compile it."""
+"""Time of all runs in Python from which compiling a loop over kernels pays off, s."""
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where the work is done: by dask at the address ``scheduler``, else by so many ``processes`` here.
+    """Place of the work: dask at the address ``scheduler`` (``tcp://host:8786``), else ``processes`` here.
 
-    One process is this one. A scheduler's address looks like ``tcp://host:8786``. ``engine`` is the one of
-    ``loop/options.py``; what has no loop over kernels is run stage by stage.
+    One process is this one. ``engine`` as of ``loop/options.py``; without a loop over kernels runs are stage by
+    stage.
     """
 
     processes: int = 1
@@ -37,25 +35,25 @@ class Where:
     engine: str = AUTO
 
     def engine_of(self, scenario: Scenario, samples: float) -> str:
-        """The engine of ``samples`` of runs like ``scenario``; auto is compiled where that is worth the time."""
+        """Return the engine of ``samples`` of runs like ``scenario``; auto is compiled if that pays off."""
         if self.engine != AUTO:
             return self.engine
         return COMPILED if (run_time.of_samples(scenario, samples) or 0.0) >= WORTH_S else KERNELS
 
     def decided(self, scenario: Scenario, samples: float) -> Where:
-        """The same with the engine that ``samples`` of runs like ``scenario`` get: a trial is made once."""
+        """Return this with the engine of :meth:`engine_of`, so that a trial is made once."""
         return replace(self, engine=self.engine_of(scenario, samples))
 
 
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None = None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Results of ``work(*arguments, tell)`` as they are ready, with the numbers of their jobs, 0 to ``count`` - 1.
+    """Yield results of ``work(*arguments, tell)`` as they are ready, with their jobs' numbers below ``count``.
 
-    ``jobs`` are taken as they are needed, never all at once. ``work`` is a function of a module, which may
-    ``tell`` the share of it that is done; jobs and results must be what ``pickle`` takes. A piece whose processes
-    end under it is given as ``Lost``. Raises what ``work`` raises, and ConfigError for a scheduler that cannot be
-    used; then, and when the caller stops, nothing goes on. A request to stop raises KeyboardInterrupt.
+    ``jobs`` are taken as needed. ``work`` is a function of a module, which may ``tell`` its share done; jobs and
+    results must be picklable. A piece whose processes died is given as ``Lost``. Raises what ``work`` raises, and
+    ConfigError for an unusable scheduler; then, and when the caller stops, all work ends. A stop request raises
+    KeyboardInterrupt.
     """
     with raised_at_once() as check:
         for result in _finished(work, jobs, count, where, progress):
@@ -64,7 +62,7 @@ def as_completed(
 
 
 def release(where: Where) -> None:
-    """Free what processes of this machine still hold: a study of many plants is to stay below 1 GB."""
+    """Free memory of processes on this machine: a study of many plants stays below 1 GB."""
     if not where.scheduler and where.processes > 1:
         from rths_nodes.app.studies import local
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ensembles: the plants that a scenario's ``scatter`` describes, drawn by number and seed.
+"""Ensembles: plants drawn from a scenario's ``scatter``, by number and seed.
 
-A plant is a list of overrides of the scenario, and a run with it is an ordinary run: nothing below the studies
-knows of ensembles. Plant n of a seed is the same for every compensator and every case, on every machine, and stays
-the same when a further key is scattered. Plant 0 is the scenario as it stands.
+A plant is a list of overrides, and its run an ordinary run. Plant n of a seed is the same for every compensator
+and case, on every machine, and does not change when a further key is scattered. Plant 0 is the unchanged scenario.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from rths_nodes.loop.scenario.overrides import pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 NOMINAL = 0
-"""Number of the plant that is the scenario as it stands."""
+"""Number of the plant without changes."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,9 @@ class Plant:
     values: Data
 
     def of(self, scenario: Scenario) -> Scenario:
-        """``scenario`` with this plant, which its recording tells of. Raises ConfigError with the plant's number.
+        """Return ``scenario`` with this plant, named for its recording. Raises ConfigError with its number.
 
-        That of the nominal plant is the scenario itself, but for the scatter.
+        The nominal plant only removes the scatter.
         """
         pairs: list[tuple[list[str], object]] = pairs_of(self.values)
         pairs.append((["scatter"], {}))
@@ -49,14 +48,14 @@ class Plant:
 
 
 def plant(scenario: Scenario, number: int, seed: int) -> Plant:
-    """Plant ``number`` of ``seed`` of the scenario's scatter. Raises ConfigError for a key that is not there."""
+    """Draw plant ``number`` of ``seed`` of the scenario's scatter. Raises ConfigError for an unknown key."""
     return Plant(number, seed, {} if number == NOMINAL else _values(scenario, number, seed))
 
 
 def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
-    """Plants 1 to ``count`` of ``seed``, before them the ``nominal`` one. Raises ConfigError.
+    """Draw plants 1 to ``count`` of ``seed``, before them the ``nominal`` one. Raises ConfigError.
 
-    Without scatter there is no second plant: refused.
+    More plants than the nominal one need a scatter.
     """
     if count and not scenario.scatter:
         raise ConfigError(f"{scenario.name}: has no scatter to draw {count} plants from")
@@ -67,11 +66,11 @@ def _values(scenario: Scenario, number: int, seed: int) -> dict[str, object]:
     data, problems = scenario.data(), Problems()
     found: dict[str, object] = {}
     known = {key: distribution(words, f"scatter: {key}") for key, words in scenario.scatter.items()}
-    # what others go with comes first
+    # dependencies come first
     for key, each in sorted(known.items(), key=lambda item: bool(item[1].leader)):
         with problems.gathered():
             nominal = _at(data, key)
-            # a stream for each key: another key beside it changes nothing
+            # a stream for each key: a further key changes nothing
             generator = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
             try:
                 if not (leader := each.leader):

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of a scoreboard: what a group hands in, complete enough for another one to run it again.
+"""Entries of a scoreboard: results of a group, complete enough for another group to repeat them.
 
-An entry is a YAML file with the scenario, what was scored, the settings of each law with the files that they name,
-what they came to, and with which code. Its digest (SHA-256 of all of it) shows that it is as it was written; that
-its numbers are right shows only who runs it again: :func:`verify`. Bits of constants differ between processors
-and versions of LAPACK, so numbers count as equal within ``TOLERANCE``. Files that are no texts, as FMUs, are
-carried in base64; those that are programs run on the machine of who verifies only where that person says so.
+An entry is a YAML file with scenario, conditions, settings of each law with their files, scores, and code. Its
+digest (SHA-256 of all of it) shows that it is unchanged; only a repetition shows that its numbers are right:
+:func:`verify`. Bits depend on processor and LAPACK, so numbers are equal within ``TOLERANCE``. Binary files, such
+as FMUs, are included in base64; programs run on the verifying machine only with consent.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 VERSION = 1
 TOLERANCE = 1e-6
-"""Relative difference up to which numbers count as equal."""
+"""Relative tolerance for equal numbers."""
 LARGEST_FILE = 1 << 24
-"""Bytes of a file that an entry carries, at most."""
+"""Largest file in an entry, bytes."""
 BASE64 = "base64"
 COMPUTES = ("numpy", "scipy")
-"""Packages on which numbers depend, beside this one and Python."""
+"""Packages on which numbers depend, in addition to this one and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
 VALUES = ("median", "high", "worst")
 
 
 def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder: Path) -> dict[str, object]:
-    """The entry of what is to be scored, without scores; ``folder`` is that of the files which settings name.
+    """Return the entry without scores; ``folder`` has the files that settings name.
 
-    Raises ConfigError for a file that cannot be carried.
+    Raises ConfigError for a file that cannot be included.
     """
     given = {law.name: deepcopy(dict(law.settings)) for law in laws if not law.reason}
     carried: Data = {}
@@ -75,7 +74,7 @@ def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder:
 
 
 def written(content: Mapping[str, object], scores: Sequence[Score]) -> dict[str, object]:
-    """The entry that was ``begun``, with its ``scores`` and its digest."""
+    """Return the entry of :func:`begun` with its ``scores`` and its digest."""
     whole = dict(content) | {"scores": [_plain(score) for score in scores if score.runs]}
     return whole | {"digest": digest(whole)}
 
@@ -86,7 +85,7 @@ def _params_of(settings: Data) -> type:
 
 
 def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
-    """Keep what is in a file that ``law`` names; returns its name in the entry."""
+    """Include a file that ``law`` names; return its name in the entry."""
     file = Path(named.absolute(folder))
     try:
         content = read_bytes(file, LARGEST_FILE)
@@ -113,9 +112,9 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return what runs as a program where an entry is verified: its places and files, in words.
+    """Return what runs as a program when an entry is verified: paths and files, as text.
 
-    Raises ConfigError for a law that is not known here.
+    Raises ConfigError for an unknown law.
     """
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     found = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
@@ -144,7 +143,7 @@ def digest(content: Mapping[str, object]) -> str:
 
 
 def read(path: Path) -> Data:
-    """The entry in a file. Raises ConfigError for one that is none, or is not as it was written."""
+    """Read an entry. Raises ConfigError for an invalid or changed one."""
     try:
         content = yaml_text.parse(read_text(path), str(path))
     except (OSError, ValueError) as error:
@@ -164,7 +163,7 @@ def write(content: Data, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on a law that was run again: ``problems`` in words, none where it is as it was told."""
+    """Verdict on a repeated law: ``problems``, none if it is confirmed."""
 
     law: str
     block: str
@@ -172,9 +171,9 @@ class Verdict:
 
 
 def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) -> tuple[list[Verdict], list[str]]:
-    """Run all of an entry again, in ``folder``: a verdict for each row, and how the code here differs, in words.
+    """Repeat an entry in ``folder``; return a verdict for each row, and differences of the code.
 
-    Raises ConfigError where it cannot be run here.
+    Raises ConfigError if it cannot be run here.
     """
     _put(content["files"], folder)
     scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
@@ -220,9 +219,9 @@ def _equal(told: float, found: float) -> bool:
 
 
 def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
-    """Rows of several entries by their names, the best first, and the indices, of which the first one ranks.
+    """Return rows of several entries by name, best first, and the indices, of which the first one ranks.
 
-    Raises ConfigError for entries that were not scored on the same.
+    Raises ConfigError for entries with different conditions.
     """
     (first_name, first), *others = contents.items()
     for name, content in others:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The identification of a loading system: tests with noise on one axis after the other, their responses, the fit.
+"""Identification of a loading system: tests with noise on one axis after the other, responses, fit.
 
-The others are commanded to stand still meanwhile (Phillips & Spencer 2012, section 3.1). Tests that were recorded
-before are taken as well: ``rths identify --from``.
+The other axes rest (Phillips & Spencer 2012, section 3.1). Recorded tests are accepted as well:
+``rths identify --from``.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 DECLARED, MEASURED = "declared", "measured"
-"""Which delay of the commands is taken out of the responses: that of the port, or the one they show."""
+"""Delay of the commands that is removed from the responses: declared by the port, or measured."""
 
 FINEST, LINES = 0.1, 6
-"""Resolution that is taken by itself: Hz, or spectral lines of the recording."""
+"""Default resolution: Hz, or spectral lines of the recording."""
 
 Progress = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
-"""Name of a test -> what shows how far it is."""
+"""Name of a test -> context with its progress."""
 
 
 class Stopped(Exception):
@@ -52,7 +52,7 @@ class Stopped(Exception):
 
 
 class Identified(NamedTuple):
-    """The responses without the transport that was taken out, the fit to them, the transport, the model."""
+    """Responses without the removed transport, fit, transport, and model."""
 
     responses: FrequencyResponse
     fit: InverseFit
@@ -61,12 +61,12 @@ class Identified(NamedTuple):
 
 
 def tests(scenario: Scenario, noise: Noise) -> list[Scenario]:
-    """The test of each axis, which is driven with ``noise``, as scenarios."""
+    """Return the test of each axis, driven with ``noise``, as scenarios."""
     return [driven(scenario, index, noise) for index in range(len(scenario.moved_axes))]
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress) -> list[Experiment]:
-    """A test for each axis, which is driven with ``noise``; recorded into ``record``/<axis> if that is given.
+    """Run a test for each axis, driven with ``noise``; record into ``record``/<axis> if given.
 
     Raises Stopped for a test that does not finish, ConfigError for one that cannot run.
     """
@@ -75,7 +75,7 @@ def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress
 
 
 def _experiment(run: Run) -> Experiment:
-    """The histories of ``run`` from where its motion begins: behind its loads, where there are some."""
+    """Return the histories of ``run`` from the start of its motion, after loads."""
     first = round(loaded_at(run.scenario) * run.scenario.servo_rate)
     return Experiment(run.command[first:], run.displacement[first:])
 
@@ -83,15 +83,15 @@ def _experiment(run: Run) -> Experiment:
 def histories(
     scenario: Scenario, noise: Noise, record: str | None, progress: Progress, smaller: str
 ) -> Iterator[Run]:
-    """Yield the histories of the test of each axis, for :func:`run`; :func:`finished` runs and shows each test."""
+    """Yield the histories of the test of each axis, for :func:`run`."""
     for name, test in zip(scenario.moved_axes, tests(scenario, noise), strict=True):
         yield finished(test, test.name, Path(record) / name if record else None, progress, smaller)
 
 
 def finished(test: Scenario, name: str, record: Path | None, progress: Progress, smaller: str) -> Run:
-    """The histories of ``test``, shown as ``name``, recorded into ``record`` if that is given.
+    """Run ``test``, shown as ``name``, and return its histories; record into ``record`` if given.
 
-    Raises Stopped for a test that does not finish, one that was tripped with the advice to take ``smaller``.
+    Raises Stopped for a test that does not finish; after a trip, with the advice to take ``smaller``.
     """
     with progress(name) as told:
         result = hosts.run(test, record=record, progress=told)
@@ -102,13 +102,13 @@ def finished(test: Scenario, name: str, record: Path | None, progress: Progress,
 
 
 def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
-    """The experiments of ``recordings``, one for each axis, in the order of the axes. Raises ConfigError."""
+    """Read the experiments of ``recordings``, one for each axis, in the order of the axes. Raises ConfigError."""
     return _in_order([_read(recording, scenario) for recording in recordings], scenario)
 
 
 def _read(recording: str, scenario: Scenario) -> Experiment:
     found = read_run(recording)
-    if found.notes:  # a model of a rig is not made of half a recording
+    if found.notes:  # incomplete recordings give no model
         raise ConfigError(*found.notes)
     if found.axes != scenario.moved_axes:
         names, known = ", ".join(found.axes), ", ".join(scenario.moved_axes)
@@ -120,7 +120,7 @@ def _read(recording: str, scenario: Scenario) -> Experiment:
 
 
 def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
-    """The driven axis of an experiment is the one that moves most."""
+    """Sort by driven axis, which moves most."""
     axes = [int(np.argmax(np.var(each.command, axis=0))) for each in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = [scenario.moved_axes[axis] for axis in axes]
@@ -137,16 +137,16 @@ def fit(
     how: str,
     source: str,
 ) -> Identified:
-    """The loading system of ``scenario`` from an experiment for each axis.
+    """Fit the loading system of ``scenario`` to an experiment for each axis.
 
-    ``band`` and ``resolution`` (None: chosen by itself) of the responses in Hz; ``orders`` of the inverse (None:
-    chosen by itself); ``how`` is DECLARED or MEASURED; ``source`` are words about the experiments, for the file.
-    Raises ConfigError where they give no model.
+    ``band`` and ``resolution`` (None: default) of the responses in Hz; ``orders`` of the inverse (None: chosen);
+    ``how`` is DECLARED or MEASURED; ``source`` describes the experiments, for the file. Raises ConfigError without
+    a model.
     """
     responses = _responses(scenario, experiments, band, resolution)
     late = transport(responses, scenario.dt, orders)
     taken = _taken(late, scenario, how)
-    # it is in every compensator's lead already, or comes with the model
+    # included in every compensator's lead, or in the model
     measured = responses.without_delay(taken * scenario.dt)
     found = fit_inverse(measured, orders)
     words = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"

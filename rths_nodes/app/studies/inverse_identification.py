@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The identification for ``identified_inverse``: what is tested, how far it is fitted, the model that it gives.
+"""Identification for ``identified_inverse``: excitation, range of the fit, model.
 
-The amplitude follows from the motion that the test is expected to make, and the fit ends where the structure's
-motion does: noise far above it would put the polynomial's best fit where nothing moves.
+The amplitude follows from the expected motion of the test, and the fit ends where the structure's motion does:
+noise far above would move the best fit of the polynomial there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rths_nodes.numerical.structures.damping import modes
 
 
 class Periodic(NamedTuple):
-    """Defaults of the identification: the noise that drives the rig, and the end of the fit."""
+    """Defaults of the identification: noise, and end of the fit."""
 
     period: float = 10.0
     """s."""
@@ -37,7 +37,7 @@ class Periodic(NamedTuple):
     band: tuple[float, float] = (0.25, 20.0)
     """Hz, of the noise."""
     share: float = 0.1
-    """Rms of the noise over that of the motion that the test is expected to make."""
+    """Rms of the noise over the expected rms of the test."""
     beyond_mode: float = 2.75
     """Highest frequency of the fit over the structure's first natural frequency."""
 
@@ -45,11 +45,10 @@ class Periodic(NamedTuple):
 PERIODIC = Periodic()
 
 NAME = "identified_inverse"
-"""Name of the compensator."""
 
 
 def expected_rms(scenario: Scenario) -> float:
-    """Rms of the motion, m, that the structure in one piece would ask of the axis that moves least.
+    """Return the expected rms (m) of the axis that moves least, for the structure in one piece.
 
     Raises ConfigError for a test without a structure.
     """
@@ -60,7 +59,7 @@ def expected_rms(scenario: Scenario) -> float:
 
 
 def first_frequency(scenario: Scenario) -> float:
-    """The first natural frequency of the whole structure, Hz. Raises ConfigError for a test without one."""
+    """Return the first natural frequency of the whole structure, Hz. Raises ConfigError without a structure."""
     structure = Assembly(scenario).structure
     if structure is None:
         raise ConfigError("structure: missing, so that no frequency of it is known; give --fit-up-to in Hz")
@@ -69,12 +68,12 @@ def first_frequency(scenario: Scenario) -> float:
 
 
 def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
-    """Where the fit ends that nobody gives, Hz. Raises ConfigError as :func:`first_frequency`."""
+    """Return the default end of the fit, Hz. Raises ConfigError as :func:`first_frequency`."""
     return min(band[1], PERIODIC.beyond_mode * first_frequency(scenario))
 
 
 def noise(rms: float, band: tuple[float, float], duration: float | None) -> Noise:
-    """Periodic noise, whose end, where it fades out, is not used. Raises ConfigError for what is no noise."""
+    """Return periodic noise, without its end, where it fades out. Raises ConfigError."""
     whole_periods = PERIODIC.periods * PERIODIC.period if duration is None else duration
     if whole_periods < 2.0 * PERIODIC.period:
         raise ConfigError(
@@ -93,7 +92,7 @@ def noise(rms: float, band: tuple[float, float], duration: float | None) -> Nois
 
 
 def order_of(scenario: Scenario) -> int:
-    """Highest derivative that is fitted: that of the scenario's own law, where it is this one."""
+    """Return the highest fitted derivative, from the scenario's own law if possible."""
     own: Any = scenario.compensator
     return int(own.order) if type(own).type_name == NAME else inverse.ORDER
 
@@ -101,9 +100,9 @@ def order_of(scenario: Scenario) -> int:
 def fit(
     scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
 ) -> tuple[Lines, Fit, LoadingModel]:
-    """The rig's response at the lines of ``band`` (Hz), its inverse fitted ``up_to`` (Hz), the model for a file.
+    """Return the rig's response at the lines of ``band`` (Hz), its inverse fitted ``up_to`` (Hz), and the model.
 
-    ``source`` are words about the experiments. Raises ConfigError where they give no model.
+    ``source`` describes the experiments. Raises ConfigError without a model.
     """
     try:
         seen = periodic.lines(experiments, scenario.dt, PERIODIC.period, band)
@@ -112,7 +111,7 @@ def fit(
         raise ConfigError(f"{scenario.name}: no inverse: {error}") from None
     words = f"rths identify {scenario.name} --for identified_inverse: {source}; fitted up to {up_to:.4g} Hz"
     inverse.check_static(found.coefficients, f"the model of {scenario.name}")
-    transport = scenario.transport_samples * scenario.dt  # in the coefficients: nobody adds it again
+    transport = scenario.transport_samples * scenario.dt  # already in the coefficients
     model = LoadingModel(
         scenario.moved_axes,
         found.coefficients,

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that repeat: the same test run after run, its commands or its targets corrected by what the last one told.
+"""Iterative tests: repeated runs with commands or targets corrected by the previous run.
 
-What a run tells, and what the next one plays, stands in ``analysis/iteration/corrections.py``.
-
-On simulated rigs only. Each run has a new rig, whose specimen remembers nothing of the run before; ``changes`` let
-it become another one.
+``analysis/iteration/corrections.py`` computes the corrections. On simulated rigs only: each run has a new rig, and
+``changes`` modify it.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Run
 
 OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
-"""Exit codes; all else was ended before it agreed."""
+"""Exit codes of verdicts; others ended before convergence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """Result: rows of the runs, verdict with its reason, the inverse that was learned, the ``last`` run."""
+    """Result: rows of the runs, verdict with its reason, the learned inverse, the ``last`` run."""
 
     rows: list[Row]
     verdict: str
@@ -52,10 +50,9 @@ def iterate(
     tell: Callable[[Row], None] = lambda row: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iteration:
-    """Run ``scenario`` again and again until its rule ends it; histories and recordings go to ``folder``.
+    """Run ``scenario`` repeatedly until its rule ends it; histories and recordings go to ``folder``.
 
-    ``engine`` says which one so many samples of a scenario are worth; ``tell`` gets the row of
-    each run. Raises ConfigError for what cannot be iterated.
+    ``engine`` chooses the engine for a number of samples; ``tell`` gets the row of each run. Raises ConfigError.
     """
     check(scenario)
     work = Corrections(scenario, settings)
@@ -94,7 +91,7 @@ def _share(
 
 
 def check(scenario: Scenario) -> None:
-    """Raises ConfigError for a scenario that cannot be iterated, and for a rig that could really move."""
+    """Raise ConfigError for a scenario that cannot be iterated, and for a real rig."""
     if registry.class_of("port", scenario.port).external or not Assembly(scenario).port.simulated:
         raise ConfigError(
             f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only; "

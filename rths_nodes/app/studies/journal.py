@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Journal of what is done of a study: a line for each finished run, kept the moment that it is there.
+"""Journal of a study: a line for each finished run, written at once.
 
-Whoever kills the study loses the runs under way and no more: the next one reads the journal, drops a line that was
-not written to its end, and goes on. Each line ends with a check sum (CRC-32) of what stands before it: a line that
-is not as it was written is refused by its number, for a table of other numbers looks like any table. Lines of
-journals that were written before there were sums have none, and are read if they are results.
+A killed study loses only its runs under way: the next start reads the journal, drops an incomplete line, and
+continues. Each line ends with a checksum (CRC-32). A damaged line is refused, with its number, because the table
+would not show the damage. Lines of earlier versions without checksums are accepted if they are results.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from rths_nodes.core.errors import ConfigError, Problems
 
 NAME = "runs.jsonl"
 _SUM = b',"crc32":"'
-"""Between a line and its check sum, eight hexadecimal digits."""
+"""Between a line and its checksum, eight hexadecimal digits."""
 
 
 class Journal:
-    """The results in ``folder`` by their keys; one process writes there at a time. Raises ConfigError, OSError."""
+    """Results in ``folder`` by their keys; a single process writes. Raises ConfigError, OSError."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +60,7 @@ class Journal:
         self._file.seek(0, os.SEEK_END)
 
     def add(self, key: str, result: dict[str, object]) -> None:
-        """Keep the result of a finished run."""
+        """Write the result of a finished run."""
         body = json.dumps({"key": key, "result": result}, separators=(",", ":")).encode()[:-1]
         self._file.write(body + _SUM + _crc(body) + b'"}\n')
         self._file.flush()

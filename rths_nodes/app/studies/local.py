@@ -24,18 +24,18 @@ from rths_nodes.app.studies.tasks import Job, Lost, Progress, R
 from rths_nodes.core.samples import Array
 
 TOLD_S = 0.1
-"""Time between two looks at how far the processes are."""
+"""Polling interval of progress, s."""
 ORPHANED_S = 0.5
-"""Time after which a process notices that the one that started it was killed, s."""
+"""Time until a process notices the death of its parent, s."""
 IDLE_S = 10
 """Time after which a process without work ends, s."""
 
 
 class _Processes(LokyBackend):  # type: ignore[misc]
-    """Processes that begin with ``_begin``; joblib hands this on itself from 1.4 on only."""
+    """Processes that begin with ``_begin``; joblib passes this on from 1.4."""
 
     def configure(self, *places: object, **names: object) -> int:
-        """Take the processes of an earlier call again, unless modules are found elsewhere now."""
+        """Reuse the processes of an earlier call, unless the module path has changed."""
         begin = {"initializer": _begin, "initargs": (tuple(sys.path),), "idle_worker_timeout": IDLE_S}
         workers: int = super().configure(*places, **begin, **names)
         return workers
@@ -44,10 +44,7 @@ class _Processes(LokyBackend):  # type: ignore[misc]
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield what ``engine.as_completed`` does, by so many processes.
-
-    A piece whose process ends is tried once more, alone.
-    """
+    """Yield as ``engine.as_completed``, by local processes; a piece whose process dies is retried once, alone."""
     with _shares(count, progress) as (file, shares):
         waiting, under_way = iter(jobs), {}
 
@@ -65,7 +62,7 @@ def as_completed(
                 return
             except TerminatedWorkerError as error:
                 broken = error
-            # one of them ends its process: each alone, so that it takes no other one along
+            # one job crashes its worker: run each alone so that it kills no other job
             for number, arguments in list(under_way.items()):
                 yield number, _alone(work, (number, arguments), file, broken)
                 del under_way[number]
@@ -85,7 +82,7 @@ def _parallel(
 ) -> Iterator[tuple[int, R | Lost]]:
     release = tuple(int(part) for part in joblib.__version__.split(".")[:2])
     order = "generator_unordered" if release >= (1, 4) else "generator"
-    # what a process has compiled stays in its memory: joblib takes that for a leak, and replaces the process
+    # compiled code stays in memory, which joblib takes for a leak, and replaces the process
     warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
     backend = _Processes(inner_max_num_threads=1)
     parallel = joblib.Parallel(processes, backend, return_as=order, batch_size=1, pre_dispatch=2 * processes)
@@ -94,13 +91,13 @@ def _parallel(
         for result in results:  # noqa: UP028 (closes it before what stands below)
             yield result
     finally:
-        with warnings.catch_warnings():  # joblib warns of pieces that are given up, which is what is meant
+        with warnings.catch_warnings():  # joblib warns of cancelled pieces, which is intended
             warnings.simplefilter("ignore")
-            results.close()  # ends the processes where the caller has stopped
+            results.close()  # ends the processes if the caller has stopped
 
 
 def release() -> None:
-    """End the processes, which would wait for further work, and free their memory."""
+    """End the idle processes and free their memory."""
     get_reusable_executor().shutdown()
 
 
@@ -126,14 +123,14 @@ def _shares(count: int, progress: Progress | None) -> Iterator[tuple[str, Array]
 
 
 def _begin(path: tuple[str, ...]) -> None:
-    """A process of joblib. Ctrl-C reaches every process of a terminal; the one that started it answers."""
+    """Initialise a process: the parent alone handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
     threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
 
 
 def _end_with(parent: int) -> None:
-    """End this process with the one that started it: joblib's own would wait for work for a minute."""
+    """End this process with its parent: joblib's would wait for work for a minute."""
     while os.getppid() == parent:
         time.sleep(ORPHANED_S)
     os._exit(1)

@@ -32,11 +32,11 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 SCENARIO = "scenario.yaml"
-"""Scenario of ``rths iterate`` in its folder, as it was before any run."""
+"""Scenario of ``rths iterate`` in its folder, before any run."""
 WITHIN = 1.1
-"""Largest peak of a run in parts of that of run 1."""
+"""Largest peak of a run relative to run 1."""
 SAME = 1e-6
-"""Largest difference of equal histories, in parts of their largest value."""
+"""Relative tolerance for equal histories."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +60,9 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class NextRun:
-    """Result: rows of the runs, the verdict with its reason, and of the next run its number and rehearsal.
+    """Result: rows of the runs, verdict with its reason, number and rehearsal of the next run.
 
-    ``rehearsal`` is None where the series has converged: no run follows.
+    ``rehearsal`` is None if the series has converged.
     """
 
     rows: list[Row]
@@ -72,7 +72,7 @@ class NextRun:
 
 
 def find(folder: Path) -> Series:
-    """Return the series in ``folder``. Raises ConfigError for a folder without one, and for a missing run."""
+    """Return the series in ``folder``. Raises ConfigError without one, and for a missing run."""
     if not folder.is_dir():
         raise ConfigError(f"--next {folder}: no such folder")
     predicted = (folder / SCENARIO).is_file()
@@ -148,7 +148,7 @@ def _finished(path: Path) -> Run:
 
 
 def _check_specimen(row: Row, path: Path) -> None:
-    """Raises ConfigError if a specimen has lost force since run 1, or if a run does not show its stiffness."""
+    """Raise ConfigError if a specimen has lost force since run 1, or a run does not show its stiffness."""
     unknown = [
         f"axes.{axis}: run {row.number} does not show the stiffness of its specimen"
         for axis, part in row.answer.items()
@@ -159,7 +159,7 @@ def _check_specimen(row: Row, path: Path) -> None:
 
 
 def _check_played(series: Series, number: int, computed: History, run: Run) -> None:
-    """Raises ConfigError unless run ``number`` played its stored history, equal to the ``computed`` one."""
+    """Raise ConfigError unless run ``number`` played its stored history, equal to the ``computed`` one."""
     file = series.history(number)
     stored = history.load(str(file))
     for name, known in stored.parents.items():
@@ -183,7 +183,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _check_bounds(scenario: Scenario, work: Corrections, number: int, rehearsal: Rehearsal, within: float) -> None:
-    """Raises ConfigError for a next run above ``within`` times run 1, or beyond an elastic limit."""
+    """Raise ConfigError for a next run above ``within`` times run 1, or beyond an elastic limit."""
     problems, elastic = Problems(), elastic_limits(scenario)
     if scenario.rig_file is not None:
         problems += [
@@ -198,7 +198,7 @@ def _check_bounds(scenario: Scenario, work: Corrections, number: int, rehearsal:
 
 
 def _parents(series: Series) -> dict[str, str]:
-    """SHA-256 of the files from which the next history follows, by their path in the folder."""
+    """Return SHA-256 of the files from which the next history follows, by their path in the folder."""
     paths = [path for recording in series.recordings for path in sorted(recording.glob("*.mcap"))]
     paths += [series.history(number) for number in range(1, len(series.recordings) + 1)]
     paths += [series.folder / SCENARIO]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work that is left of many pieces, weighed by what each kind of them has cost so far.
+"""Remaining work of many pieces, weighted by the cost of their kinds so far.
 
-Half of the pieces are not half of the work: a compensator may take ten times as long as another, and a run that
-is stopped early takes little. What a piece costs is therefore learned from those that are done or under way: of
-its own kind, else of those that have most in common with it.
+Costs of pieces differ: a compensator may take ten times as long as another, and a run may stop early. The cost of
+a piece is learned from completed and current ones of its kind, else of the most similar kinds.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from rths_nodes.app.studies.tasks import Progress
 from rths_nodes.core.samples import Array
 
 EVERY_S = 0.5
-"""The work is weighed again after so long."""
+"""Interval of weighting, s."""
 Kind = tuple[Hashable, ...]
-"""Keys that tell pieces of different cost apart, what matters most first: compensator, case. All of one length."""
+"""Keys of pieces with different cost, most important first: compensator, case. All of one length."""
 
 
 class Remaining:
-    """Seconds of work that are done, and of all the work, from the shares of the pieces that are done.
+    """Seconds of completed and of all work, from the shares of the pieces done.
 
-    ``kinds`` and ``sizes`` (e.g. samples; None: all alike) of the pieces; at most ``at_once`` of them are worked
-    on side by side, 0: nobody knows. A second in which several are under way is a second of each.
+    ``kinds`` and ``sizes`` (e.g. samples; None: equal) of the pieces; at most ``at_once`` run in parallel (0:
+    unknown), and share each second.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Remaining:
         self._told = 0.0, float(self._sizes.sum())
 
     def __call__(self, shares: Sequence[float]) -> tuple[float, float]:
-        """Work done and all work, s, where ``shares`` of the pieces are done; (0, all) before a cost is known."""
+        """Return completed and total work, s, given ``shares`` done; (0, all) before a cost is known."""
         now, new = self._clock(), np.asarray(shares, dtype=float)
         if now - self._looked < EVERY_S and not np.all(new >= 1.0):
             return self._told
@@ -67,7 +66,7 @@ class Remaining:
         return np.bincount(self._kind, values, len(self._kinds)).astype(float)
 
     def _cost(self, kind: int, done: Array) -> float:
-        """Seconds for a unit of size, of the pieces with something done that have most in common with ``kind``."""
+        """Return seconds per unit of size, from the started pieces most similar to ``kind``."""
         known = [other for other in range(len(self._kinds)) if done[other] > 0.0]
         alike = [_common(self._kinds[other], self._kinds[kind]) for other in known]
         nearest = [other for other, common in zip(known, alike, strict=True) if common == max(alike)]
@@ -75,7 +74,7 @@ class Remaining:
 
 
 def _common(one: Kind, other: Kind) -> float:
-    """Return how much two kinds have in common: an entry counts more than all behind it."""
+    """Return the similarity of two kinds: an entry counts more than all later ones."""
     return sum(0.5**place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a == b)
 
 
@@ -85,6 +84,6 @@ def weighed(
     sizes: Sequence[float] | None = None,
     at_once: int = 0,
 ) -> Progress:
-    """Tells ``told`` how much of the work is done, and of how much."""
+    """Return a progress function that calls ``told(done, total)``."""
     remaining = Remaining(kinds, sizes, at_once)
     return lambda shares: told(*remaining(shares))

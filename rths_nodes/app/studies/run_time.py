@@ -14,9 +14,9 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 TRIED_S = 0.2
-"""Time for which a test is tried to learn its speed."""
+"""Duration of a trial, s."""
 WORTH = 100_000
-"""Samples of tests that are worth it: fewer take a few seconds."""
+"""Samples from which a trial pays off: fewer take a few seconds."""
 
 
 def estimated_s(scenarios: Sequence[Scenario], pace: str = "", at_once: int = 1) -> float | None:
@@ -33,8 +33,7 @@ def estimated_s(scenarios: Sequence[Scenario], pace: str = "", at_once: int = 1)
 def of_samples(scenario: Scenario, samples: float) -> float | None:
     """Estimate the time of ``samples`` of tests like ``scenario``, s; None if it is short or unknown.
 
-    It is tried on simulators of its own. A test with a part outside of this process, be it a rig or a program, is
-    never tried.
+    The trial uses simulators of its own; tests with external parts (a rig or a program) are never tried.
     """
     if samples < WORTH:
         return None

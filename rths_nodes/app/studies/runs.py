@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many runs, side by side: what compare, study, tune and scoreboard have in common.
+"""Many runs in parallel, shared by compare, study, tune and scoreboard.
 
-No arithmetic of a test stands here: every variant is a run of :mod:`rths_nodes.app.hosts`, embedded, in a process
-of its own, and its indices are those of ``analysis/histories.py`` on the true displacement.
+Every variant is an embedded run of :mod:`rths_nodes.app.hosts` in a process of its own; its indices come from
+``analysis/histories.py`` on the true displacement.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ AXIS_INDICES: dict[str, tuple[str, float]] = {
     "fei_amplitude": ("fei_amplitude", 1.0),
     "fei_delay_ms": ("fei_delay_s", MS),
 }
-"""Indices of an axis by the names that ``published`` of a case has: key of the index and factor to its unit.
+"""Indices of an axis by the names of a case's ``published``: key of the index and factor to its unit.
 
-As papers print them: J1 in ms, J2 and J3 in %.
+Units as in papers: J1 in ms, J2 and J3 in %.
 """
 TEST_INDICES: dict[str, tuple[str, float]] = {
     "hsem_percent": ("hsem_percent", 1.0),
@@ -51,11 +51,11 @@ TEST_INDICES: dict[str, tuple[str, float]] = {
 RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
 """``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x against the whole structure."""
 RANGE = "_range"
-"""``alpha_range``: largest minus smallest value of the compensator's inner number alpha during the test."""
+"""``alpha_range``: range of the compensator's inner number alpha during the test."""
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
-"""Indices that every scenario has, and that are shown where nobody says which."""
+"""Default indices, which every scenario has."""
 REFUSED, FAILED, LOST = "refused", "failed", "lost"
-"""Outcomes of what was no test: its scenario was refused, something unforeseen happened, its process ended."""
+"""Outcomes without a test: refused scenario, unexpected error, dead process."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ class Findings:
     """Findings of one run.
 
     ``axes``: indices of the true displacement by axis, in SI units; ``parameters``: smallest and largest value by
-    quantity and axis; ``response``: errors (%) against the whole structure by degree of freedom, empty where they
-    were not asked for; ``run`` holds the histories where they were.
+    quantity and axis; ``response``: errors (%) against the whole structure by degree of freedom, if requested;
+    ``run`` holds the histories if kept.
     """
 
     outcome: str
@@ -76,14 +76,12 @@ class Findings:
     response: dict[str, dict[str, float]] = field(default_factory=dict)
     run: Run | None = None
     samples: int = 0
-    """The last sample that was reached."""
     published: dict[str, float] = field(default_factory=dict)
-    """The indices that the scenario asks for by ``indices``, of the measured displacement; behind ``_true`` of the
-    true one."""
+    """Indices of the scenario's set, of the measured displacement; with ``_true`` of the true one."""
 
     @property
     def values(self) -> dict[str, float]:
-        """The indices in the units of their names: of each axis, and of the worst one without a name behind it."""
+        """Indices in the units of their names, by axis, and without an axis for the worst one."""
         found = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
         for axis, row in self.axes.items():
             found |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
@@ -108,7 +106,7 @@ def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
 
 
 def known_indices(assembly: Assembly) -> list[str]:
-    """Names of all that :attr:`Findings.values` may have of a run of this assembly, response errors included."""
+    """Return all possible names of :attr:`Findings.values` for this assembly, response errors included."""
     quantities = {name.rpartition(".")[2] for name in assembly.names.state}
     known = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
     known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in assembly.names.axes]
@@ -119,27 +117,25 @@ def known_indices(assembly: Assembly) -> list[str]:
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
-    """The indices that ``scenario`` asks for, in the order of the benchmark's code; else none."""
+    """Return the indices of ``scenario``'s set, in the order of the benchmark's code, or none."""
     orders = ORDERS.get(scenario.indices, {})
     return next(iter(orders.values()), ())
 
 
 def shown_indices(scenario: Scenario) -> tuple[str, ...]:
-    """The indices of ``scenario`` that are shown where nobody says which."""
     return of_set(scenario) or SHOWN
 
 
 def ranking_index(scenario: Scenario) -> str:
-    """By what compensators rank where nobody says it: the tracking error on the true displacement.
+    """Return the default index for ranking: the tracking error on the true displacement.
 
-    That is what its set of published indices calls so; the measured one ends at the noise of the sensor.
+    The measured one is limited by sensor noise.
     """
     tracking = "tracking_rms_percent"
     return tracking + TRUE if tracking in of_set(scenario) else "J2"
 
 
 def needs_response(names: Iterable[str]) -> bool:
-    """True when one of the indices is an error against the whole structure."""
     return any(name.startswith(f"{kind}_") for name in names for kind in RESPONSE)
 
 
@@ -151,9 +147,9 @@ def findings(
     interrupted: Callable[[], bool] | None = None,
     preferred: str = AUTO,
 ) -> Findings:
-    """Run ``scenario`` embedded. ``keep`` keeps the histories; ``response`` adds the errors of the response.
+    """Run ``scenario`` embedded. ``keep`` stores the histories; ``response`` adds errors of the response.
 
-    ``preferred`` is the engine, as of :func:`hosts.run`. Raises ConfigError for what must not run.
+    ``preferred`` is the engine, as of :func:`hosts.run`. Raises ConfigError.
     """
     report = hosts.run(
         scenario,
@@ -183,15 +179,15 @@ def _published(of: Evaluation) -> dict[str, float]:
 
 
 def to_json(data: Mapping[str, object]) -> str:
-    """The data of a scenario as the text that travels: YAML as well, and sooner written."""
+    """Return scenario data as JSON, which is also YAML, and faster to write."""
     return json.dumps(data, separators=(",", ":"))
 
 
 def run_remote(given: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell) -> dict[str, object]:
-    """A run in another process, from the text of its scenario: what of its Findings can travel.
+    """Run in another process, from the scenario as text; return the transferable part of its Findings.
 
-    Text travels, not objects: classes of components are looked up again on the other side. Where nothing travels,
-    or it was read on the other side already, the Scenario itself is given.
+    Text is sent instead of objects, because classes of components are looked up there. A Scenario is accepted if
+    nothing is transferred.
     """
     scenario = given if isinstance(given, Scenario) else files.from_data(json.loads(given), "variant")
     found = findings(scenario, tell, keep, response, lambda: False, preferred)
@@ -207,7 +203,7 @@ def from_plain(plain: Data, scenario: Scenario) -> Findings:
 
 
 def run_safely(given: str | Scenario, response: bool, preferred: str, tell: Tell) -> Data:
-    """As :func:`run_remote` without histories; what cannot run is an outcome with its reason, and no exception."""
+    """Run as :func:`run_remote`, without histories; a refusal or an error becomes an outcome."""
     try:
         return run_remote(given, False, response, preferred, tell)
     except ConfigError as error:
@@ -217,7 +213,7 @@ def run_safely(given: str | Scenario, response: bool, preferred: str, tell: Tell
 
 
 def no_findings(outcome: str, reason: str) -> dict[str, object]:
-    """Plain data of the Findings of a run that came to nothing."""
+    """Return Findings of a run without a result, as plain data."""
     return {
         "outcome": outcome,
         "reason": reason,
@@ -236,7 +232,7 @@ def all_of(
     response: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, Findings]]:
-    """Run each of ``chosen``; their Findings by number, as they are ready. Raises what a run raises."""
+    """Run each of ``chosen``; yield Findings by number, as they are ready. Raises what a run raises."""
     travels = where.scheduler or where.processes > 1
     given = keep, response, where.engine_of(chosen[0], sum(each.samples for each in chosen)) if chosen else AUTO
     jobs = ((n, (to_json(each.data()) if travels else each, *given)) for n, each in enumerate(chosen))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scoreboard: every compensator on the same cases, plants and noise, and how they rank.
+"""Scoreboard: every compensator on the same cases, plants and noise, ranked.
 
-Fair by construction: all get the same motion of the target, the same lead and force_lead and the same
-identification; all are tuned by one budget on plants and noise of their own, and scored on others. Block A has no
-``force_lead``: the target leads by as much in its place, where a compensator has a ``lead``; block B has the
-scenario's ``force_lead``. A scenario without one has a single block.
+Fair by construction: all get the same target motion, lead, force_lead and identification; all are tuned by one
+budget on plants and noise of their own, and scored on others. Block A has no ``force_lead``: the target leads by
+as much, for compensators with a ``lead``; block B has the scenario's ``force_lead``. A scenario without one has a
+single block.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 LAW, BLOCK, SEED, RECORD = "law", "block", "seed", "ground_motion.record"
 TRAINING = 1_000_000
-"""Added to the seeds of plants and noise in training: those that are scored are others."""
+"""Offset of the seeds of plants and noise in training from those in scoring."""
 WITHOUT, WITH = "A", "B"
 """Blocks without and with ``force_lead``."""
 
 
 def cases(scenario: Scenario) -> list[str]:
-    """The cases in which compensators are compared: those that do not name one themselves."""
+    """Return the cases that do not name a compensator."""
     return [
         name
         for name, case in scenario.cases.items()
@@ -59,16 +59,15 @@ def published(scenario: Scenario) -> list[Published]:
 
 
 def blocks(scenario: Scenario) -> dict[str, Data]:
-    """Return the changes by block: one without ``force_lead``, one with it; a single one where there is none."""
+    """Return the changes by block: without and with ``force_lead``, or a single one."""
     lead = scenario.force_lead
     return {WITHOUT: {}} if lead is None else {WITHOUT: {"force_lead": None}, WITH: {"force_lead": lead}}
 
 
 def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, object]) -> dict[str, object]:
-    """The settings of ``law`` in a block, as changes of the scenario.
+    """Return the settings of ``law`` in a block, as changes of the scenario.
 
-    The lead is the same for all that have one: that of the scenario's compensator, or of its ``force_lead`` where
-    the block takes that away.
+    All laws have the same lead: the scenario's compensator's, or its ``force_lead`` if the block removes that.
     """
     settings = dict(law.settings)
     built = replace(scenario, [(["compensator"], settings)]).compensator
@@ -87,12 +86,11 @@ def tuned(
     training: Sequence[tuple[list[str], object]] = (),
     told: Callable[[str, float, float], None] | None = None,
 ) -> tuple[list[Candidate], dict[str, tuning.Tuned]]:
-    """The laws with the best settings of ``budget`` candidates each, and what the search of each came to.
+    """Return the laws with the best of ``budget`` settings each, and the result of each search.
 
-    Training is on ``count`` plants beside the nominal one, in the first block and all cases, with other seeds than
-    those that are scored; ``training`` are changes of the scenario for that alone, e.g. its duration. Laws without
-    a number to tune, or without stable settings, keep what they have. Raises ConfigError, before anything runs,
-    where the limits of a parameter are none in training.
+    Training uses ``count`` plants in addition to the nominal one, the first block and all cases, with seeds of its
+    own; ``training`` are changes of the scenario, e.g. its duration. Laws without a number to tune, or without
+    stable settings, are not changed. Raises ConfigError, before any run, for invalid limits of a parameter.
     """
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
     of = [with_case(base, name) for name in cases(scenario)] or [base]
@@ -127,7 +125,7 @@ def _with(scenario: Scenario, law: Candidate, values: Mapping[str, object]) -> C
 
 @dataclass(frozen=True)
 class Scored:
-    """Conditions of a scoring: cases, plants beside the nominal one, their seed, seeds of the noise, records."""
+    """Conditions of scoring: cases, plants in addition to the nominal one, their seed, noise seeds, records."""
 
     cases: tuple[str, ...]
     noise_seeds: int
@@ -139,9 +137,9 @@ class Scored:
 
 
 def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> Design:
-    """The study of all laws that can take part.
+    """Return the study of all laws that can take part.
 
-    Raises ConfigError where none can, for unknown indices, and for records that are not known.
+    Raises ConfigError without any, for unknown indices, and for unknown records.
     """
     able = [law for law in chosen if not law.reason]
     if not able:
@@ -173,20 +171,20 @@ def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> D
 
 
 Shown = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
-"""Name of a study -> what shows how far it is."""
+"""Name of a study -> context with its progress."""
 
 
 def run(of: Design, folder: Path, where: engine.Where, progress: Shown) -> StudyTable:
-    """The table of all runs of a scoreboard, of which ``folder`` keeps those that are done."""
+    """Run a scoreboard and return its table; ``folder`` stores completed runs."""
     with Journal(folder) as journal, progress(of.name) as told:
         lost = study.run(of, journal, where, study.weighed(study.undone(of, journal), told, where))
         return study.table(of, journal.results | lost)
 
 
 def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[Score]:
-    """The rows of the scoreboard, the best first: by the share that did not finish, then by the high of ``index``.
+    """Return the rows of the scoreboard, best first: by the share that did not finish, then by high ``index``.
 
-    Two rows with equal shares are not told apart where the ranges overlap in which the seeds put that value.
+    Rows with equal shares tie if the ranges of that value over the seeds overlap.
     """
     labels = table.columns[LAW]
     found: list[tuple[Score, tuple[float, float]]] = []
@@ -205,7 +203,7 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
 
 
 def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
-    """Least and largest high value of ``size`` over the seeds; nan with a single one: nothing is known of it."""
+    """Return smallest and largest high value of ``size`` over the seeds; nan with a single seed."""
     seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
     each = [_percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
     return (min(each), max(each)) if len(each) > 1 else (math.nan, math.nan)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A study: all runs of a design, resumable, and the table of them as CSV and Parquet."""
+"""Study: all runs of a design, resumable, with a table as CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ CSV, PARQUET = "table.csv", "table.parquet"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """The runs of ``design`` that are still to be done; what cannot be a run is done without one.
-
-    First a run of each kind, so that it is known early what they cost; then another one of each.
-    """
+    """Return the remaining runs of ``design``, one of each kind first, so that costs are known early."""
     found, seen = [], set(journal.results)
     for row in design.rows:
         if row.key not in seen and row.scenario:
@@ -44,22 +41,22 @@ def undone(design: Design, journal: Journal) -> list[Row]:
 
 
 def kind(row: Row) -> tuple[Hashable, ...]:
-    """Return the key that tells runs of different cost apart: settings that have names, then the case."""
+    """Return the key of runs with equal cost: named settings, then the case."""
     named = tuple(level for factor, level in row.levels.items() if factor != CASE and isinstance(level, str))
     return named, row.levels.get(CASE)
 
 
 def weighed(rows: Sequence[Row], told: Callable[[float, float], None], where: engine.Where) -> Progress:
-    """Tells ``told`` how much of the work on ``rows`` is done, and of how much, by what each kind costs."""
+    """Return a progress function for ``rows``, weighted by the cost of each kind."""
     return remaining.weighed(told, [kind(row) for row in rows], at_once=0 if where.scheduler else where.processes)
 
 
 def run(
     design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
 ) -> dict[str, Data]:
-    """Do what is still undone, and keep each result the moment it is there; the lost ones by key.
+    """Do the remaining runs, and write each result at once; return lost runs by key.
 
-    Lost runs are no results: the next start tries them again. Raises what the engine raises.
+    Lost runs are tried again at the next start. Raises what the engine raises.
     """
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
@@ -74,9 +71,9 @@ def run(
 
 
 def table(design: Design, results: dict[str, Data]) -> StudyTable:
-    """One row for each run of ``design``, in its order, whatever the order in which they were done.
+    """Return one row for each run of ``design``, in its order.
 
-    Columns: number, name, outcome and reason; the levels; plant and what was drawn; all indices; the scenario.
+    Columns: number, name, outcome and reason; levels; plant and drawn values; all indices; scenario.
     """
     rows = design.rows
     found = [Findings(**_result(row, results)) for row in rows]
@@ -112,14 +109,14 @@ def _result(row: Row, results: dict[str, dict[str, object]]) -> Data:
 
 
 def write(of: StudyTable, folder: Path) -> None:
-    """The table as ``CSV``, and as ``PARQUET`` where pyarrow is installed, in ``folder``. Raises OSError."""
+    """Write the table as ``CSV``, and as ``PARQUET`` if pyarrow is installed, to ``folder``. Raises OSError."""
     write_columns(of.columns, folder / CSV)
     if not parquet_missing():
         write_parquet(of, folder / PARQUET)
 
 
 def parquet_missing() -> str:
-    """Why there can be no Parquet file; empty where there can."""
+    """Return why there can be no Parquet file, or empty."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
@@ -128,7 +125,7 @@ def parquet_missing() -> str:
 
 
 def write_parquet(of: StudyTable, path: Path) -> None:
-    """The table with types: numbers, or text where a column has any. Raises ConfigError without pyarrow."""
+    """Write the table with types: numbers, or text if a column has any. Raises ConfigError without pyarrow."""
     if words := parquet_missing():
         raise ConfigError(words)
     import pyarrow

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning: the parameters of a scenario that make the worst case of an ensemble best.
+"""Tuning: parameters of a scenario that optimise the worst case of an ensemble.
 
-Differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997) of scipy, a generation at a
-time, all its runs side by side; of a single parameter, a first generation and then Brent's method. The worst case
-counts: the largest magnitude of an index over cases and plants. Settings with which the loop is judged unstable,
-or with which a test does not come to its end, are worse than all others; among the latter those are better that
-come further.
+Differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997) of scipy, one generation at a
+time, with parallel runs; for a single parameter, a first generation and then Brent's method. The objective is the
+largest magnitude of an index over cases and plants. Unstable settings, and aborted tests, are worse than all
+others; longer tests are better among the latter.
 """
 
 from __future__ import annotations
@@ -29,24 +28,21 @@ from rths_nodes.loop.scenario.overrides import pairs_of, replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 AROUND = 3.0
-"""Range of a parameter that is given without one: its value divided and multiplied by this."""
+"""Default range of a parameter: its value divided and multiplied by this."""
 BY_ITSELF = ("lead",)
-"""Numbers of a compensator that are no settings of it: what it is told about the rig."""
+"""Numbers of a compensator that describe the rig and are not tuned."""
 UNSTABLE, BROKEN = 1e9, 1e6
-"""Values of a scenario that is judged unstable, and of a run that ends before its time."""
+"""Values of a scenario that is judged unstable, and of an aborted run."""
 LEAST, EACH = 8, 5
-"""Candidates of a generation: at least so many, and so many for each parameter."""
+"""Candidates per generation: minimum, and number per parameter."""
 SETTLED = 1e-3
-"""Nothing is left to be gained where the values of a generation deviate by less than this share of their mean;
-of a single parameter, where it is known to this share of its range."""
+"""Relative deviation of a generation's values from their mean at which the search ends; for a single parameter,
+its uncertainty relative to its range."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """Parameter to be tuned: its key in the scenario, its range, where it begins; whole numbers are rounded.
-
-    A ``logarithmic`` one is searched by its magnitude.
-    """
+    """Parameter to tune: key, range, start. Integers are rounded; ``logarithmic``: searched by magnitude."""
 
     key: str
     low: float
@@ -63,7 +59,7 @@ class Parameter:
         return round(found) if self.whole else min(max(float(found), self.low), self.high)
 
     def share(self) -> float:
-        """Where it begins, as a share of the range."""
+        """Return its start as a share of the range."""
         begin = min(max(self.begin, self.low), self.high)
         if self.logarithmic:
             return math.log(begin / self.low) / math.log(self.high / self.low)
@@ -72,10 +68,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Tuned:
-    """Result of a tuning: ``values`` by key, the ``worst`` case of the index with them, and ``before``, as it was.
+    """Result of a tuning: ``values`` by key, the ``worst`` case with them, and ``before``.
 
-    ``usable`` is False where no candidate was stable and came to its end. ``unjudged`` says why the stability
-    could not be judged before the test, if it could not.
+    ``usable`` is False if no candidate was stable and finished. ``unjudged`` is the reason if stability could not
+    be judged before the test.
     """
 
     values: Mapping[str, float | int]
@@ -98,9 +94,9 @@ class Tuned:
 
 
 def parameters(scenario: Scenario, given: Sequence[str]) -> list[Parameter]:
-    """Return the parameters ``KEY`` or ``KEY=LOW:HIGH``; none given: the positive numbers of the compensator.
+    """Return the parameters ``KEY`` or ``KEY=LOW:HIGH``, by default the positive numbers of the compensator.
 
-    Without a range it is a third to three times the value. Raises ConfigError.
+    The default range is a third to three times the value. Raises ConfigError.
     """
     if not given:
         found = [_of(scenario, key, None) for key in tunable(scenario)]
@@ -112,7 +108,7 @@ def parameters(scenario: Scenario, given: Sequence[str]) -> list[Parameter]:
 
 
 def tunable(scenario: Scenario) -> list[str]:
-    """Keys of the numbers of the compensator that are set and positive, those of its parts included."""
+    """Return keys of the positive numbers of the compensator and its parts."""
     return list(_numbers(scenario.compensator, "compensator"))
 
 
@@ -173,9 +169,9 @@ def _at(scenario: Scenario, key: str) -> tuple[Any, Spec | None]:
 
 
 class Search:
-    """The runs of a tuning: ``scenarios`` are cases and plants, ``index`` is what shall be small.
+    """Runs of a tuning: ``scenarios`` are cases and plants, ``index`` is to be minimised.
 
-    Raises ConfigError for an index that there is not, and for parameters that the scenarios cannot have.
+    Raises ConfigError for an unknown index, and for impossible parameters.
     """
 
     def __init__(
@@ -185,21 +181,18 @@ class Search:
         known = runs.known_indices(checked_loop(scenarios[0]).assembly)
         if index not in known:
             raise unknown("--index", "index", index, known)
-        for share in (0.0, 1.0):  # the limits of the ranges are allowed, so that what lies between is, too
+        for share in (0.0, 1.0):  # if both limits are allowed, so are the values between
             self._with(scenarios[0], {each.key: each.value(share) for each in chosen})
         self.evaluations, self._engine = 0, AUTO
         self.unjudged = ""
         self._decided = np.zeros(len(scenarios))
-        """Number of times that each scenario was the worst one of a candidate for which all were run."""
+        """Number of fully evaluated candidates of which each scenario was the worst."""
         self._best: tuple[float, Array] = math.inf, np.zeros(0)
-        """The value of the best candidate so far, and its shares of the ranges."""
+        """Value of the best candidate so far, and its shares of the ranges."""
         self._told: Callable[[float], None] = lambda done: None
 
     def tune(self, budget: int, seed: int, progress: Callable[[float, float], None] | None = None) -> Tuned:
-        """The best of at most ``budget`` (>= LEAST) candidates, the present settings among them.
-
-        Fewer where nothing is left to be gained (``SETTLED``).
-        """
+        """Return the best of at most ``budget`` (>= LEAST) candidates, the present settings among them."""
         from scipy.stats import qmc
 
         samples = sum(each.samples for each in self._scenarios)
@@ -250,14 +243,14 @@ class Search:
         return before[0]
 
     def _first(self, shares: Array) -> Array:
-        """The worst cases of the first candidates; of the very first, the present settings, all cases are run."""
+        """Return the worst cases of the first candidates, with all cases for the present settings."""
         return np.concatenate([self.worst_cases(shares[:1]), self.worst_cases(shares[1:])])
 
     def worst_cases(self, shares: Array) -> Array:
-        """The worst case of each candidate: ``shares (n, parameters)`` -> ``(n,)``.
+        """Return the worst case of each candidate: ``shares (n, parameters)`` -> ``(n,)``.
 
-        All cases are run, and the stability is judged, of those that may be better than all before, the likeliest
-        first; of one that is not, the value is that of the cases that were run, which is worse than the best.
+        All cases and the stability of promising candidates are evaluated, likeliest worst case first. Others end
+        with a partial value that is worse than the best.
         """
         candidates = [
             {each.key: each.value(share) for each, share in zip(self._chosen, row, strict=True)} for row in shares
@@ -301,7 +294,7 @@ class Search:
 
 
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
-    """The magnitude of ``index`` of a run; of one that ends before its time the more, the earlier that is."""
+    """Return the magnitude of ``index`` of a run; larger for an earlier end."""
     scenario = files.from_text(text, "candidate")
     found = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
     if found.outcome != "finished":
@@ -311,7 +304,7 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """The first of a candidate's scenarios that is judged unstable, and why one could not be judged, if so."""
+    """Return the first scenario that is judged unstable, and why one could not be judged."""
     from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
 

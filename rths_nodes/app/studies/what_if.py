@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repetition of a recorded test: its computed part run again, or the test predicted with other settings.
+"""Repetition of a recorded test: its computed part again, or a prediction with other settings.
 
-With nothing changed, integrator, ramp, setup and compensator make of the recorded Measurements the recorded
-Commands, to the bit: up to the first sample that was bridged or lost, where more than messages played a part.
-That is the proof that a recording holds all that a test depended on. With other settings the whole test is
-predicted, on the rig as the recording tells it.
+Without changes, integrator, ramp, setup and compensator turn the recorded Measurements into the recorded Commands,
+to the bit, up to the first bridged or lost sample: the recording is complete. With other settings the whole test
+is predicted, on the rig identified from the recording.
 
-Axes that are controlled by force are not predicted: they have their loads as in the recorded test, each on a
-spring of its own. What they do to the others, as P-Delta, is in the forces from which those are identified.
+Axes controlled by force are not predicted: they have their recorded loads, each on its own spring. Their effect on
+others, such as P-Delta, is in the forces used for the identification.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.recording.run import Run, measurement_of
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
-"""Rows of a prediction: the recording, the identified rig as the test was, and with what was changed."""
+"""Rows of a prediction: the recording, the identified rig unchanged, and with changes."""
 IDENTIFIED = ("actuator", "specimen")
 """Sections of an axis that come from the recording."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Agreement of the recorded Commands with those computed again.
+    """Agreement of the recorded Commands with recomputed ones.
 
-    ``compared`` Commands, from the first on, of ``samples`` in the test; ``first_difference`` is the number of the
-    first that differs in any bit, None where none does; ``largest`` the largest difference (m).
+    ``compared`` Commands, from the first on, of ``samples``; ``first_difference`` is the number of the first that
+    differs in any bit, or None; ``largest`` the largest difference (m).
     """
 
     compared: int
@@ -53,9 +52,9 @@ class Reproduction:
 
 
 def reproduced(run: Run) -> Reproduction:
-    """Run the computed part of ``run`` on its Measurements. Raises ConfigError where it cannot be built here.
+    """Run the computed part of ``run`` on its Measurements. Raises ConfigError if it cannot be built here.
 
-    What controls auxiliary inputs of a rig is left out: no Command of an axis depends on it.
+    Controllers of auxiliary inputs are left out: no Command of an axis depends on them.
     """
     assembly = Assembly(run.scenario)
     numerical = NumericalStage(assembly, controlled=False)
@@ -84,7 +83,7 @@ def reproduced(run: Run) -> Reproduction:
                 first = sample + 1 if first is None else first
                 largest = max(largest, float(np.abs(again - run.command[sample + 1]).max()))
             if run.loads is not None and first is None:
-                loads = run.loads.command[sample + 1]  # nan where the axis was held
+                loads = run.loads.command[sample + 1]  # nan while the axis was held
                 if (np.isfinite(loads) & (command.command[len(run.axes) :] != loads)).any():
                     first = sample + 1
     finally:
@@ -97,7 +96,7 @@ def reproduced(run: Run) -> Reproduction:
 class Prediction:
     """``runs`` by the name of their row; ``indices`` likewise, by axis and name, of the measured displacement.
 
-    ``outcomes`` are those of the runs with their reasons; ``models`` what was identified, by axis.
+    ``outcomes`` of the runs with their reasons; ``models``: identified, by axis.
     """
 
     models: Mapping[str, AxisModel]
@@ -107,7 +106,7 @@ class Prediction:
 
 
 def check(assignments: Sequence[str], scenario: Scenario) -> None:
-    """Refuses, with ConfigError, changes of what is identified, and a port, which is simulated here."""
+    """Raise ConfigError for changes of identified sections, and of the port, which is simulated here."""
     problems = Problems()
     for words in assignments:
         keys = words.partition("=")[0].strip().split(".")
@@ -120,9 +119,9 @@ def check(assignments: Sequence[str], scenario: Scenario) -> None:
 
 
 def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
-    """Keys of the section of a force axis that give it its load, whatever the others do, and their values.
+    """Return overrides of a force axis that keep its load, whatever the others do.
 
-    Raises ConfigError where its law does not say against which stiffness it works.
+    Raises ConfigError if its law declares no stiffness.
     """
     assert axis.force_control is not None
     stiffness = axis.force_control.law.stiffness
@@ -131,14 +130,17 @@ def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
     return [
         (["actuator"], {"type": "pure_delay", "delay": 0.0}),
         (["specimen"], {"type": "kelvin_voigt", "stiffness": stiffness, "damping": 0.0}),
-        (["load", "vertical"], False),  # 0.1 % of a load at 0.1 m below 2 m, which a recording cannot tell either
+        (
+            ["load", "vertical"],
+            False,
+        ),  # 0.1 % of a load at 0.1 m below 2 m, which a recording does not show either
         (["force_control", "closed_by"], NODES),
         (["force_control", "law"], {"type": "feed_forward_pi", "stiffness": stiffness}),
     ]
 
 
 def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenario:
-    """``scenario`` with a simulator of the identified rig behind the transport that its port declares."""
+    """Return ``scenario`` with a simulator of the identified rig, with the declared transport of its port."""
     port = {"type": "simulator", "transport_samples": int(scenario.port.transport_samples)}
     pairs: list[tuple[list[str], object]] = [(["port"], port)]
     pairs += [(["rig"], None)] if scenario.force_axes else []
@@ -151,10 +153,10 @@ def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenar
 
 
 def predict(run: Run, assignments: Sequence[str], engine: str = AUTO) -> Prediction:
-    """The test of ``run`` once more on the identified rig, as it was and with ``assignments``.
+    """Repeat the test of ``run`` on the identified rig, unchanged and with ``assignments``.
 
-    ``engine`` is one of ``loop/options.py``. Raises ConfigError where the rig cannot be identified, and for
-    changes that make no test.
+    ``engine`` is one of ``loop/options.py``. Raises ConfigError if the rig cannot be identified, and for invalid
+    changes.
     """
     check(assignments, run.scenario)
     models = axis_models(run)

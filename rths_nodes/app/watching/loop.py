@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of a watcher: see, hear, judge, and only then pulse; whatever hangs in it ends the pulse."""
+"""Loop of a watcher: read sensors and messages, judge, then pulse; a hang anywhere ends the pulse."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from rths_nodes.loop.watch.pulse import Pulses
 from rths_nodes.loop.watch.watcher import Sample, Statement, Watch
 
 TURNS = 2
-"""Turns of the loop in the time between two pulses."""
+"""Turns of the loop between two pulses."""
 
 
 class Hearing:
-    """Hands what a test on ``rig`` says to ``watch``."""
+    """Passes messages of a test on ``rig`` to ``watch``."""
 
     def __init__(self, rig: RigFile, watch: Watch) -> None:
         self._rig, self._watch = rig, watch
         self._places: list[int] = []
-        """Where a message has the axes of the rig."""
+        """Indices of the rig's axes in a message."""
         self._shown: list[int | None] = []
-        """Where a message has what the load cells show; None where that is its force."""
+        """Indices of load cells in a message; None for its force."""
         self._by_force = [axis.force_control is not None for axis in rig.axes.values()]
         self._state = -1
 
     def state(self, told: Any) -> bool:
-        """Take in a TestState of the procedure; whether it is another one than before."""
+        """Handle a TestState of the procedure; return whether the state has changed."""
         try:
             self._understand(list(told.axis_names), list(told.auxiliary_names), told.servo_rate)
         except ConfigError as error:
@@ -66,9 +66,9 @@ class Hearing:
         self._shown = [channels.index(each) if each in channels else None for each in shown]
 
     def rig(self, at: float, told: Any) -> None:
-        """Take in a Measurement of the rig that was heard at ``at`` (s)."""
+        """Handle a Measurement of the rig received at ``at`` (s)."""
         if not self._places:
-            return  # of a test that has not said which axes it has
+            return  # its axes are not known yet
         places, n = self._places, len(self._places)
         if any(len(values) != n for values in (told.displacement, told.force, told.command)):
             self._watch.end(f"the test says numbers of {len(told.displacement)} axes, and has {n}")
@@ -91,17 +91,15 @@ class Hearing:
 
 
 class Sensors(Protocol):
-    """Samples of the watcher's own sensors."""
-
     def fileno(self) -> int: ...
 
     def received(self) -> Iterable[tuple[int, tuple[float, ...], tuple[float, ...]]]: ...
 
 
 class WatchLoop:
-    """Watches the ``rig`` by ``sensors`` and what was ``heard``, and pulses as long as all agrees.
+    """Watches the ``rig`` by ``sensors`` and received messages, and pulses while all agrees.
 
-    ``tell`` gets an event, and words on it. Raises ConfigError for an address of the interlock that is not known.
+    ``tell`` gets an event and a text. Raises ConfigError for an unknown address of the interlock.
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class WatchLoop:
         self._due = 0.0
 
     def run(self, ended: Callable[[], bool]) -> str:
-        """Watch until all does not agree any more, which is returned in words; empty where it was ``ended``."""
+        """Watch until a disagreement, whose reason is returned; empty if ``ended``."""
         try:
             while not ended():
                 self._wait()
@@ -163,7 +161,7 @@ class WatchLoop:
         if not self.watch.ready or now < self._due:
             return
         data = self.pulses.next()
-        with suppress(OSError):  # as if it were lost on the way: the interlock opens where none comes
+        with suppress(OSError):  # as if lost in transit: the interlock opens without a pulse
             self._out.sendto(data, self._far)
         self._due = max(self._due + self._period, now)
         if self.pulses.count == 1:
@@ -171,10 +169,10 @@ class WatchLoop:
 
 
 class WatchRecord:
-    """The file at ``path``, which is appended to, and the terminal, whose lines begin with ``name``.
+    """Appends to the file at ``path``, and prints lines that begin with ``name``.
 
-    A thread of its own writes: no disk and no terminal keeps the pulse waiting. Raises ConfigError where the file
-    cannot be written.
+    A thread writes, so that neither disk nor terminal delays the pulse. Raises ConfigError if the file cannot be
+    written.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -189,7 +187,7 @@ class WatchRecord:
         self._thread.start()
 
     def tell(self, event: str, words: str, **further: object) -> None:
-        """Write one event, with the time of this computer (UTC), and print its words."""
+        """Write one event, with the time of this computer (UTC), and print its text."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._rows.put({"time": now, "event": event, "words": words, **further})
 
