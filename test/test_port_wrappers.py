@@ -18,7 +18,7 @@ import rths_nodes
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.readback import Readback
-from rths_nodes.laboratory.ports.before import PortBefore
+from rths_nodes.laboratory.ports.around import PortBefore
 from rths_nodes.laboratory.ports.named import NamedPort
 
 for room in ("laboratory.ports", "loop.faults", "procedure", "procedure.commissioning", "app.commands"):

@@ -16,7 +16,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
 from rths_nodes.core.protocols import Structure
 from rths_nodes.laboratory.corrections import corrections_in_words
-from rths_nodes.laboratory.ports.before import PortBefore
+from rths_nodes.laboratory.ports.around import PortBefore
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario

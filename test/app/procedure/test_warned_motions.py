@@ -30,7 +30,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import CLEAR, ActRefused
-from rths_nodes.procedure.commissioning.moves import signs
+from rths_nodes.procedure.commissioning.whole import signs
 from rths_nodes.procedure.records import PAGE, SOCKET, TERMINAL, ProcedureRecord
 from rths_nodes.procedure.session import RigSession
 
