@@ -87,7 +87,7 @@ LAYERS = {
         ("faults",),
     ),
     "procedure": (
-        ("acts", "hold_loop", "loss", "motion_curves", "motions", "records"),
+        ("acts", "loss", "motion_curves", "motions", "records"),
         ("commissioned", "drive", "machine", "offsets", "quasi_static"),
         (
             "arming",

@@ -14,8 +14,8 @@ import numpy as np
 from rths_nodes.analysis import energy
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.reference import monolithic
-from rths_nodes.analysis.reference.coupled import ideal_of
 from rths_nodes.analysis.reference.linear import linear_response
+from rths_nodes.analysis.reference.monolithic import ideal_of
 from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core.samples import Array
 from rths_nodes.core.yaml_text import dump

@@ -12,9 +12,15 @@ import pytest
 from messages import naming
 from scipy.linalg import expm
 
-from rths_nodes.control.compensators.adaptive_time_series import constants
+from rths_nodes.control.compensators.adaptive_time_series import (
+    Fit,
+    constants,
+    empty,
+    fitted,
+    with_row,
+    without_oldest,
+)
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
-from rths_nodes.control.compensators.window_fit import Fit, empty, fitted, with_row, without_oldest
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from minimal_components import frame
 
-from rths_nodes.analysis.reference.coupled import measured_names
+from rths_nodes.analysis.reference.monolithic import measured_names
 from rths_nodes.codegen.calling import compiled
 from rths_nodes.control.compensators.per_axis import CoupledKernel
 from rths_nodes.core import arithmetic, registry

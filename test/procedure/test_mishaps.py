@@ -11,7 +11,7 @@ from messages import mentions, naming
 
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.acts import ActRefused
-from rths_nodes.procedure.hold_loop import HoldLoop
+from rths_nodes.procedure.drive import HoldLoop
 
 LIVELY = ("compensator.type=none", "ground_motion={type: sine, amplitude: 1.2, frequency: 2.0}")
 

@@ -7,15 +7,16 @@ all in lockstep), the servo-controller behind the port in a laboratory.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params, text, vector
 from rths_nodes.core.protocols import Rig
@@ -37,16 +38,106 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
-from rths_nodes.laboratory.ports.drive import Drive
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, WarningPort, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensing import SENSOR_FAULTS, AuxiliarySensors, SecondSensors, SensorPair
-from rths_nodes.laboratory.sensors import converted, seats
+from rths_nodes.laboratory.sensors import Output, converted, seats
 
 CHANNELS = ("displacement", "force")
 """Channels of the sensors of an axis."""
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
+
+SETTLING = 1.0 / 36.6
+"""T, s: the loop gain of the 1700 kN actuator of Chen & Ricles (2010), as ``servo_hydraulic`` has it."""
+WALK, REST = 1.0, 1.0
+"""s that an actuator takes to its start before a test, and stands there before sample 0."""
+
+
+class Drive:
+    """Moves the actuators of all axes by active commands; ``dt`` s, ``low_velocity`` (m/s) at low pressure.
+
+    Controller i leads its actuator to scale c_i + offset with its active command c_i, minus z_i if its loop is
+    proportional: z_i' = (F / K_i - z_i) / T, at rest short of its command by F / K. F is the force of the actuator
+    that it drives (another than its own if a cable is wrong). The play b is taken up before the actuator moves,
+    which stays within +- b/2. Without pressure, or with an open interlock, it does not move.
+
+    Raises ConfigError where two commands are cabled to one actuator.
+    """
+
+    def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
+        self._places = _places(outputs)
+        self._rows = [
+            (
+                output.scale,
+                output.offset,
+                1.0 / output.static_stiffness if output.static_stiffness else 0.0,
+                0.5 * output.lost_motion,
+            )
+            for output in outputs.values()
+        ]
+        self.start = np.array([_start(output) for output in outputs.values()])
+        """Active commands at sample 0, ``(n_axes,)`` m."""
+        self._rest = np.array([_rest(output) for output in outputs.values()])
+        self._dt, self._share = dt, -math.expm1(-dt / SETTLING)
+        self._slowest = low_velocity * dt
+        self.reset()
+
+    def reset(self) -> None:
+        """All actuators at zero, without force."""
+        self._short = [0.0] * len(self._rows)
+        self._led = [0.0] * len(self._rows)
+
+    def goes_on_from(self, led: Sequence[float]) -> None:
+        """Begin where others have ``led`` the actuators (m)."""
+        self._led = list(led)
+
+    def walk(self) -> Iterator[Array]:
+        """Active commands of the way to the start, from where the actuators are at zero; none where it is that."""
+        if (self.start == self._rest).all():
+            return
+        for step in range(1, round((WALK + REST) / self._dt) + 1):
+            share = 0.5 - 0.5 * math.cos(math.pi * min(step * self._dt / WALK, 1.0))
+            yield self._rest + share * (self.start - self._rest)
+
+    def led(self, command: Sequence[float], force: Sequence[float], hydraulics: int, stopped: bool) -> list[float]:
+        """Where the actuators go, m, with active ``command`` (m) and last ``force`` (N) of all."""
+        before, after = self._led, list(self._led)
+        rows = zip(command, self._places, self._rows, strict=True)
+        for i, (active, place, (scale, offset, compliance, play)) in enumerate(rows):
+            if compliance:
+                self._short[i] += self._share * (compliance * force[place] - self._short[i])
+            wanted = scale * active + offset - self._short[i]
+            after[place] = min(max(before[place], wanted - play), wanted + play) if play else wanted
+        if stopped or hydraulics == HYDRAULICS_OFF:
+            after = before
+        elif hydraulics == HYDRAULICS_LOW:
+            most = self._slowest
+            after = [old + min(max(new - old, -most), most) for old, new in zip(before, after, strict=True)]
+        self._led = after
+        return after
+
+
+def _rest(output: Output) -> float:
+    return 0.0 - output.offset / output.scale
+
+
+def _start(output: Output) -> float:
+    return _rest(output) if output.start is None else output.start
+
+
+def _places(outputs: Mapping[str, Output]) -> list[int]:
+    names, taken = list(outputs), dict[str, str]()
+    for name, output in outputs.items():
+        driven = output.cabled_to or name
+        if driven in taken:
+            guilty, other = (name, taken[driven]) if output.cabled_to else (taken[driven], name)
+            raise ConfigError(
+                f"axes.{guilty}.output.cabled_to = {show(driven)}: the command of axes.{other} drives that "
+                "actuator, too; swap both cables"
+            )
+        taken[driven] = name
+    return [names.index(output.cabled_to or name) for name, output in outputs.items()]
 
 
 class Parts(NamedTuple):
