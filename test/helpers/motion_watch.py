@@ -97,10 +97,13 @@ class MotionWatch:
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
+        self._change = bounds.deceleration * bounds.dt**2 * (1.0 + ROUNDING) + LEAST
         self.violations: list[str] = []
         self.state, self.act, self.lost = "IDLE", "", False
         self.lies = False
         """A displacement sensor is wrong: where the rig waits for its return nobody knows."""
+        self.force_lies = False
+        """A force sensor is wrong, or was in this act: a loop of force follows it away from its load."""
         self.keeps_still = False
         """Nothing is to move in this act."""
         self.reach: float | None = None
@@ -108,10 +111,12 @@ class MotionWatch:
         self.zero_of_sensors: Array | None = None
         self._command: Array | None = None
         self._step: Array | None = None
-        self._by_force: Array = False
+        self._by_force: Array = np.zeros(1, bool)
         self._stop: Stop | None = None
         self._rests_at: Array | None = None
         self._true: Array | None = None
+        self.unmoved = 0
+        """Ticks since the rig has truly moved."""
         self._still = self._slow_for = self._loaded_for = 0
         self._missed: Array = np.zeros(1)
         self._beyond = False
@@ -137,15 +142,20 @@ class MotionWatch:
             return
         step = self._step if self._step is not None else np.zeros_like(self._command)
         self._stop = Stop(self.bounds, self._command, step, why)
-        self._keeps_load = self._loaded_for * self.bounds.dt > SEEN_S and "axes.load" not in why
+        loaded = self._loaded_for * self.bounds.dt > SEEN_S
+        self._keeps_load = loaded and not self.force_lies and "axes.load" not in why
 
     # -- ticks --------------------------------------------------------------------------------------------
 
     def sent(self, command: Array, modes: bytes, told: str) -> None:
         """A ``command`` that was sent, with the control ``modes``; ``told`` says when."""
+        rests = self._stop is None and self._step is not None and not self._step.any()
+        if rests and MODE_FORCE not in modes and not self._by_force.any() and (command == self._command).all():
+            return
         by_force = np.array([bool(modes) and modes[axis] == MODE_FORCE for axis in range(len(command))])
         moved = ~(by_force | self._by_force)  # there numbers are in m, before and now
-        last, self._command, self._by_force = self._command, command.copy(), by_force
+        last, before, self._by_force = self._command, self._step, by_force
+        self._command = command.copy()
         load = self.bounds.load
         if load is not None:
             whole = by_force[load] and abs(command[load]) >= 0.999 * self.bounds.newtons
@@ -154,8 +164,13 @@ class MotionWatch:
             return
         self._step = np.where(moved, command - last, 0.0)
         if self.lost:
-            self._stop, self._keeps_load = None, False
+            self._stop, self._keeps_load, self._step = None, False, None
             return
+        if before is not None and self.state in SLOW:
+            change = np.where(moved, np.abs(self._step - before), 0.0)
+            if (change > self._change).any():
+                rate = (change / self.bounds.dt**2).tolist()
+                self.violations.append(f"{told}: changes its velocity by {rate} m/s^2")
         if self._step.any():
             if not self.act and self._stop is None:
                 self.violations.append(f"{told}: moves without an act")
@@ -184,6 +199,7 @@ class MotionWatch:
     def _at_rest(self, true: Array, told: str) -> None:
         moved = self._true is None or bool((np.abs(true - self._true) > STILL_M).any())
         self._true = true.copy()
+        self.unmoved = 0 if moved else self.unmoved + 1
         if self.state in MOTION or self.lies:
             self._still, self._rests_at = 0, None
             return

@@ -115,16 +115,20 @@ class RigModel:
     surprises: list[str] = field(default_factory=list)
     """Transitions that nothing has caused."""
 
-    def changed(self, state: str) -> None:
-        """The procedure says that it has entered ``state``."""
+    def changed(self, state: str, reason: str = "") -> None:
+        """The procedure says that it has entered ``state``, for a ``reason``."""
         cause = CAUSES.get((self.state, state))
         right = cause == self.act or (cause == "trouble" and bool(self.trouble))
+        if state == "TRIPPED" and (self.broken or self.given_back):  # reported in any state
+            right = True
         if cause == "resume":  # in a run, at the operator's wish
             right = self.act == "run" and self.ratio > 1
         elif self.act == "run" and (self.state, state) == ("RUNNING", "HELD"):
             right = True
         if not right:
-            self.surprises.append(f"{self.state} -> {state} in the act {self.act or 'none'}, {self.trouble}")
+            self.surprises.append(
+                f"{self.state} -> {state} in the act {self.act or 'none'}, {self.trouble}: {reason}"
+            )
         self.state = state
 
     @property

@@ -79,6 +79,8 @@ class WatchedPort:
         self.pending.append((self.ticks + ticks, phase, happens))
 
     def _due(self, phase: str) -> None:
+        if not self.pending:
+            return
         due = [each for each in self.pending if each[0] <= self.ticks and each[1] == phase]
         self.pending = [each for each in self.pending if each not in due]
         for _, _, happens in due:
@@ -132,8 +134,10 @@ class WatchedPort:
         self.ticks += 1
 
     def _judge(self, what: str, now: list[float], moved: list[bool]) -> None:
-        last, state = self._last[what], self._state()
-        self._last[what] = now
+        last, self._last[what] = self._last[what], now
+        if now == last:  # judged when it came
+            return
+        state = self._state()
         steps = [(new - old) * moves for new, old, moves in zip(now, last, moved, strict=True)]
         within = (abs(at) <= most or not moves for at, most, moves in zip(now, self._stroke, moved, strict=True))
         wrong = ""
@@ -148,11 +152,13 @@ class WatchedPort:
 
     def read(self) -> Measurement:
         measured = self._port.read()
+        self._due("read")
         shown = measured.displacement + self.shift
         if self.silent:
             shown = np.full_like(shown, np.nan)
-        self._due("read")
-        shown_as = replace(measured, displacement=shown, force=measured.force + self.force_shift)
+        shown_as = measured
+        if self.silent or self.shift or self.force_shift:
+            shown_as = replace(measured, displacement=shown, force=measured.force + self.force_shift)
         if "sent" in self._last:
             self.missed = shown - self._last["sent"]
             true, told = self._port.truth(), f"tick {self.ticks}, {self._state().name}"

@@ -12,7 +12,7 @@ from typing import Any
 import benches
 import numpy as np
 from hypothesis.stateful import RuleBasedStateMachine
-from motion_watch import Bounds, MotionWatch
+from motion_watch import SEEN_S, Bounds, MotionWatch
 from rig_model import BENIGN, LYING, LYING_FORCE, MOVING, VAGUE, RigModel
 from stop_at import AtLine, elsewhere
 from watched_port import PHASES, WatchedPort
@@ -28,8 +28,10 @@ from rths_nodes.recording.run import Collector
 
 HELD_FOR = 12
 """Ticks for which a rung is held before it goes on, or is stopped."""
-FARTHER = 0.02
+FARTHER = 0.03
 """Share by which a test may go further than in its simulation."""
+FEWEST = 4
+"""Ticks at rest after an act, at least."""
 RUNAWAY = 20_000
 """No act takes so many ticks."""
 
@@ -122,7 +124,7 @@ class WatchedSession(RuleBasedStateMachine):
 
     def _changed(self, state: State, reason: str) -> None:
         self.entered += 1
-        self.model.changed(state.name)
+        self.model.changed(state.name, reason)
         begins = state.name in {"ARMED", *MOVING} - {"STOPPING"}
         if self.by_socket and begins and self.seen.stops != self.session.seen.stops:
             self.told.append(f"{state.name} was entered after a stop that the sender of the act had not seen")
@@ -186,6 +188,7 @@ class WatchedSession(RuleBasedStateMachine):
         self.begun, self.entered = ticks, 0
         self.watch.begin(act)
         self.watch.keeps_still = still
+        self.watch.force_lies = model.lying_force or bool(model.force_shift)
         self.at_transition = [(1 + later % 4, what) for later, phase, what in happens if phase == TRANSITION]
         outcome: BaseException | None = None
         try:
@@ -225,14 +228,17 @@ class WatchedSession(RuleBasedStateMachine):
         return outcome is None
 
     def _idle(self, ticks: int | None = None) -> None:
-        """The rig is kept, as its hold loop does it, for so many ``ticks``; left out: until it has settled."""
+        """Keep the rig, as its hold loop does, for ``ticks``; by default until it has settled."""
         model, drive = self.model, self.session.drive
         if model.state in ("IDLE", "FINISHED") or model.given_back or drive.broken:
             return
         model.trouble = ["standing"]
         try:
-            for _ in range(self.bench.settles if ticks is None else ticks):
+            for count in range(self.bench.settles if ticks is None else ticks):
                 drive.tick()
+                rests = self.watch.unmoved * self.scenario.dt > SEEN_S and not drive.loss.reason
+                if ticks is None and rests and count > FEWEST:
+                    break
         except PortError as error:
             drive._fail(error)
         model.trouble = []
@@ -281,6 +287,7 @@ class WatchedSession(RuleBasedStateMachine):
                 self.watch.lies = True
             case "force_shifted":
                 model.force_shift = port.force_shift = 15e3
+                self.watch.force_lies = True
             case "cable":
                 model.broken = port.failing = True
             case "interrupted":
@@ -299,6 +306,7 @@ class WatchedSession(RuleBasedStateMachine):
             model.lying = model.lying or what in LYING
             model.lying_force = model.lying_force or what in LYING_FORCE
             self.watch.lies = self.watch.lies or what in LYING
+            self.watch.force_lies = self.watch.force_lies or what in LYING_FORCE
 
     def _stops(self, from_outside: bool = True) -> None:
         """An operator, who may be another one, stops the rig, and has his answer before anything goes on."""
