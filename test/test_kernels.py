@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from driven_kernels import DT, EXTREMES, FAMILIES, agree, flat, functions_of, same, wrong_in
+from kernel_rules import broken
+from messages import mentions
 from minimal_components import COMPONENTS, data_of
 
 from rths_nodes.codegen.calling import compiled
+from rths_nodes.codegen.values import Untranslatable
 from rths_nodes.core import arithmetic, registry
+from rths_nodes.core.arithmetic import numbers
 from rths_nodes.core.kernels import copied
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
@@ -140,6 +145,100 @@ def test_nothing_stands_in_a_kernel_that_has_no_defined_bits(family: str, name: 
     assert {name: words for name, words in found.items() if words} == {}
 
 
+@every_kernel
+def test_a_kernel_keeps_the_rules_of_its_c_form(family: str, name: str, data: Any) -> None:
+    kernel, constants, rows = made(family, name, data, 7, False)
+    assert broken(kernel.step, constants, copied(kernel.rest(constants)), rows[:25]) == []
+
+
+RULE_BREAKERS = {
+    "an array in two places": (
+        4,
+        """
+        a, b = s
+        a[0] = a[0] + x
+        return (a, a), b[0]
+    """,
+    ),
+    "an array of the constants": (
+        4,
+        """
+        a, b = s
+        a[0] = a[0] + x
+        return (k[0], b), a[0]
+    """,
+    ),
+    "an array behind a branch": (
+        7,
+        """
+        a, b = s
+        c = b
+        if x > 0.0:
+            c = a
+        c[0] = c[0] + x
+        return (c, b), a[0]
+    """,
+    ),
+    "a name of two forms": (
+        5,
+        """
+        y = x
+        if x > 0.0:
+            y = np.zeros(2)
+        return s, y
+    """,
+    ),
+    "a list that grows": (
+        4,
+        """
+        grown = []
+        for _ in range(2):
+            grown.append(x)
+        return s, x
+    """,
+    ),
+    "a tuple of arrays by a computed number": (
+        5,
+        """
+        place = 0
+        while place < 1 and x > 0.0:
+            place += 1
+        return s, s[place][0]
+    """,
+    ),
+}
+"""Kernels that break a rule, and the line that breaks it, counted from the first one of the function."""
+
+
+@pytest.mark.parametrize("rule", RULE_BREAKERS)
+def test_a_broken_rule_is_reported_with_file_and_line(rule: str, tmp_path: Path) -> None:
+    line, body = RULE_BREAKERS[rule]
+    source = tmp_path / "theirs.py"
+    source.write_text(f"def step(k, s, x):{textwrap.indent(textwrap.dedent(body), '    ')}", encoding="utf-8")
+    space: dict[str, Any] = {"np": np, "__name__": "rths_nodes.theirs"}
+    exec(compile(source.read_text(encoding="utf-8"), str(source), "exec"), space)
+
+    def arguments(x: float) -> tuple[Any, ...]:
+        return (np.ones(2),), (np.array([1.0, 2.0]), np.array([3.0, 4.0])), x
+
+    with pytest.raises(Untranslatable) as refused:
+        compiled(space["step"], arguments(0.5), (True, False, False))
+    assert mentions(str(refused.value), f"{source}:{line}:")
+    if "computed" not in rule:  # a short tuple may be indexed
+        reported = broken(space["step"], *arguments(0.5)[:2], [(-0.5,), (0.5,)])
+        assert any(f"{source}:{line if 'list' in rule else ''}" in words for words in reported)
+
+
+def test_a_long_tuple_by_a_computed_number_is_reported(tmp_path: Path) -> None:
+    source = tmp_path / "theirs.py"
+    text = "def step(k, s, x):\n    place = 0\n    place += 1\n    return s, k[place]\n"
+    source.write_text(text, encoding="utf-8")
+    space: dict[str, Any] = {"__name__": "rths_nodes.theirs"}
+    exec(compile(text, str(source), "exec"), space)
+    (words,) = broken(space["step"], (0.5,) * 20, (), [(0.5,)])
+    assert words.startswith(f"{source}:4: k ")
+
+
 @pytest.mark.parametrize("call", ["math.exp(x)", "x ** 2.0", "sum((x, x))", "round(x)", "hypot(x, x)"])
 def test_the_fence_sees_what_is_barred(call: str, tmp_path: Any) -> None:
     source = tmp_path / "barred.py"
@@ -147,6 +246,31 @@ def test_the_fence_sees_what_is_barred(call: str, tmp_path: Any) -> None:
     space: dict[str, Any] = {}
     exec(compile(source.read_text(encoding="utf-8"), str(source), "exec"), space)
     assert wrong_in(space["step"]) != []
+
+
+def read_before_a_write(a: Any, x: Any) -> Any:
+    known, first, row = numbers(a), a[0], (a[0], a[1])
+    a[0] = x
+    return known[0], first, row
+
+
+def read_in_the_pass_that_needs_it(a: Any, x: Any) -> Any:
+    for number in a:
+        a[1] = x
+        x = number + x
+    return x
+
+
+def written_apart(a: Any, x: Any) -> Any:
+    known = numbers(a)
+    known[0] = x
+    return a[0], known[0]
+
+
+@pytest.mark.parametrize("function", [read_before_a_write, read_in_the_pass_that_needs_it, written_apart])
+def test_an_array_is_read_when_python_reads_it(function: Any) -> None:
+    quick = compiled(function, (np.zeros(2), 5.0), (False, False))
+    assert same(function(np.array([1.0, 2.0]), 5.0), quick(np.array([1.0, 2.0]), 5.0))
 
 
 # The arithmetic itself

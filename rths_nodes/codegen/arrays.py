@@ -41,6 +41,10 @@ class Arrays:
         self.declared: list[tuple[str, str, str]] = []
         """Variables: type, name, and what follows the name."""
         self.taken: dict[str, int] = {}
+        self.written: set[str] = set()
+        """Memory of which elements are assigned."""
+        self.sources: dict[str, set[str]] = {}
+        """Memory to which a pointer may point, by its name."""
 
     # -- variables ----------------------------------------------------------------------------------------
 
@@ -232,8 +236,10 @@ class Arrays:
 
     def store(self, target: ast.Subscript, value: Value) -> None:
         """Assign to an element or a part of an array."""
-        array = self.part(self.value(target.value), target.slice)
-        if isinstance(array, Scalar) and isinstance(value, Scalar):
+        owner = self.value(target.value)
+        array = self.part(owner, target.slice)
+        if isinstance(owner, Arr) and isinstance(array, Scalar) and isinstance(value, Scalar):
+            self.written |= memory_of(self, owner)
             self.emit(f"{array.c} = {value.c};")
         elif isinstance(array, Arr):
             self.store_all(array, value)
@@ -242,6 +248,7 @@ class Arrays:
 
     def store_all(self, array: Arr, value: Value) -> None:
         """Assign to all elements of an array, as numpy does: a number, or rows, are repeated."""
+        self.written |= memory_of(self, array)
         if isinstance(value, Tup):
             for position, item in enumerate(value.items):
                 part = self.row(array, constant(position))
@@ -333,6 +340,11 @@ class Arrays:
             stored = array if array.contiguous else self.copy(array)
             return replace(stored, shape=tuple(lengths), strides=row_strides(tuple(lengths)))
         raise Untranslatable(f".{name}() is not among the methods of arrays in a kernel")
+
+
+def memory_of(t: Arrays, array: Arr) -> set[str]:
+    """Return the names of the memory in which an array may be."""
+    return t.sources.get(array.base, {array.base})
 
 
 def moved(array: Arr, position: str, stride: int) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rths_nodes.codegen.arrays import memory_of
 from rths_nodes.codegen.values import (
     FLOAT,
     INT,
@@ -214,6 +215,7 @@ def _dot(t: Expressions, arguments: list[Value]) -> Value:
 
 def _product_into(t: Expressions, result: Arr, matrix: Arr, vector: Arr) -> None:
     """Sum each row from left to right; the inner loop runs along contiguous numbers."""
+    t.written |= memory_of(t, result)
     rows, columns = matrix.shape
     if columns == 0:
         t.store_all(result, constant(0.0))
@@ -265,14 +267,20 @@ def _groups(t: Expressions, arguments: list[Value]) -> Value:
     return stable
 
 
-def _numbers(t: Expressions, arguments: list[Value]) -> Value:
+def _same(t: Expressions, arguments: list[Value]) -> Value:
     return arguments[0]
+
+
+def _numbers(t: Expressions, arguments: list[Value]) -> Value:
+    (value,) = arguments
+    return t.copy(value) if isinstance(value, Arr) else value
 
 
 def _put(t: Expressions, arguments: list[Value]) -> Value:
     array, first, values = arguments[0], t.stable(scalar(arguments[1])), arguments[2]
     if not isinstance(array, Arr):
         raise Untranslatable("put() takes an array and a place")
+    t.written |= memory_of(t, array)
     if isinstance(values, Arr):
         values = t.copy(values) if values.base == array.base else values
         with t.over(values.shape) as (position,):
@@ -350,7 +358,7 @@ FORMS: dict[object, Form] = {
     np.full: _full,
     np.empty: _empty,
     np.array: _array,
-    np.asarray: _numbers,
+    np.asarray: _same,
     np.maximum: _numpy_extreme(">"),
     np.minimum: _numpy_extreme("<"),
     arithmetic.dot: _dot,

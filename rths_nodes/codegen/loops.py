@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from rths_nodes.codegen.arrays import memory_of
 from rths_nodes.codegen.expressions import Call, Expressions, Outside
 from rths_nodes.codegen.values import (
     INT,
@@ -59,16 +60,10 @@ class Looping(Expressions):
         self.loops: list[Loop] = []
         self.handed_on: set[str] = set()
         """Memory of arrays that a loop hands on."""
-        self.sources: dict[str, set[str]] = {}
-        """Memory to which a pointer may point, by its name."""
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
         """Translate statements; return True if control never reaches their end."""
         raise NotImplementedError
-
-    def memory_of(self, array: Arr) -> set[str]:
-        """Return the names of the memory in which an array may be."""
-        return self.sources.get(array.base, {array.base})
 
 
 def while_loop(t: Looping, node: ast.While) -> None:
@@ -94,7 +89,8 @@ def for_loop(t: Looping, node: ast.For) -> None:
         head = f"for ({index.c} = 0; {index.c} < {over.size}; ++{index.c})"
         _loop(t, node, head, lambda: t.assign(node.target, item))
     else:
-        _unrolled(t, node, [t.stable(item) for item in t.items_of(over)])
+        items = t.items_of(over)  # an element of an array is read by its pass
+        _unrolled(t, node, items if isinstance(over, Arr) else [t.stable(item) for item in items])
 
 
 def _over_range(t: Looping, node: ast.For, over: Range) -> None:
@@ -221,7 +217,7 @@ def _hand_on(t: Looping, loop: Loop) -> None:
     copied = []
     for variable, value in pairs:
         rest = changed - {memory(variable)}
-        if isinstance(value, Arr) and rest & t.memory_of(value):
+        if isinstance(value, Arr) and rest & memory_of(t, value):
             value = t.copy(value)
         elif isinstance(value, Scalar) and rest.intersection(re.findall(r"\w+", value.c)):
             value = t.variable(value, "next")

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rths_nodes.codegen import intrinsics
-from rths_nodes.codegen.arrays import INDENT, address
+from rths_nodes.codegen.arrays import INDENT, address, memory_of
 from rths_nodes.codegen.expressions import Expressions
 from rths_nodes.codegen.identity import identity
 from rths_nodes.codegen.statements import FunctionTranslator
@@ -77,6 +77,8 @@ class Made:
     aliases: tuple[Aliased | None, ...]
     returns: str
     """C type of a single number that is returned by value; void otherwise."""
+    writes: frozenset[int]
+    """Array arguments of which elements are assigned."""
 
 
 class Program:
@@ -120,6 +122,7 @@ class Program:
         parts = [part for argument in arguments for part in leaves(argument)]
         arrays = [part for part in parts if isinstance(part, Arr)]
         handed = [handed_c(part) for part in parts if is_handed(part)]
+        caller.written |= {name for position in made.writes for name in memory_of(caller, arrays[position])}
         parts_of_result: list[Value] = []
         outs = []
         for part, alias in zip(leaves(made.result), made.aliases, strict=True):
@@ -184,7 +187,9 @@ class Program:
         head = f"{how} {returns} {name}({', '.join(parameters) or 'void'})"
         comment = f"/* {function.__module__}.{function.__qualname__}{first_line_of(function)} */"
         self._texts[name] = "\n".join([comment, head, "{", *declared, *map(str, lines), "}"])
-        return Made(name, result, aliases, returns)
+        held = [part.base for inside, _ in pairs for part in leaves(inside) if isinstance(part, Arr)]
+        writes = frozenset(position for position, base in enumerate(held) if base in translator.written)
+        return Made(name, result, aliases, returns, writes)
 
     def _name(self, function: FunctionType) -> str:
         stem = f"{function.__module__.rpartition('.')[2]}_{function.__name__}"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import FunctionType
 
-from rths_nodes.codegen.arrays import INDENT, address
+from rths_nodes.codegen.arrays import INDENT, address, memory_of
 from rths_nodes.codegen.expressions import Call, Outside
 from rths_nodes.codegen.loops import Looping, for_loop, leave_pass, used_after, while_loop
 from rths_nodes.codegen.values import (
@@ -49,6 +49,15 @@ def source_of(function: FunctionType) -> ast.FunctionDef:
     return tree
 
 
+def apart(one: Arr, other: Arr) -> bool:
+    """Return whether two parts of one memory are known to have no common element."""
+    if one.base != other.base or not (one.offset.isdigit() and other.offset.isdigit()):
+        return False
+    first, second = sorted((one, other), key=lambda part: int(part.offset))
+    reach = sum(((length or 1) - 1) * stride for length, stride in zip(first.shape, first.strides, strict=True))
+    return int(first.offset) + reach < int(second.offset)
+
+
 class FunctionTranslator(Looping):
     """Translates one Python function for arguments of one form.
 
@@ -59,6 +68,7 @@ class FunctionTranslator(Looping):
         super().__init__(outside, call, source_of(function))
         self.function = function
         self.first_line = function.__code__.co_firstlineno
+        self.returns: list[tuple[ast.Return, Value]] = []
         self._outer = self._names_from_outside()
         self._bind_arguments(arguments)
 
@@ -77,12 +87,16 @@ class FunctionTranslator(Looping):
             )
         rest = [from_python(value, names[-1]) for value in defaults[len(defaults) - missing :]] if missing else []
         self.env = dict(zip(names, [*arguments, *rest], strict=True))
+        self.arguments = arguments
 
     def translate(self) -> list[Value]:
         """Translate the body and return the values of all its return statements."""
         ended = self.block(self.tree.body)
         if not ended:
             self.lines.append(Return(Plain(None), self.indent))
+        for statement, result in self.returns:
+            with self.located(statement):
+                self._refuse_moved(result)
         return [line.value for line in self.lines if isinstance(line, Return)]
 
     def lookup(self, name: str) -> Value:
@@ -102,12 +116,17 @@ class FunctionTranslator(Looping):
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
         """Translate statements; return True if control never reaches their end."""
-        return any(self.located(statement) for statement in statements)
+        return any(self._translated(statement) for statement in statements)
 
-    def located(self, statement: ast.stmt) -> bool:
-        """Translate a statement. Raises Untranslatable with file and line."""
-        try:
+    def _translated(self, statement: ast.stmt) -> bool:
+        with self.located(statement):
             return self.statement(statement)
+
+    @contextmanager
+    def located(self, statement: ast.stmt) -> Iterator[None]:
+        """Name file and line of a statement in an Untranslatable that is raised inside."""
+        try:
+            yield
         except Untranslatable as error:
             if error.placed:
                 raise
@@ -142,6 +161,7 @@ class FunctionTranslator(Looping):
             case ast.Return():
                 value = Plain(None) if node.value is None else self.value(node.value)
                 self.lines.append(Return(value, self.indent))
+                self.returns.append((node, value))
                 return True
             case ast.Break() | ast.Continue():
                 loop = self.loops[-1]
@@ -150,6 +170,30 @@ class FunctionTranslator(Looping):
             case _:
                 raise Untranslatable(f"{type(node).__name__} is not among the statements of a kernel")
         return False
+
+    def _refuse_moved(self, result: Value) -> None:
+        """Raises Untranslatable if a new state has an array in a new place, and a step writes to one of the two.
+
+        ``step(constants, state, ...)`` returns state and outputs. In C each place of a state has its own memory.
+        """
+        if len(self.arguments) < 2 or not isinstance(result, Tup) or len(result.items) != 2:
+            return
+        if not isinstance(self.arguments[1], Tup) or not isinstance(result.items[0], Tup):
+            return
+        state, new = leaves(self.arguments[1]), leaves(result.items[0])
+        held = {part.base for argument in self.arguments for part in leaves(argument) if isinstance(part, Arr)}
+        if len(state) != len(new):
+            return
+        arrays = [pair for pair in zip(state, new, strict=True) if all(isinstance(part, Arr) for part in pair)]
+        for position, (old, now) in enumerate(arrays):
+            assert isinstance(old, Arr)
+            assert isinstance(now, Arr)
+            memory = memory_of(self, now)
+            earlier = (part for _, part in arrays[:position] if isinstance(part, Arr) and not apart(part, now))
+            moved = memory & held if now != old else set()
+            moved |= {name for part in earlier for name in memory & memory_of(self, part)}
+            if moved and self.written & (moved | {old.base}):
+                raise Untranslatable("an array of the new state is in another place as well: copy it")
 
     # -- assignments --------------------------------------------------------------------------------------
 
@@ -257,7 +301,7 @@ class FunctionTranslator(Looping):
         """Return ``value`` with copies of arrays in memory that is going to change."""
         parts = [
             self.copy(part)
-            if isinstance(part, Arr) and changed & self.memory_of(part) and part not in except_for
+            if isinstance(part, Arr) and changed & memory_of(self, part) and part not in except_for
             else part
             for part in leaves(value)
         ]
@@ -294,7 +338,7 @@ class FunctionTranslator(Looping):
                 met.append(variable)
             elif isinstance(mine, Arr) and isinstance(theirs, Arr) and form(mine) == form(theirs):
                 pointer = self.declare_pointer(mine, name)
-                self.sources[pointer] = self.memory_of(mine) | self.memory_of(theirs)
+                self.sources[pointer] = memory_of(self, mine) | memory_of(self, theirs)
                 for lines, array in ((body, mine), (other_body, theirs)):
                     lines.append(f"{INDENT * (self.indent + 1)}{pointer} = {address(array)};")
                 both = mine.temporary and theirs.temporary

@@ -182,7 +182,7 @@ def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
 
 
 def numbers(vector: Array) -> list[float]:
-    """A ``vector`` to be read number by number: a list, in compiled code the array itself."""
+    """Return the numbers of a ``vector`` as a list, in compiled code as another array."""
     found: list[float] = vector.tolist()
     return found
 

@@ -10,6 +10,13 @@ first line and returns a plain tuple in the order of the state: that is twice as
 (``test/test_kernels.py`` reads them). A number of a sample (k, i, substep) is an argument, never state. Arrays of
 a state are worked in place: :func:`copied` makes a second one.
 
+Four rules keep the bits of the C form. What breaks one is refused with file and line, or fails the test:
+
+1. A step returns the arrays of its state, worked in place, or fresh arrays; never an old array in a new place.
+2. One name has one form (type and shape) within a function.
+3. No list grows in a loop: use a comprehension or an array.
+4. What a computed number indexes is an array, or a short tuple.
+
 A kernel that contains another is made by a function that takes the other one: ``adaptive(inverse.led)``. So each
 is plain Python, which is what nodes call, and can be translated to C as it is (``codegen/``).
 """

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.arithmetic import Numbers, all_nan, ceiling, matvec, matvec_into, numbers, put
+from rths_nodes.core.arithmetic import Numbers, all_nan, ceiling, matvec_into, numbers, put
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.kernels import advance_of
 from rths_nodes.core.rounding import ROUNDING
@@ -131,7 +131,7 @@ def linear_with_specimen(
         else:
             put(whole, n, inputs)
         put(whole, n + m, inputs)
-        found = whole
+        shown = np.zeros(len(onward[0]))
         for block in range(blocks):
             matvec_into(moved, places[block], whole[: n + 2 * m])
             first = numbers(moved)
@@ -150,9 +150,9 @@ def linear_with_specimen(
                 f = force(own, inner, x0, v0)
                 forces[2 * index + 1], forces[2 * index + 2] = passed, f
             put(whole, n + 2 * m, forces)
-            found = matvec(onward[block], whole)
-            put(whole, 0, found[:n])
-        return (whole, moved, inner, x0, v0, f), found
+            matvec_into(shown, onward[block], whole)
+            put(whole, 0, shown[:n])
+        return (whole, moved, inner, x0, v0, f), shown
 
     return step
 
