@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One test without ROS: scenario, stages, supervision, faults, pace."""
+"""A test without ROS: scenario, stages, supervision, faults, pace."""

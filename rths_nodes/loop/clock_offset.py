@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offset by which the clock of another machine is ahead of ours, by the quickest of many questions and answers.
+"""Offset of another machine's clock, from the fastest of many requests.
 
-A question asked at t0 comes at t1 of the other clock, the answer leaves at t2 of that and comes back at t3:
+A request sent at t0 arrives at t1 of the other clock; the answer leaves at t2 of that and arrives at t3:
 
     round trip  d = (t3 - t0) - (t2 - t1)          offset  o = ((t1 - t0) + (t2 - t3)) / 2 = (t1 - t0) - d / 2
 
-Whatever the two ways are, o is wrong by d / 2 at most, so the exchange with the shortest d knows most (Cristian,
-1989, Distributed Computing 3, 146-158; RFC 5905, section 8, and its clock filter).
+The error of o is at most d / 2, so the exchange with the shortest d is the most accurate (Cristian, 1989,
+Distributed Computing 3, 146-158; RFC 5905, section 8, and its clock filter).
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Exchange:
-    """A question and its answer, s. ``ahead``: t1 - t0, ``round_trip``: d."""
+    """A request and its answer, s. ``ahead``: t1 - t0, ``round_trip``: d."""
 
     ahead: float
     round_trip: float
 
     @property
     def offset(self) -> float:
-        """Time by which the other clock is ahead, s; wrong by half the round trip at most."""
+        """Offset of the other clock, s; the error is at most half the round trip."""
         return self.ahead - 0.5 * self.round_trip
 
 
 def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict[str, float]:
-    """Return offset and drift of one machine's clock, by exchanges ``before`` and ``after`` a test; times in s.
+    """Return offset and drift of one machine's clock, from exchanges ``before`` and ``after`` a test; times in s.
 
-    ``offset_s`` before the test with its ``bound_s``; ``drift_s`` by how much more the clock is ahead after it,
-    with ``drift_bound_s``; median and largest round trip of all. What is not known is nan.
+    ``offset_s`` before the test with its ``bound_s``; ``drift_s`` is its change during the test, with
+    ``drift_bound_s``; median and largest round trip of all. Unknown values are nan.
     """
     found = {"offset_s": math.nan, "bound_s": math.nan, "drift_s": math.nan, "drift_bound_s": math.nan}
     first, last = (min(each, key=lambda one: one.round_trip, default=None) for each in (before, after))
@@ -49,7 +49,7 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Why a loop of ``dt`` s, with hops of ``depth``, cannot go by way of ``peer`` in real time; empty: it may."""
+    """Return why ``peer`` is too slow for a loop of ``dt`` s with hops of ``depth`` in real time, or empty."""
     within = (1 + depth) * dt
     if not exchanges:
         return ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference host: the whole loop in one process, without ROS. The order of one sample stands here.
+"""Reference host: the whole loop in one process, without ROS. Defines the order of one sample.
 
-Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measurement k + 1
+Measurement k -> Target (if a step begins) -> Command k + 1 -> rig -> Measurement k + 1
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import port_numbers, timing
 
 LOOK_S = 0.002
-"""Between two looks whether what the test has to wait for is there, s."""
+"""Polling interval while waiting for external programs, s."""
 
 
 class Sink(Protocol):
-    """A listener to the samples: a recording, or arrays in memory. Arrays are valid during the call only."""
+    """Receives every sample, for a recording or for arrays in memory. Arrays are valid only during the call."""
 
     def target(self, target: Target) -> None: ...
 
@@ -53,10 +53,10 @@ class Sink(Protocol):
 
 @dataclass
 class Outcome:
-    """End of a test: state, reason, last sample, indices, compensator's last state, computing time a sample.
+    """Outcome of a test: state, reason, last sample, indices, compensator's last state, computing time per sample.
 
-    ``failed`` where a part of the loop has failed and the rig was stopped because of that. ``integrator`` has what
-    the integrator keeps of the test, numbers nested by name.
+    ``failed`` is true if a component failed and stopped the rig. ``integrator`` holds the integrator's own results
+    by name.
     """
 
     state: State
@@ -72,10 +72,10 @@ class Outcome:
 def checked_loop(
     scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
 ) -> Loop:
-    """The loop of ``scenario`` with all its components built: what every way to run it needs.
+    """Build the loop of a scenario and all its components.
 
-    ``make`` is for another kind of loop, ``port`` one that a procedure hands in. Raises ConfigError for what
-    cannot run, with the same words whoever asks.
+    ``make`` selects another loop class; ``port`` replaces the scenario's port. Raises ConfigError if the scenario
+    cannot run.
     """
     assembly = Assembly(scenario, port)
     assembly.codec()
@@ -83,9 +83,9 @@ def checked_loop(
 
 
 class Loop:
-    """All stages of an assembly, run in the reference order. Raises ConfigError when one cannot be built.
+    """Runs the stages of an assembly in the reference order. Raises ConfigError if a stage cannot be built.
 
-    Between the stages nothing is late or lost: ``faults/embedded.py`` has the same order without that.
+    Messages are never late or lost (``faults/embedded.py`` adds faults).
     """
 
     def __init__(self, assembly: Assembly) -> None:
@@ -96,7 +96,7 @@ class Loop:
         self.rig = RigStage.of(assembly.scenario, assembly.port)
         self._due = DueCommands(self.rig)
         self._outgoing = outgoing_of(assembly) if assembly.scenario.hops.depth else None
-        """The check of Commands that the rig gets later, and checks again; else it is the first to check them."""
+        """Check of Commands before hops; without hops the rig is the first to check them."""
         self.monitor = MonitorStage.of(assembly)
         self._breach_known = self._failed = self._abandoned = False
         self._interrupted: Callable[[], bool] | None = None
@@ -107,9 +107,10 @@ class Loop:
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
-        """Run to the end. ``progress`` is called once a step; ``interrupted`` asks for a safe stop.
+        """Run the test. ``progress`` is called once per integration step.
 
-        Raises KeyboardInterrupt where it does before the test has begun.
+        The test stops safely once ``interrupted()`` returns true. Raises KeyboardInterrupt if that happens before
+        the test.
         """
         try:
             self.substructure.open()
@@ -121,7 +122,7 @@ class Loop:
             self.rig.connect()
             return self._run(sinks, progress, interrupted)
         except BaseException:
-            with suppress(Exception):  # what was raised first is told
+            with suppress(Exception):  # the first exception counts
                 self.rig.port.safe()
             raise
         finally:
@@ -169,14 +170,14 @@ class Loop:
         late = rig.late(rig.bridged)
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, late.bridged, gap=late.gap)
         times |= rig.pause_counts | level_numbers(rig.levels)
-        with suppress(PortError):  # what is broken counts no more
+        with suppress(PortError):  # a broken port has no numbers
             times |= port_numbers(rig.port)
         told = self.substructure.numbers()
         failed = self._failed or bool(rig.failure)
         return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, failed, told)
 
     def _lose_rig(self, reason: str) -> None:
-        """End the test where the port has failed: nothing can be commanded any more."""
+        """End the test after a failure of the port."""
         self._abandoned = self._failed = True
         with suppress(Exception):
             self.rig.port.safe()
@@ -185,7 +186,7 @@ class Loop:
         self.rig.machine.to(State.TRIPPED, reason)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
-        """Return the Command that answers a measurement; where substructure or compensator fails, stop the rig."""
+        """Return the Command that answers a measurement; stop the rig if substructure or compensator fails."""
         try:
             return self._answered(measured, sinks)
         except ComponentError as error:
@@ -207,7 +208,7 @@ class Loop:
         return command
 
     def _next_target(self, measured: Measurement) -> Target | None:
-        """The Target that follows from ``measured``, if one does; where it cannot come any more the rig stops."""
+        """Return the Target that follows from ``measured``, or None; stop the rig if there can be no more."""
         try:
             target = self.substructure.next(measured)
             return self.substructure.answer(wait=True) if self.substructure.pending else target
@@ -233,11 +234,11 @@ class Loop:
 
     @property
     def _publishes(self) -> bool:
-        """True when others may see the last Command: between nodes nobody sees one beyond a limit."""
+        """True if the last Command may be published. Commands beyond a limit are not."""
         return not self.rig.refused
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
-        """The Command of a sample and its Measurement; ``before`` is the last one."""
+        """Send the Command of one sample and return it with its measurement; ``before`` is the previous one."""
         measured = self.rig.tick(self._due.of(command))
         while measured is None:  # nothing is late here: an operator holds the test
             self._await_operator()

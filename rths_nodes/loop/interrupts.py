@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of the operator to stop: Ctrl-C, SIGTERM, a terminal that is closed, a limit of processor time.
+"""Stop requests of the operator: Ctrl-C, SIGTERM, a closed terminal, a limit of processor time.
 
-Light to import: processes that still load their modules listen to these requests, too.
+Light to import, for processes that are still loading modules.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from typing import Any
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 
 SAME_REQUEST_S = 1.0
-"""Signals within this time are one request: a shell, launch or ``timeout`` may hand on what the terminal sends."""
+"""Time within which signals are one request, s: shells, launch or ``timeout`` may forward the terminal's."""
 
 Handler = Callable[[int], None]
 
 
 def handle_stop_signals(action: Handler) -> dict[int, Any]:
-    """Call ``action(number)`` at each signal that asks this process to stop; the handlers before this, by signal.
+    """Call ``action(number)`` at each stop signal; return the previous handlers by signal.
 
-    Where the end of the terminal is ignored (``nohup``) it stays so. Once the terminal is closed, what is printed
-    there would raise OSError: it goes nowhere then, so that the test still ends in order. Signals reach the main
-    thread only: for another one nothing is done.
+    An ignored SIGHUP (``nohup``) stays ignored. Output to a closed terminal is dropped, so that the test still
+    ends in order. Does nothing outside of the main thread, which alone receives signals.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
@@ -47,7 +46,7 @@ def handle_stop_signals(action: Handler) -> dict[int, Any]:
 
 @contextmanager
 def stop_signals_handled(action: Handler) -> Iterator[None]:
-    """As :func:`handle_stop_signals`, while inside."""
+    """Handle stop signals by ``action`` in the block."""
     before = handle_stop_signals(action)
     try:
         yield
@@ -58,10 +57,9 @@ def stop_signals_handled(action: Handler) -> Iterator[None]:
 
 @contextmanager
 def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
-    """Yields what tells that the operator wants to stop; a second request raises KeyboardInterrupt at once.
+    """Yield a function that returns whether the operator wants to stop; a second request raises KeyboardInterrupt.
 
-    With ``resend`` the signal has, behind it, the effect that it would have had without this: of Ctrl-C,
-    KeyboardInterrupt.
+    With ``resend`` the signal is raised again after the block, with its usual effect.
     """
     asked: list[int] = []
     asked_at = 0.0
@@ -82,9 +80,9 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def raised_at_once() -> Iterator[Callable[[], None]]:
-    """A request to stop raises KeyboardInterrupt wherever the main thread is.
+    """Raise KeyboardInterrupt in the main thread at a stop request.
 
-    Where that is swallowed, in a finaliser or a callback of a library, the call that is yielded raises it again.
+    A finaliser or callback may swallow it: the yielded function raises it again.
     """
     asked = False
 
@@ -103,11 +101,10 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def exit_at_once(code: int, told: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """A request to stop ends the process with ``code`` while inside: modules are loaded, nothing has begun.
+    """End the process with ``code`` at a stop request in the block, while modules are loaded.
 
-    Where ``told()`` says it to whoever has started the process, that ends with 0.
-
-    An exception could strike anywhere in the code of a module, which may turn it into another one.
+    With 0 if ``told()`` has reported it to the parent. An exception inside a module could be turned into another
+    one.
     """
 
     def leave(_: int) -> None:
@@ -121,10 +118,10 @@ def exit_at_once(code: int, told: Callable[[], bool] = lambda: False) -> Iterato
 
 
 def ignore_stop_signals() -> None:
-    """A late request must not spoil the exit code of a process that has done its work.
+    """Ignore stop signals, so that a late one does not change the exit code.
 
-    When the interpreter ends it restores every handler of Python, and a signal then ends the process; one that is
-    ignored does not.
+    At exit the interpreter restores default handlers, whose signals would end the process; ignored ones stay
+    ignored.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Last words of a node process for the launch that has started it: how it has ended, and how the test did.
+"""Final report of a node process to launch: its end, and the outcome of the test.
 
-Launch says "process has died" of every process whose exit code is not 0. One that has left its last words ends
-with 0, so launch says that only where it is so; the test ends as they say (``ros/hosting/launch_end.py``).
-Light to import: a process that still loads its modules has last words, too.
+Launch prints "process has died" for every non-zero exit code. A process that leaves a report exits with 0; the
+report has the outcome (``ros/hosting/launch_end.py``). Light to import, for processes that are still loading
+modules.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 FILE = "RTHS_LAST_WORDS"
-"""Environment variable with the file into which a process of launch writes its last words."""
+"""Environment variable with the path of the report."""
 DIED = "died"
-"""File beside it, into which launch writes which process has died without any."""
+"""File next to it, in which launch names a process that died without a report."""
 
 
 @dataclass(frozen=True)
 class LastWords:
-    """The end of a process: its exit code, and its problem in words; empty where it has none.
+    """End of a process: exit code, and problem or empty.
 
-    ``test``: exit code of the test, where the process has heard of one, and ``ending``, how it ended in words.
-    ``indices``: those of the monitor, by flat names, SI.
+    ``test``: exit code of the test, if known, and ``ending``, its text. ``indices`` of the monitor by flat names,
+    SI.
     """
 
     exit_code: int
@@ -36,19 +36,19 @@ class LastWords:
 
 
 def tell_launch(words: LastWords) -> bool:
-    """Write ``words`` for the launch that has started this process; False where there is none, or no room."""
+    """Write the report for launch; return False without launch, or if that fails."""
     path = os.environ.get(FILE)
     if not path:
         return False
     try:
         Path(path).write_text(json.dumps(asdict(words)), encoding="utf-8")
-    except OSError:  # the exit code says it then
+    except OSError:  # the exit code reports it then
         return False
     return True
 
 
 def read(path: Path) -> LastWords | None:
-    """Return the last words that a process has left; None where it has left nothing whole."""
+    """Return the report of a process; None if it is missing or incomplete."""
     try:
         return LastWords(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -56,7 +56,7 @@ def read(path: Path) -> LastWords | None:
 
 
 def died() -> str:
-    """Which other process of the launch of this one has died, and how; empty: none, as far as launch has said."""
+    """Return which process of this launch died, and how, or empty."""
     path = os.environ.get(FILE)
     try:
         return Path(path).with_name(DIED).read_text(encoding="utf-8") if path else ""

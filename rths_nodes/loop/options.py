@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a run, declared once.
+"""Options of a run, declared once.
 
-From :class:`RunOptions` come the arguments of ``rths run``, the launch arguments, the ROS parameters of the nodes
-and the keywords of ``rths_nodes.run``. Each option says where it is offered, and what it is called there; what
-must hold between options is checked here and nowhere else.
+:class:`RunOptions` defines the arguments of ``rths run``, the launch arguments, the ROS parameters of the nodes
+and the keywords of ``rths_nodes.run``. Each option says where it is offered, and its name there; conditions
+between options are checked here only.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
 """As fast as the machine allows, each node waiting for the others; by the clock."""
 
 AUTO, STAGES, KERNELS, COMPILED = ENGINES = ("auto", "python", "kernels", "compiled")
-"""Whoever runs the test decides; the stages one after the other; the loop over kernels, in Python, or compiled."""
+"""Chosen by the caller; stage by stage; loop over kernels, in Python, or compiled."""
 
 OVER_KERNELS = KERNELS, COMPILED
 
 ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
-"""One actuator node for the whole rig; one more for each axis, whose Measurements it gathers."""
+"""One actuator node for the rig; or a further one per axis, whose Measurements it merges."""
 
 RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
-"""Delivery of the loop's messages: a lost one is sent again, or it is not."""
+"""Delivery of the loop's messages: lost ones are sent again, or not."""
 
 SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
-"""Ways of a message of the loop to another process of this machine: unix sockets, or the middleware."""
+"""Transport of loop messages between processes of a machine: unix sockets, or the middleware."""
 
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
-"""Who records a launched test."""
+"""Recorders of a launched test."""
 
 OBSERVERS = ("monitor", "recorder")
-"""The nodes that only listen to the loop: each may have a process of its own beside the host composed."""
+"""Nodes that only subscribe to the loop; on the host composed each may have its own process."""
 
 NAMESPACE = "rths"
 
 COMMAND, LAUNCH, NODE, PYTHON = "command", "launch", "node", "python"
-"""Where options are offered: ``rths run``, launch, the ROS parameters of a node, ``rths_nodes.run``."""
+"""Places that offer options: ``rths run``, launch, ROS parameters of a node, ``rths_nodes.run``."""
 
 DEFAULTS: dict[str, dict[str, object]] = {
     LAUNCH: {"scenario": "chen_ricles_2010", "host": PROCESSES},
     NODE: {"host": PROCESSES},
 }
-"""Defaults of a place that differ from those of the table, by field."""
+"""Defaults of a place that differ from the table, by field."""
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
-    """Where an option is offered: by one name ``everywhere``, or by another at each of ``places``.
+    """Return the names of an option by place: one name ``everywhere``, or others at ``places``.
 
-    Beside the places stand ``metavar``, how the help of the command line shows its value, and ``roles``, which
-    nodes have it as a parameter where not all of them do, separated by spaces.
+    Further keys: ``metavar`` for the help of the command line, and ``roles``, the nodes that have it as a
+    parameter if not all do, separated by spaces.
     """
     return {place: name for name in everywhere for place in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
@@ -190,7 +190,7 @@ class RunOptions:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses, with ConfigError, a namespace that ROS does not take, and options that do not go together."""
+        """Refuse, with ConfigError, an invalid namespace, and options that contradict each other."""
         checked_namespace(self.namespace)
         if self.clock:
             check_clock(self.pace)
@@ -224,11 +224,11 @@ class RunOptions:
 
     @property
     def recorded(self) -> bool:
-        """True when our recorder takes part."""
+        """True if our recorder takes part."""
         return bool(self.record) and self.recorder == OWN_RECORDER
 
     def values(self, place: str) -> Data:
-        """The values of the options that ``place`` offers, by their names there."""
+        """Return the options that ``place`` offers, by their names there."""
         return {name: getattr(self, option.field) for name, option in options(place).items()}
 
 
@@ -239,13 +239,13 @@ class Option:
     field: str
     """Its name in RunOptions."""
     name: str
-    """Its name there: a word of the command line, a launch argument, a parameter, a keyword."""
+    """Its name there: an argument of the command line or of launch, a parameter, a keyword."""
     spec: Spec
     default: Any
-    """``attrs.NOTHING`` where it must be given."""
+    """``attrs.NOTHING`` if it is required."""
     metavar: str = ""
     roles: tuple[str, ...] = ()
-    """The nodes that have it as a parameter; empty for all."""
+    """Nodes that have it as a parameter; empty for all."""
 
     @property
     def required(self) -> bool:
@@ -253,12 +253,12 @@ class Option:
 
     @property
     def doc(self) -> str:
-        """Its meaning, with the unit."""
+        """Description with unit."""
         return f"{self.spec.doc}, {self.spec.unit}" if self.spec.unit else self.spec.doc
 
 
 def options(place: str) -> dict[str, Option]:
-    """The options that ``place`` offers, by their names there, in the order of the table."""
+    """Return the options that ``place`` offers, by their names there, in the order of the table."""
     found = {}
     for name, spec in declared(RunOptions).items():
         if place in spec.places:
@@ -279,10 +279,10 @@ def default_of(name: str) -> object:
 
 
 def run_options(given: Mapping[str, object], place: str = PYTHON, **fixed: object) -> RunOptions:
-    """The options out of what is ``given`` at ``place``, by the names there; None stands for the default.
+    """Return the options ``given`` at ``place``, by the names there; None is the default.
 
-    ``fixed`` are fields that the place does not offer, but knows. A path counts as text. Raises ConfigError for
-    an option that is unknown at the place, for a wrong value, and for options that do not go together.
+    ``fixed`` are fields that the place knows without offering them. Paths count as text. Raises ConfigError for an
+    unknown option, for a wrong value, and for options that contradict each other.
     """
     known, data = options(place), DEFAULTS.get(place, {}) | fixed
     for name, value in given.items():
@@ -302,7 +302,7 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 
 def check_clock(pace: str) -> None:
-    """Refuse, with ConfigError, to publish the time of a test that is not in lockstep."""
+    """Raise ConfigError for publishing the time of a test in real time."""
     if pace != LOCKSTEP:
         raise ConfigError(
             f"clock = true: only in {LOCKSTEP}; with pace = {pace!r} stamps are those of the system's clock"
@@ -311,11 +311,11 @@ def check_clock(pace: str) -> None:
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Characters: the middleware has 255 for the name of a topic or service, with axis, node and endings behind it."""
+"""Characters: the middleware allows 255 for a topic or service, with axis, node and suffixes."""
 
 
 def checked_namespace(name: str) -> str:
-    """The namespace of a rig without slashes around it. Raises ConfigError for what ROS does not take."""
+    """Return the namespace of a rig without outer slashes. Raises ConfigError for an invalid one."""
     if not _NAMESPACE.fullmatch(name) or "__" in name:
         raise ConfigError(
             f"namespace = {show(name)}: must be ASCII letters, digits and single _, not a digit first; parts by /"

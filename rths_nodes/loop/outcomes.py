@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends of a run, and the exit code of each: of nodes, of launch, of ``rths run`` and of the Python API."""
+"""Outcomes of a run, and their exit codes: nodes, launch, ``rths run`` and Python API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rths_nodes.loop.supervision.states import ENDED, State
 
 
 class ExitCode(IntEnum):
-    """Exit code by outcome. ``ending`` says in words how a test ended, ``meaning`` when one ends so."""
+    """Exit code by outcome. ``ending`` is its text, ``meaning`` its condition."""
 
     ending: str
     meaning: str
@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
         "the test was held",
         "the operator stopped it: a signal, the stop service or a lifecycle transition; or a level that holds",
     )
-    """As shells count an end by SIGINT."""
+    """The code of shells for SIGINT."""
 
     def __new__(cls, code: int, ending: str, meaning: str) -> ExitCode:
         row = int.__new__(cls, code)
@@ -40,26 +40,26 @@ class ExitCode(IntEnum):
 
 
 IN_ORDER = (ExitCode.FINISHED, ExitCode.NOT_VALID, ExitCode.TRIPPED, ExitCode.HELD)
-"""Exit codes of a node after which the others leave by themselves: they have heard how the test ended."""
+"""Exit codes of a node after which the others leave by themselves, knowing the outcome."""
 
 WORST_FIRST = (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED, ExitCode.HELD, ExitCode.NOT_VALID)
 
 
 def of_state(state: State) -> ExitCode:
-    """The exit code of a test whose last state is ``state``: failed unless it has come to an end."""
+    """Return the exit code of a test with the last ``state``: failed unless it has ended."""
     return ExitCode[state.name] if state in ENDED else ExitCode.FAILED
 
 
 def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
-    """Return the exit ``code`` of a test with these ``late`` periods: none that is not valid has finished."""
+    """Return the exit ``code``, NOT_VALID for a finished test with too many ``late`` periods."""
     return ExitCode.NOT_VALID if code is ExitCode.FINISHED and late.not_valid(samples) else code
 
 
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:
-    """The exit code of a test from those of its nodes and its last ``state``.
+    """Return the exit code of a test from its nodes' codes and its last ``state``.
 
-    The worst of the nodes counts; one that ended by a signal (a negative code) has failed. Where none has anything
-    to say, the state decides. An interrupted test that came to no end was held all the same: nothing has moved.
+    The worst node counts; a signal (a negative code) is a failure. Without a bad code the state decides. An
+    interrupted test that never began was held: nothing has moved.
     """
     found = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
     for worst in WORST_FIRST:

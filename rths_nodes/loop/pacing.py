@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock that everything which needs the time is given, and pacing on absolute times."""
+"""Clock interface, and pacing at absolute times."""
 
 from __future__ import annotations
 
@@ -10,44 +10,42 @@ from rths_nodes.core.durations import Durations
 
 
 class Clock(Protocol):
-    """Clock that tells the time, and waits: the module ``time``, or one that a test sets."""
+    """Clock with the functions of the module ``time``, or one that a test sets."""
 
     def monotonic_ns(self) -> int:
-        """Time since some moment, ns; it is never set back."""
+        """Monotonic time, ns."""
         ...
 
     def time_ns(self) -> int:
-        """Time of day, ns since the epoch."""
+        """Time since the epoch, ns."""
         ...
 
-    def sleep(self, seconds: float, /) -> None:
-        """Wait, s."""
-        ...
+    def sleep(self, seconds: float, /) -> None: ...
 
 
 SYSTEM_CLOCK: Clock = time
-"""The clock of this machine: its functions are called directly, so it costs no more than the module itself."""
+"""Clock of this machine; the module itself, called without overhead."""
 
 ANSWERED = 0.8
-"""The share of a sample that the loop has for a Command at least, also where a Measurement was late. Less than
-one, so that bridging does not make the schedule slip."""
+"""Smallest share of a sample that the loop has for a Command, even after a late Measurement. Below 1, so that
+bridging does not slip the schedule."""
 
 BUSY_WAIT_NS = 150_000
-"""The pacer waits actively for the end of a sleep: the scheduler wakes a process up to this late."""
+"""Busy wait at the end of a sleep, ns: the scheduler may wake a process this late."""
 
 
 REST_PERCENT = 8
-"""Share of its time that a loop sleeps: the kernel suspends a process that takes more than 95 % of a second under
-real-time scheduling for the other 50 ms, and other processes need the processor, too."""
+"""Share of its time that a loop sleeps: the kernel suspends a real-time process that uses more than 95 % of a
+second, and other processes need the processor, too."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""Sleep that counts ahead, and sleep that the loop may owe before it sleeps even when it is late."""
+"""Largest sleep that counts ahead, and largest debt before the loop sleeps even when late, ns."""
 
 
 class Pacer:
     """Ticks at absolute times of the monotonic clock; a missed tick slips the schedule by whole periods.
 
-    ``lateness`` keeps how late each tick began; ``ticks`` is how many are expected. ``missed`` counts the periods,
-    ``slips`` the ticks before which some were missed; ``began`` is when the last tick began, ns; ``period`` in ns.
+    ``lateness`` of each tick; ``ticks`` is the expected number. ``missed`` counts periods, ``slips`` the ticks
+    after missed periods; ``began`` is the start of the last tick, ns; ``period`` in ns.
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -59,22 +57,22 @@ class Pacer:
         self.lateness = Durations(ticks)
 
     def start(self) -> None:
-        """The first tick is one period from now."""
+        """Schedule the first tick one period from now."""
         self._looked = self._now()
         self._owed = -CREDIT_NS
         self.due = self._looked + self.period
 
     @property
     def slack(self) -> int:
-        """Time to the next tick, ns; negative when it is over."""
+        """Time to the next tick, ns; negative if it has passed."""
         return self.due - self._now()
 
     def __call__(self) -> int:
-        """Wait for the tick; the number of periods by which it was missed."""
+        """Wait for the tick; return the number of missed periods."""
         now = self._now()
         self._owed += (now - self._looked) * REST_PERCENT // 100
         ahead = self.due - now
-        # a loop that owes sleep sleeps to the end, and is late by the time that waking up takes
+        # with a debt, sleep to the end and be late by the wake-up time
         rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
         if rest > 0:
             self._clock.sleep(rest * 1e-9)
@@ -94,13 +92,13 @@ class Pacer:
 
 
 SETTLING = 16
-"""One part in so many of what a tick comes late is taken over into the expectation: most of it is the way."""
+"""Filter constant: 1/SETTLING of a tick's lateness changes the expectation, as most of it is transport."""
 
 
 class FollowedTicks(Pacer):
-    """Ticks that a rig gives: called once for each, when its Measurement is taken; it never waits.
+    """Ticks of a rig: called once for each, when its Measurement is taken; never waits.
 
-    ``due`` is when the Command that answers has to be on its way, with ``transport`` samples until it acts.
+    ``due`` is the deadline of the answering Command, with ``transport`` samples until it acts.
     """
 
     def __init__(self, period: float, ticks: int, transport: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -129,5 +127,5 @@ class FollowedTicks(Pacer):
 
 
 def pacer_of(period: float, ticks: int, transport: int | None, clock: Clock = SYSTEM_CLOCK) -> Pacer:
-    """Return what sets the ticks in real time: a rig with so many samples of ``transport``, or None: the clock."""
+    """Return the pacer: ticks of a rig with ``transport`` samples or, for None, of the clock."""
     return Pacer(period, ticks, clock) if transport is None else FollowedTicks(period, ticks, transport, clock)

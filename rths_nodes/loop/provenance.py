@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provenance of a recording: what it says about its run, whoever records it; and what computes a test."""
+"""Provenance of a recording: its run, and the code that computes it."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from rths_nodes.loop.scenario.titles import rig_kind
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 INSTALLED = ("site-packages", "dist-packages")
-"""Folders that modules share which do not belong together."""
+"""Folders of unrelated modules."""
 LONGEST_GIT_S = 10.0
 
 
 def package_files() -> list[Path]:
-    """Every file of this package but what Python has compiled."""
+    """Return the files of this package, except compiled ones."""
     return _below(PACKAGE_FOLDER, ("",))
 
 
 def package_of(module: str) -> str:
-    """The outermost package in which ``module`` stands, or the module itself."""
+    """Return the outermost package of ``module``, or the module itself."""
     return module.partition(".")[0]
 
 
 def files_of(module: str) -> list[Path]:
-    """The files of the outermost package in which ``module`` stands, which is imported.
+    """Return the files of the outermost package of the imported ``module``.
 
-    Of a module alone it and what it imports from beside it; empty for one that has no file.
+    For a single module, it and its imports from the same folder; empty without a file.
     """
     top = sys.modules.get(package_of(module))
     if folders := list(getattr(top, "__path__", ())):
@@ -57,7 +57,7 @@ def files_of(module: str) -> list[Path]:
 
 
 def _below(folder: Path, endings: Iterable[str]) -> list[Path]:
-    """The files below ``folder`` that end in one of the ``endings``, but what Python has compiled."""
+    """Return the files below ``folder`` with these ``endings``, except compiled ones."""
     found: list[Path] = []
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -66,7 +66,7 @@ def _below(folder: Path, endings: Iterable[str]) -> list[Path]:
 
 
 def hashes(paths: Iterable[str | Path]) -> dict[str, str]:
-    """Hash of what each file contains, by its path; empty where it cannot be read, or is there no more."""
+    """Return the hash of each file by path; empty if it cannot be read."""
     return {str(path): _hash_now(path if isinstance(path, Path) else Path(path)) for path in paths}
 
 
@@ -83,19 +83,19 @@ def _hash(path: Path, *now: int) -> str:
 
 
 def combined(found: Mapping[str, str]) -> str:
-    """A short hash of the hashes of files, wherever the folder stands that they share."""
+    """Return a short hash of file hashes, independent of their common folder."""
     root = os.path.commonpath([os.path.dirname(path) for path in found]) if found else ""
     return summary({os.path.relpath(path, root): value for path, value in found.items()})
 
 
 def summary(found: Mapping[str, str]) -> str:
-    """A short hash of many words, each with its name."""
+    """Return a short hash of named texts."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @cache
 def version() -> str:
-    """Version of this package, and the commit where it is a checkout, with a remark where files differ from it."""
+    """Return the version of this package, and the commit of a checkout, with a remark on changed files."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
     if not commit:
         return __version__
@@ -124,9 +124,9 @@ def information(
     engine: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """The scenario, if it is to be ``recorded``, what the run was called, where and with which version it began.
+    """Return scenario (if ``recorded``), run id, host and version, as stored at the start.
 
-    ``actuator_nodes`` is empty on the host embedded, which has no nodes, and ``engine`` on the others.
+    ``actuator_nodes`` is empty on the host embedded, ``engine`` on the others.
     """
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
     layout |= {"engine": engine} if engine else {}
@@ -154,9 +154,9 @@ def _section(text: str) -> str:
 
 @dataclass(frozen=True)
 class Code:
-    """With what a scenario is computed: ``names`` for people, ``files``: hash of each by its path; ``build``.
+    """Code that computes a scenario: ``names`` for people, ``files`` with their hashes by path, ``build``.
 
-    ``build`` is that of the receiver at the far end of the port, as it reports it; empty where it does not.
+    ``build`` is reported by the receiver at the far end of the port, or empty.
     """
 
     names: Mapping[str, str]
@@ -165,29 +165,29 @@ class Code:
 
     @classmethod
     def of(cls, scenario: Scenario, build: str = "") -> Code:
-        """As it stands in its files now: this package, those of others with a component in it, what they read."""
+        """Return the present state of this package, of others with components, and of their input files."""
         ours = hashes(package_files())
         names, files = {PACKAGE: version(), f"{PACKAGE}, files": combined(ours)}, dict(ours)
         for module in sorted(_foreign_modules(scenario)):
             theirs = hashes(files_of(module))
             names[module], files = combined(theirs), files | theirs
         for place, part in walk(scenario):
-            with suppress(ConfigError):  # is refused when it is built
+            with suppress(ConfigError):  # refused when it is built
                 if read := hashes(part.reads()):
                     names[place], files = combined(read), files | read
         return cls(names, files).behind(build)
 
     def behind(self, build: str) -> Code:
-        """The same with the ``build`` of the receiver."""
+        """Return this with the ``build`` of the receiver."""
         return replace(self, names={**self.names, "receiver": build}, build=build) if build else self
 
     @cached_property
     def hash(self) -> str:
-        """All of it, wherever it is installed."""
+        """Hash of all of it, independent of the installation."""
         return summary(self.names)
 
     def changed(self, build: str) -> list[str]:
-        """Say in words what of the code has changed; ``build`` is that of the receiver now."""
+        """Return texts on changes of the code; ``build`` is the receiver's now."""
         now = hashes(self.files)
         found = [path for path, known in self.files.items() if now[path] != known]
         if build != self.build:
@@ -199,6 +199,6 @@ def _foreign_modules(scenario: Scenario) -> set[str]:
     found = set()
     for _, part, declared in walk_declared(scenario):
         if declared and declared[-1].family:
-            with suppress(ConfigError):  # one of a recording that is not installed here
+            with suppress(ConfigError):  # recorded, but not installed here
                 found.add(registry.class_of(declared[-1].family, part).__module__)
     return {module for module in found if package_of(module) != PACKAGE}

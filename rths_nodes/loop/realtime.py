@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real-time set-up of a process: scheduling, locked memory, awake processors, and a guard."""
+"""Real-time set-up of a process: scheduling, locked memory, awake processors, and a guard."""
 
 from __future__ import annotations
 
@@ -16,35 +16,34 @@ from contextlib import ExitStack, contextmanager, suppress
 PRIORITY = 60
 """SCHED_FIFO priority of a process in the loop: above ordinary work, below the kernel's own threads."""
 ABOVE = PRIORITY + 10
-"""Priority of what watches the loop: it comes first where both are on one computer."""
+"""Priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
 """Priority of a thread in the process of the loop that may wait for it."""
 SWITCH_S = 1e-4
 """Time after which another Python thread lets the loop continue, s."""
 
 STARVING_S, KILLED_S = 1, 3
-"""Time without rest under real-time scheduling after which the loop is broken off; the kernel ends the process."""
+"""Longest CPU time without sleeping under SCHED_FIFO before the loop aborts, and before the kernel kills it, s."""
 RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 """Flags of mlockall(2)."""
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""A process that keeps this file open bounds how long the processors may take to wake up: int32, us."""
+"""File that bounds the wake-up time of processors while it is open: int32, us."""
 
 
 class Starving(RuntimeError):
-    """The process has held its processor too long: it hangs, and everything else on it with it."""
+    """The process has used its processor too long without sleep."""
 
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Real-time scheduling of this process at ``priority`` while inside; yields what was refused, in words.
+    """Real-time scheduling of this process at ``priority`` in the block; yields texts on refusals.
 
-    Every step is optional: the loop works without it, with a longer tail. All threads are moved, because
-    those of the middleware do not inherit. Not for lockstep: full speed under SCHED_FIFO meets throttling.
-    A process that then hangs would take its processor with it: ``Starving`` is raised wherever it is, and if that
-    does not help, the kernel ends it.
+    Every step is optional: without it the loop has a longer tail. All threads are moved, because threads of the
+    middleware do not inherit. Not for lockstep: full speed under SCHED_FIFO is throttled. A hanging process would
+    block its processor: ``Starving`` is raised in it; if that does not help, the kernel ends it.
     """
     refused: list[str] = []
     if not wanted:
@@ -55,8 +54,8 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     gc.disable()
     with ExitStack() as stack:
         stack.callback(gc.enable)
-        stack.callback(gc.unfreeze)  # what is garbage by then would stay for ever, middleware and all
-        _guard(stack)  # first: a thread of the middleware may hang as soon as its scheduling changes
+        stack.callback(gc.unfreeze)  # garbage would stay for ever, with the middleware
+        _guard(stack)  # first: a thread of the middleware may hang once its scheduling changes
         if problem := _lock_memory(stack):
             refused.append(f"locking of memory refused ({problem}): a page that is fetched late makes a tick late")
         if problem := _keep_awake(stack):
@@ -68,7 +67,7 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
             _for_all_threads,
             lambda thread: os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0)),
         )
-        # the kernel's count of time without rest outlives the scheduling, and begins anew with a sleep only
+        # the kernel's count of time without sleep outlives the scheduling; only a sleep resets it
         stack.callback(time.sleep, RESTED_S)
         if problem:
             refused.append(f"SCHED_FIFO refused ({problem}): expect a longer tail; see `ulimit -r`")
@@ -76,14 +75,14 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
 
 
 def step_back() -> None:
-    """Lower the priority of the calling thread below the loop's, if the whole process has real-time scheduling."""
+    """Lower the priority of the calling thread below the loop's, if the process has real-time scheduling."""
     if os.sched_getscheduler(0) == os.SCHED_FIFO and os.sched_getparam(0).sched_priority > BELOW:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(BELOW))
 
 
 @contextmanager
 def quick_switches() -> Iterator[None]:
-    """While inside: other Python threads let this one continue after SWITCH_S."""
+    """Let other Python threads yield to this one after SWITCH_S, in the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, SWITCH_S))
     try:
@@ -93,9 +92,9 @@ def quick_switches() -> Iterator[None]:
 
 
 def _lock_memory(stack: ExitStack) -> str:
-    """Keep what is in memory there, until ``stack`` is unwound; why not, in words.
+    """Lock memory until ``stack`` is unwound; return why not, or empty.
 
-    With a limit that is not far away, later allocations would fail: better not to begin.
+    With a low limit later allocations would fail, so nothing is locked.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
@@ -108,9 +107,9 @@ def _lock_memory(stack: ExitStack) -> str:
 
 
 def _keep_awake(stack: ExitStack) -> str:
-    """Keep idle processors from going to rest, until ``stack`` is unwound; why not, in words.
+    """Keep idle processors awake until ``stack`` is unwound; return why not, or empty.
 
-    A message to a node in another process wakes the processor there; the sender waits for that.
+    A message to another process wakes its processor, while the sender waits.
     """
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
@@ -122,10 +121,9 @@ def _keep_awake(stack: ExitStack) -> str:
 
 
 def _guard(stack: ExitStack) -> None:
-    """Limit the time without rest under real-time scheduling, until ``stack`` is unwound.
+    """Limit the CPU time without sleep under real-time scheduling, until ``stack`` is unwound.
 
-    SIGXCPU also tells of a limit of processor time (RLIMIT_CPU), or comes from the operator: then the handler that
-    was there before has it.
+    SIGXCPU for other reasons (RLIMIT_CPU, the operator) goes to the previous handler.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
     killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
@@ -133,7 +131,7 @@ def _guard(stack: ExitStack) -> None:
     before: object = signal.SIG_DFL
 
     def starve(number: int, frame: object) -> None:
-        # each time that the kernel finds the process over this limit it raises it by a second
+        # the kernel raises the limit by a second each time it is exceeded
         if resource.getrlimit(resource.RLIMIT_RTTIME)[0] == allowed:
             if callable(before):
                 before(number, frame)
@@ -144,16 +142,16 @@ def _guard(stack: ExitStack) -> None:
         before = signal.signal(signal.SIGXCPU, starve)
         stack.callback(signal.signal, signal.SIGXCPU, before)
         resource.setrlimit(resource.RLIMIT_RTTIME, (allowed, killed))
-        # not everybody may raise the hard limit again; under normal scheduling it means nothing
+        # raising the hard limit again needs privileges; it has no effect under normal scheduling
         stack.callback(resource.setrlimit, resource.RLIMIT_RTTIME, (killed, killed))
 
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """While inside: the processes that the rig needs ``at_every_sample`` on one processor, all others on the rest.
+    """Pin processes needed ``at_every_sample`` to one processor and others to the rest, in the block.
 
-    The loop is a chain: only one of its nodes has something to do at a time, and waking a process on the same
-    processor takes 6 us instead of 26-57. A step of the integrator elsewhere leaves their caches as they are.
+    Only one node of the loop works at a time, and waking a process on the same processor takes 6 us instead of
+    26-57. A step of the integrator elsewhere leaves their caches intact.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:
@@ -173,7 +171,7 @@ def _for_all_threads(action: Callable[[int], None]) -> str:
         try:
             action(int(name))
         except ProcessLookupError:
-            continue  # a thread that has ended meanwhile
+            continue  # a thread that has ended
         except OSError as error:
             refusal = refusal or error.strerror or str(error)
     return refusal

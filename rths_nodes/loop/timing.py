@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timing of a run as it is reported."""
+"""Timing of a run for reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rths_nodes.core.samples import Array
 
 
 def of_hop(durations: Durations) -> dict[str, object]:
-    """Statistics of a node's own work in the loop: from taking what it waits for to handing over what it makes."""
+    """Return statistics of a node's own work in the loop, from input to output."""
     seconds = durations.seconds
     report: Data = {"count": len(seconds)} | statistics(seconds)
     if len(seconds):
@@ -25,7 +25,7 @@ def of_hop(durations: Durations) -> dict[str, object]:
 
 
 def pause_notes(timing: Data) -> list[str]:
-    """Say what the pauses of a test mean for it, in a sentence; nothing where it has not paused."""
+    """Return a note on the effect of pauses, if there were any."""
     if not timing.get("pauses"):
         return []
     pauses, slowed, longer = (float(timing[name]) for name in ("pauses", "slowed", "paused_s"))
@@ -36,7 +36,7 @@ def pause_notes(timing: Data) -> list[str]:
 
 
 def clock_notes(timing: Data) -> list[str]:
-    """Say how far the clocks of other machines are ahead of the actuator node's, in a sentence for each."""
+    """Return a note on the clock of each other machine, relative to the actuator node's."""
     told = []
     for peer, found in timing.get("clocks", {}).items():
         offset, bound, drift, of_drift = (
@@ -48,25 +48,27 @@ def clock_notes(timing: Data) -> list[str]:
 
 
 def port_numbers(port: OfPort) -> dict[str, object]:
-    """Return what a port that counts, as ``udp`` does, tells of the way to its rig; nothing of another one."""
+    """Return statistics of a port about the way to its rig, if it has any, like ``udp``."""
     told, start = port.numbers(), port.counter_at_start
     found: dict[str, object] = {"port": told} if told else {}
     return found if start is None else found | {"counter_at_start": float(start)}
 
 
 def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
-    """The timing of a run from the final numbers of all nodes.
+    """Return the timing of a run from the final numbers of all nodes.
 
-    What the loop takes beside the work of integrator and compensator is ``hops.transport``: publishing, waking,
-    taking, and where they wait for each other. Only its mean is known: means add up, percentiles do not. It is not
-    told where the integrator works while the loop goes on, as that of an OpenSees model does: their times overlap.
+    ``hops.transport`` is the time of the loop beyond integrator and compensator: publishing, waking, taking,
+    waiting. Only its mean is known: means add up, percentiles do not. It is omitted if the integrator works during
+    the loop, like an OpenSees model, because the times overlap.
     """
     report = unflatten(numbers, "timing")
     if not (hops := report.pop("hops", {})):
         return report
     report["hops"] = hops
     integrator, compensator = (hops.get(role, {}) for role in ("integrator", "compensator"))
-    if "loop" in report and integrator.get("count") and compensator.get("count"):  # a dead node has told nothing
+    if (
+        "loop" in report and integrator.get("count") and compensator.get("count")
+    ):  # a dead node has reported nothing
         a_sample = integrator["mean_s"] * integrator["count"] / compensator["count"]
         rest = report["loop"]["mean_s"] - compensator["mean_s"] - a_sample
         if rest >= 0.0:
@@ -75,13 +77,13 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
 
 
 def _around(period: float) -> Array:
-    """Edges (s) of bins for times between ticks, up to four: a twentieth of a period each, one around it."""
+    """Return edges (s) of bins for times between ticks, up to four periods, in steps of a twentieth."""
     edges = period * (np.arange(82) - 0.5) / 20.0
     return np.asarray(edges.clip(0.0), dtype=np.float64)
 
 
 def timing_in_chunks(running_s: float, means: Array, counts: Array) -> dict[str, object]:
-    """As :func:`timing`, where chunks of so many samples were timed; ``means`` (s) of a sample in each."""
+    """Return :func:`timing` for timed chunks of samples; ``means`` (s) per sample in each."""
     nothing = np.zeros(0)
     found = timing(running_s, nothing, nothing, 0, 0)
     return found | {"loop": statistics(means, counts), "loop_histogram": histogram(means, None, counts)}
@@ -96,10 +98,10 @@ def timing(
     period: float | None = None,
     gap: float = 0.0,
 ) -> Data:
-    """The timing of a run as it is reported: ``loop`` and ``lateness`` in s, times between ticks of ``period`` s.
+    """Return the reported timing of a run: ``loop`` and ``lateness`` in s, times between ticks of ``period`` s.
 
-    ``running_s`` is the time from the first sample to the last; ``period`` is None where nothing is paced. ``gap``
-    is the longest time of missed and bridged periods in a row, s.
+    ``running_s`` is the time from the first sample to the last; ``period`` is None without pacing. ``gap`` is the
+    longest time of consecutive missed and bridged periods, s.
     """
     report: Data = {"running_s": running_s, "missed": missed, "bridged": bridged, "longest_gap_s": gap}
     clocks = {"loop": loop, "lateness": lateness}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cache warm-up: the work of an integration step, done before the step on a twin that nothing acts on.
+"""Cache warm-up: the work of an integration step on a twin, before the step itself.
 
-Between two steps other work pushes the code and data of a step out of the caches of the processor, and the loop
-waits while they come back. A warm-up in the time that is left before a step fetches some of them, and changes
-nothing that the test sees: components share no state (``core/protocols.py``).
+Between two steps other work evicts code and data of a step from the processor's caches. A warm-up in the time
+before a step fetches some of them, and does not affect the test: components share no state
+(``core/protocols.py``).
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 
 
 class StepWarmUp:
-    """The integration step: Measurement in, Target out."""
-
     def __init__(self, assembly: Assembly) -> None:
         self.stage = NumericalStage.of(assembly.twin(loaded=False))
         self._measured = _resting_measurement(assembly.names)
 
     def __call__(self, codec: Codec) -> Target | None:
-        """One more step of the twin; None after its last."""
+        """Make one more step of the twin; None after its last."""
         measured = self._measured
         codec.unpack_measurement(codec.pack_measurement(measured, 0))
         target = self.stage.next(measured)
@@ -36,7 +34,7 @@ class StepWarmUp:
 
 
 class CommandWarmUp:
-    """The first Command of a step: Target and Measurement in."""
+    """First Command of a step: Target and Measurement in."""
 
     def __init__(self, assembly: Assembly) -> None:
         names = assembly.names

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults that are injected on purpose: their kinds, and how the streams of a host suffer them."""
+"""Injected faults: kinds, and their effect on streams of a host."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference host with faults: the same order, but Targets and Commands may come late or never.
+"""Reference host with faults: the same order, but Targets and Commands may be late or lost.
 
-What nodes do on their wires is done between the stages: Targets and Commands pass through a stream with faults,
-the compensator bridges a Target that is not there, the rig a Command. A measurement fails in its sensor.
+Targets and Commands pass through a stream with faults; the compensator bridges a missing Target, the rig a missing
+Command. Sensor faults act on the measurement.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from rths_nodes.loop.stages.command import outgoing_of
 
 
 class FaultyLoop(Loop):
-    """A Loop with ``faults`` (of ``faults.parse``). Raises ConfigError for one that needs nodes."""
-
     def __init__(self, assembly: Assembly, faults: Sequence[Fault]) -> None:
         super().__init__(assembly)
         self.commands.assume_realtime()
@@ -34,7 +32,7 @@ class FaultyLoop(Loop):
         self.put_in(faults)
 
     def put_in(self, faults: Sequence[Fault]) -> None:
-        """From the coming sample on ``faults`` happen, in place of those of before, of which none is under way."""
+        """Replace the faults from the next sample on; none of the earlier ones is under way."""
         scenario, codec = self.scenario, self.assembly.codec()
         check(faults, scenario, "embedded", "lockstep", recorded=False)
         rate, seed = scenario.servo_rate, scenario.seed
@@ -53,7 +51,7 @@ class FaultyLoop(Loop):
         for target in self._targets.take(self.rig.ticks):
             try:
                 self.commands.target(target)
-            except ValueError as lost:  # in a node this ends the node, which ends the test
+            except ValueError as lost:  # in a node this ends the node, and thus the test
                 self.rig.trip(f"compensator: {lost}")
         if measured.sample == 0:
             self._guard.start(measured)
@@ -66,12 +64,12 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """True: one beyond a limit was not made; what happens on its way to the rig nobody else sees."""
+        """True: a Command beyond a limit was not made; faults on its way are not visible to others."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         made, measured = command, self._tick(command)
-        while measured is None:  # the rig pauses: what is late may come, or an operator holds the test
+        while measured is None:  # in a pause a late Command may arrive, or an operator holds the test
             self._await_operator()
             command = None if made is not None else self._command(before)
             made, measured = command or made, self._tick(command)
@@ -83,13 +81,13 @@ class FaultyLoop(Loop):
             self._commands.put(now, _copied(command))
         self._arrived += self._commands.take(now)
         in_time = self._due.kept()
-        while in_time is None and self._arrived:  # as a node does: what came behind it is looked at next time
+        while in_time is None and self._arrived:  # like a node: the next one is taken in the next turn
             in_time = self._due.heard(self._arrived.popleft())
         return rig.tick(in_time, late=in_time is None)
 
 
 def _copied(sample: S) -> S:
-    """A sample that stays as it is however long it is under way."""
+    """Copy a sample that is delayed."""
     values = ((field.name, getattr(sample, field.name)) for field in fields(sample))
     arrays: dict[str, Any] = {name: value.copy() for name, value in values if isinstance(value, np.ndarray)}
     return replace(sample, **arrays)
@@ -101,7 +99,7 @@ def _corrupter(
     def corrupt(sample: S, random: np.random.Generator) -> S | None:
         try:
             return unpack(flip_bit(pack(sample, 0), random))[0]
-        except ValueError:  # cannot be read: as in a node, it is dropped
+        except ValueError:  # unreadable: dropped, as in a node
             return None
 
     return corrupt

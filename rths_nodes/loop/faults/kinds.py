@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 STREAMS = ("target", "command", "measurement")
 NODES = {"integrator": "target", "compensator": "command", "actuator": "measurement"}
-"""The nodes of the loop, and what they publish."""
+"""Nodes of the loop, and their messages."""
 PROCESSES = (*NODES, "monitor", "recorder")
 CHANNELS = ("displacement", "force")
 
@@ -191,40 +191,38 @@ OF_NODE = (Slow, Kill, Freeze)
 OF_AXIS = (SensorStuck, SensorSpike)
 NEED_NODES = (Kill, Freeze, DiskFull)
 NEED_REAL_TIME = (Delay, Late, Reorder, Slow)
-"""In lockstep the nodes wait: what is late by samples would never come, and nobody would notice a slow node."""
+"""Faults without effect in lockstep, where nodes wait for each other."""
 
 POISONED = {
     "target": ("displacement", "velocity", "acceleration", "auxiliary"),
     "command": ("command", "target", "auxiliary"),
     "measurement": ("displacement", "force", "auxiliary"),
 }
-"""Fields that may be no numbers, the default first."""
+"""Fields that may be set to no number, the default first."""
 
 
 def kind_of(fault: Fault) -> str:
-    """The name in KINDS."""
     return next(name for name, cls in KINDS.items() if type(fault) is cls)
 
 
 def first_sample(fault: Fault, rate: float) -> int:
-    """The first sample of ``fault`` at ``rate`` Hz."""
     return math.ceil(fault.time * rate - ROUNDING)
 
 
 def stream_of(fault: Fault | None) -> str:
-    """The stream on which ``fault`` changes, delays or loses messages; empty where it does something else."""
+    """Return the stream whose messages ``fault`` changes, delays or loses, or empty."""
     return NODES[fault.node] if isinstance(fault, Slow) else fault.stream if isinstance(fault, OfMessages) else ""
 
 
 def node_of(fault: Fault) -> str:
-    """The node that is slow, stands still or dies by ``fault``; empty for a fault of messages or sensors."""
+    """Return the node that ``fault`` slows, freezes or kills, or empty."""
     if isinstance(fault, DiskFull):
         return "recorder"
     return fault.node if isinstance(fault, OF_NODE) else ""
 
 
 def check(faults: Iterable[Fault], scenario: Scenario, host: str, pace: str, recorded: bool) -> None:
-    """Refuse, with ConfigError, what has no meaning at this host and pace, or without a recorder."""
+    """Raise ConfigError for faults without meaning on this host, at this pace, or without a recorder."""
     for fault in faults:
         kind = f"fault {kind_of(fault)}"
         _check_words(kind, fault, scenario)
@@ -268,7 +266,7 @@ def _check_embedded(kind: str, fault: Fault, scenario: Scenario) -> None:
 
 
 def parse(words: str) -> Fault:
-    """``KIND@TIME[:ARGUMENTS]`` -> an object of a class in KINDS. Raises ConfigError with what is known."""
+    """Parse ``KIND@TIME[:ARGUMENTS]`` into a class of KINDS. Raises ConfigError."""
     head, _, arguments = words.partition(":")
     kind, sign, time = head.partition("@")
     if not sign:

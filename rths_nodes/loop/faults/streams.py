@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults on streams of messages and on sensors: the same objects in every host.
+"""Faults on streams of messages and on sensors, for all hosts.
 
-A :class:`FaultyStream` takes messages and gives what is left of them, late, twice, changed or not at all; it knows
-numbers of samples and a seed, but no clock. A :class:`FaultyPort` stands before a port and lets its sensors fail.
+A :class:`FaultyStream` delays, repeats, changes or drops messages, by sample numbers and a seed, without a clock.
+A :class:`FaultyPort` wraps a port and lets its sensors fail.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ S = TypeVar("S", Target, Command, Measurement)
 
 
 class Passage(Protocol[T]):
-    """One fault on a stream: what becomes of a message that is sent now."""
+    """One fault on a stream."""
 
     def pass_on(self, message: T) -> list[tuple[T, int]]:
-        """Return the messages that come of this one, in order, and by how many samples each is late."""
+        """Return the resulting messages, in order, with their delays in samples."""
         ...
 
 
 class _Counted:
-    """The first ``count`` messages, or so many of ``every``."""
+    """The first ``count`` messages, or ``count`` of ``every``."""
 
     def __init__(self, fault: Repeated | Delay) -> None:
         self._count: int = fault.count
@@ -108,7 +108,7 @@ class _Random:
 
 
 class _Edited(_Counted, Generic[T]):
-    """A message that ``edit`` changes; one of which it makes None is lost."""
+    """A message that ``edit`` changes; None drops it."""
 
     def __init__(self, fault: Repeated, edit: Callable[[T], T | None]) -> None:
         super().__init__(fault)
@@ -120,10 +120,10 @@ class _Edited(_Counted, Generic[T]):
 
 
 class FaultyStream(Generic[T]):
-    """Messages of one stream in, what is left of them out; ``T`` are bytes or sample types.
+    """Stream with faults; ``T`` are bytes or sample types.
 
-    ``corrupt(message, random)`` flips a bit and may give None for what cannot be read any more; ``poison(message,
-    value, field)`` puts a value that is no number in. Faults of other streams are left to others.
+    ``corrupt(message, random)`` flips a bit and may return None if the message becomes unreadable;
+    ``poison(message, value, field)`` inserts a value that is no number. Faults of other streams are ignored.
     """
 
     def __init__(
@@ -144,7 +144,6 @@ class FaultyStream(Generic[T]):
         self._queue: deque[tuple[int, T]] = deque()
 
     def put(self, sample: int, message: T) -> None:
-        """``message`` is sent at ``sample``."""
         messages = [(message, 0)]
         for first, passage in self._passages:
             if sample >= first:
@@ -152,12 +151,12 @@ class FaultyStream(Generic[T]):
                     (changed, late + more) for sent, late in messages for changed, more in passage.pass_on(sent)
                 ]
         for changed, late in messages:
-            # a stream is reliable and in order: nothing overtakes what is late
+            # a stream is reliable and in order: late messages delay later ones
             due = max(sample + late, self._queue[-1][0] if self._queue else 0)
             self._queue.append((due, changed))
 
     def take(self, sample: float) -> list[T]:
-        """Remove and return the messages that have arrived by ``sample``, in order of arrival."""
+        """Remove and return the messages that have arrived by ``sample``, in order."""
         arrived = []
         while self._queue and self._queue[0][0] <= sample:
             arrived.append(self._queue.popleft()[1])
@@ -186,7 +185,7 @@ class FaultyStream(Generic[T]):
 
 
 def poison(sample: S, stream: str, value: float, field: str) -> S:
-    """A Target, Command or Measurement of which one field, by default the first, is ``value``."""
+    """Return a sample with one field, by default the first, set to ``value``."""
     name = field or POISONED[stream][0]
     return replace(sample, **{name: np.full_like(getattr(sample, name), value)})
 
@@ -202,7 +201,7 @@ def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
 
 
 class FaultyPort(PortBefore):
-    """A port whose sensors fail, and whose rig is switched off; everything else is that of ``port``."""
+    """``port`` whose sensors fail, and whose rig is switched off."""
 
     def __init__(self, port: Port, faults: Iterable[Fault], axes: Sequence[str], rate: float) -> None:
         super().__init__(port)
@@ -214,7 +213,7 @@ class FaultyPort(PortBefore):
         self._last: dict[str, Array] = {}
 
     def wait_tick(self) -> int:
-        """The number of the tick, before which somebody may have switched something."""
+        """Return the number of the tick, after switching interlock or pressure."""
         sample = self._port.wait_tick()
         for fault in self._switched:
             if sample == max(first_sample(fault, self._rate), 1):
@@ -225,7 +224,6 @@ class FaultyPort(PortBefore):
         return sample
 
     def read(self) -> Measurement:
-        """Return the Measurement as the sensors show it, with their faults."""
         measured = self._port.read()
         changed = replace(measured, displacement=measured.displacement.copy(), force=measured.force.copy())
         for fault in self._faults:
@@ -251,7 +249,7 @@ class FaultyPort(PortBefore):
 
 
 def of_port(fault: Fault) -> bool:
-    """True for what a :class:`FaultyPort` does."""
+    """Return whether a :class:`FaultyPort` handles ``fault``."""
     return isinstance(fault, (SensorStuck, SensorSpike, Hydraulics, Interlock)) or (
         isinstance(fault, NotANumber) and fault.stream == "measurement"
     )

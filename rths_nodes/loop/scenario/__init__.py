@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Description of a test: the schema of a scenario, its files, its overrides, and what is built from it."""
+"""Scenario of a test: schema, files, overrides, and assembly."""

@@ -41,36 +41,35 @@ from rths_nodes.numerical.structures.linear_force import is_linear
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the numbers that the parts of a test hand to each other, in their order.
+    """Names of the values that components exchange, in order.
 
-    The three kinds of degrees of freedom are the same where the scenario names no interface; code that uses one
-    says which it means.
+    The three kinds of degrees of freedom differ only if the scenario names an interface.
     """
 
     interface: tuple[str, ...]
-    """Degrees of freedom that the setup turns into axes."""
+    """Degrees of freedom that the setup transforms into axes."""
     observed: tuple[str, ...]
-    """Degrees of freedom in a Target: those of the interface, and what else is to be seen."""
+    """Degrees of freedom in a Target: interface, and further observed ones."""
     model: tuple[str, ...]
-    """Degrees of freedom of the numerical substructure; without one those of the axes, and what is observed."""
+    """Degrees of freedom of the numerical substructure; without one the axes, and observed ones."""
     axes: tuple[str, ...]
-    """All axes; those that are controlled by force stand behind the others."""
+    """All axes; force axes come last."""
     state: tuple[str, ...]
-    """The compensator's inner numbers, with the names of the axes: ``axes.story_1.alpha``."""
+    """Internal quantities of the compensator, with axis names: ``axes.story_1.alpha``."""
     auxiliary: tuple[str, ...]
-    """Measured auxiliary channels, with their units."""
+    """Measured auxiliary channels, with units."""
     inputs: tuple[str, ...]
-    """Auxiliary channels of a Command, with their units."""
+    """Auxiliary channels of a Command, with units."""
     updating: tuple[str, ...] = ()
-    """What is known of copies of the specimen that learn, with units."""
+    """Quantities of learning copies of the specimen, with units."""
 
     def codec(self, scenario: Scenario, run: RunMark | None = None) -> Codec:
-        """Packs and unpacks messages about these in one ``run``. Raises ConfigError where they do not fit in."""
+        """Return the codec of messages in one ``run``. Raises ConfigError if they do not fit."""
         sizes = (len(self.observed), len(self.axes), len(self.state), len(self.auxiliary), len(self.inputs))
         return Codec(*sizes, run, len(scenario.force_axes), len(self.updating))
 
     def test_constants(self, scenario: Scenario) -> dict[str, object]:
-        """The fields of TestState that do not change during a test of ``scenario``."""
+        """Constant fields of TestState."""
         return {
             "scenario": scenario.name,
             "servo_rate": scenario.servo_rate,
@@ -85,11 +84,11 @@ class Names:
 
 
 class Assembly:
-    """The components of a scenario, each built once, on first use, and handed on to all that need it.
+    """Components of a scenario, each built once, on first use, and shared.
 
-    They remember what was done to them, so an assembly serves one run. :meth:`fresh` and :meth:`twin` give second
-    ones, which share no memory with the first. What cannot be built raises ConfigError. A ``port`` that is handed
-    in, which a procedure keeps open over several runs, takes the place of the scenario's.
+    Components have state, so an assembly serves one run. :meth:`fresh` and :meth:`twin` build second ones without
+    shared memory. Raises ConfigError for a component that cannot be built. A given ``port``, kept open by a
+    procedure, replaces the scenario's.
     """
 
     def __init__(self, scenario: Scenario, port: Port | None = None) -> None:
@@ -99,18 +98,17 @@ class Assembly:
         self._loaded = True
 
     def twin(self, loaded: bool = True) -> Assembly:
-        """An assembly of second components; unless ``loaded`` the ground stands still under them.
+        """Return an assembly of second components; unless ``loaded``, without ground motion.
 
-        Names, ground motion and a linear structure, which nobody changes, are those of the first. Of a component
-        whose class declares itself ``external = True`` (it speaks to a socket, a process, a rig) there is no
-        second: ConfigError.
+        Names, ground motion and a linear structure, which are immutable, are shared. A component with ``external =
+        True`` (a socket, a process, a rig) has no second one: ConfigError.
         """
         twin = Assembly(self.scenario)
         twin._first, twin._loaded = self, loaded
         return twin
 
     def fresh(self, what: str) -> Any:
-        """A second ``what`` and all that it is made of, e.g. ``fresh("setup")``; raises what :meth:`twin` does."""
+        """Build a second ``what`` with all its parts, e.g. ``fresh("setup")``; raises as :meth:`twin`."""
         return getattr(self.twin(), what)
 
     def _build(self, family: str, params: object, *arguments: object) -> Any:
@@ -131,16 +129,16 @@ class Assembly:
 
     @cached_property
     def full_structure(self) -> Structure | None:
-        """The structure as the scenario states it, before a reduction; None for a test without one."""
+        """Structure of the scenario before a reduction, or None."""
         params = self.scenario.structure
         first = None if self._first is None else self._first.full_structure
         if first is not None and is_linear(first):
-            return first  # it remembers nothing, and to read and check it again takes time
+            return first  # stateless, and slow to read and check again
         return None if params is None else self._build("structure", params)
 
     @cached_property
     def structure(self) -> Structure | None:
-        """The numerical substructure, reduced where the scenario says so; None for a test without one."""
+        """Numerical substructure, reduced if the scenario says so, or None."""
         params, full = self.scenario.reduction, self.full_structure
         if params is None:
             return full
@@ -154,7 +152,7 @@ class Assembly:
 
     @cached_property
     def ground_acceleration(self) -> Array:
-        """Acceleration of the ground at every step of the test, without the soft start: ``(steps + 1,)`` m/s^2."""
+        """Ground acceleration at every step of the test, without the soft start: ``(steps + 1,)`` m/s^2."""
         if self._first is not None:
             acceleration = self._first.ground_acceleration
             return acceleration if self._loaded else np.zeros_like(acceleration)
@@ -169,8 +167,8 @@ class Assembly:
     def external_force(self) -> Array:
         """Force of the ground motion on the numerical substructure at every step of the test: -M 1 a_g.
 
-        ``(steps + 1, n_dof)`` N, M of the whole unless the structure says otherwise; zero without structure.
-        That of a structure which is kept sparse is a :class:`GroundForce`, made step by step.
+        ``(steps + 1, n_dof)`` N, M of the whole unless the structure says otherwise; zero without structure. For
+        sparse structures a :class:`GroundForce`, made step by step.
         """
         return self._ground_force(None if self.structure is None else self.structure.ground_load)
 
@@ -194,7 +192,6 @@ class Assembly:
 
     @cached_property
     def integrator(self) -> Integrator:
-        """The integrator of the structure under the external force."""
         scenario = self.scenario
         built: Integrator = self._build(
             "integrator", scenario.integrator, self.structure, self.external_force, scenario.step
@@ -204,13 +201,13 @@ class Assembly:
 
     @property
     def late_velocity(self) -> bool:
-        """True where the integrator's velocity is late, told without building it, which may take long."""
+        """True if the integrator's velocity is late; known without building it, which may take long."""
         late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
         return late
 
     @cached_property
     def reference_energy(self) -> float:
-        """Energy that the running energy monitor adds to the input energy, J."""
+        """Energy added to the input energy by the running energy monitor, J."""
         given = self.scenario.monitor.reference_energy
         if given is not None:
             return given
@@ -220,7 +217,7 @@ class Assembly:
 
     @cached_property
     def ramp(self) -> Ramp:
-        """The interpolation of Targets at the servo rate."""
+        """Interpolation of Targets at the servo rate."""
         scenario = self.scenario
         n_dof = self.observation.n_interface
         built: Ramp = self._build("ramp", scenario.ramp, scenario.dt, scenario.samples_per_step, n_dof)
@@ -228,9 +225,9 @@ class Assembly:
 
     @cached_property
     def setup(self) -> Setup:
-        """The transformation between degrees of freedom and axes.
+        """Transformation between degrees of freedom and axes.
 
-        It may remember what it solved last, so that each stage that calls it has its own (``fresh``).
+        It may start from its last solution, so each stage needs its own (``fresh``).
         """
         scenario = self.scenario
         n_dof = self.observation.n_interface
@@ -243,7 +240,7 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """The compensator for all axes; one whose model leaves the transport out gets it added to its ``lead``."""
+        """Compensator of all axes; if its model leaves the transport out, that is added to its ``lead``."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)
@@ -252,7 +249,7 @@ class Assembly:
 
     @cached_property
     def controller(self) -> SemiActive | None:
-        """The controller of the rig's auxiliary inputs; None for none."""
+        """Controller of the rig's auxiliary inputs, or None."""
         params = self.scenario.semi_active
         if params is None:
             return None
@@ -269,9 +266,9 @@ class Assembly:
 
     @cached_property
     def port(self) -> Port:
-        """The port to the rig, with its simulator where it has one.
+        """Port to the rig, with its simulator if it has one.
 
-        One of another package tells its errors by its name.
+        Errors of a port of another package include its name.
         """
         if self._handed is not None:
             return self._handed
@@ -283,7 +280,7 @@ class Assembly:
             scenario.check_fit("axes", self._parts)
         name = type(params).type_name
         own = name in registry.built_in("port")
-        # a simulator stands for the rig as its file describes it: its numbers are SI units in axis coordinates
+        # a simulator replaces the rig of the file: its numbers are SI units in axis coordinates
         real = scenario.rig_file is not None and not params.builds_axes
         axes = in_order_of_rig(scenario.axes) if real else scenario.axes
         built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
@@ -296,11 +293,11 @@ class Assembly:
             force_controlled(port, ForceLoops(scenario.axes, NODES, scenario.dt)) if scenario.force_axes else port
         )
 
-    # -- what the parts hand to each other ----------------------------------------------------------------
+    # -- exchanged values ----------------------------------------------------------------------------------
 
     @cached_property
     def _model(self) -> tuple[str, ...]:
-        """Names of the degrees of freedom; in themselves no reason to build a compensator or a port."""
+        """Names of the degrees of freedom, without building a compensator or a port."""
         if self._first is not None:
             return self._first._model
         scenario = self.scenario
@@ -308,18 +305,17 @@ class Assembly:
 
     @cached_property
     def observation(self) -> Observation:
-        """Part of the model that is seen from outside: all of it, or what the scenario names."""
+        """Observed part of the model: all of it, or the degrees of freedom that the scenario names."""
         if self._first is not None:
             return self._first.observation
         return observation_of(self.scenario, self.full_structure, self.structure)
 
     @cached_property
     def names(self) -> Names:
-        """Names of degrees of freedom, axes, inner numbers and auxiliary channels."""
         if self._first is not None:
             return self._first.names
         model, axes, scenario = self._model, tuple(self.scenario.axes), self.scenario
-        seen = self.observation  # which refuses what the messages cannot carry
+        seen = self.observation  # it refuses what messages cannot carry
         interface = scenario.interface or model[: seen.n_interface]
         port = self.port
         pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]
@@ -329,10 +325,7 @@ class Assembly:
         return Names(interface, observed, model, axes, state, port.auxiliary_names, port.auxiliary_inputs, told)
 
     def codec(self, run: RunMark | None = None) -> Codec:
-        """Packs and unpacks the messages of this rig in one ``run``.
-
-        Raises ConfigError when the rig does not fit into them.
-        """
+        """Return the codec of messages in one ``run``. Raises ConfigError if the rig does not fit."""
         return self.names.codec(self.scenario, run)
 
     def test_constants(self) -> dict[str, object]:
@@ -340,9 +333,9 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of any setup for small motion around the start.
+    """Return T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of a setup for small motion around the start.
 
-    Columns are the answers to a unit of velocity and of force.
+    Columns are the responses to a unit of velocity and of force.
     """
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
@@ -354,7 +347,7 @@ def transformation(assembly: Assembly) -> tuple[Array, Array]:
 
 
 def places(key: str, names: tuple[str, ...], structure: Structure) -> list[int]:
-    """Places of the degrees of freedom ``names``, which stand in the section ``key``. Raises ConfigError."""
+    """Return the indices of the degrees of freedom ``names`` of the section ``key``. Raises ConfigError."""
     found = {name: place for place, name in enumerate(structure.names)}
     for name in names:
         if name not in found:
@@ -363,7 +356,7 @@ def places(key: str, names: tuple[str, ...], structure: Structure) -> list[int]:
 
 
 def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure) -> Structure:
-    """``full`` in the coordinates of a reduction. Raises ConfigError where it cannot be reduced."""
+    """Return ``full`` in the coordinates of a reduction. Raises ConfigError."""
     at = places("interface", scenario.interface, full)
     refuse_tested_beside(full, at, full.names)
     found: Any = reduced(reduction, full, at)
@@ -371,10 +364,10 @@ def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure)
 
 
 def observation_of(scenario: Scenario, full: Structure | None, model: object) -> Observation:
-    """Return what is seen of ``model``, the structure ``full`` or its reduction; without one both are None.
+    """Return the observation of ``model``, the structure ``full`` or its reduction; without one both are None.
 
-    Raises ConfigError for names that the structure has not, for what is under test beside the interface, and for a
-    model that does not fit into a Target whole.
+    Raises ConfigError for unknown names, for tested degrees of freedom outside the interface, and for a model that
+    does not fit into a Target.
     """
     most = bound_of("Target", "displacement")
     if full is None and not scenario.interface:

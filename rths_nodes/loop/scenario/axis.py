@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An axis of a scenario: its simulated parts, its channels, its limits, and what it follows."""
+"""Axis of a scenario: simulated parts, channels, limits, and mode."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Axis:
 
     @property
     def own_load(self) -> Load | None:
-        """The load in the scale of the specimen, as all other numbers of the axis are."""
+        """Load in the scale of the specimen, like all other numbers of the axis."""
         if self.load is None or self.rig_axis is None:
             return self.load
         return self.load.over(self.rig_axis.similitude.force)
 
     def validate(self, path: str) -> None:
-        """Refuses limits that a channel of the rig cannot show."""
+        """Refuse limits beyond the range of a rig channel."""
         if self.rig_axis is not None:
             self.rig_axis.check_limits(self.limits, path, "rig_axis")
         check_mode(self, path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rigs can have a node per axis, and the scenario of one axis."""
+"""Rigs with a node per axis: conditions, and the scenario of one axis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 
 def check_layout(scenario: Scenario) -> None:
-    """Refuse, with ConfigError, a rig whose axes cannot have a node each."""
+    """Raise ConfigError for a rig whose axes cannot have a node each."""
     if scenario.rig is not None:
         raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
     if scenario.port.one_node:
@@ -48,7 +48,7 @@ def check_layout(scenario: Scenario) -> None:
 
 
 def alone(scenario: Scenario, axis: str) -> Scenario:
-    """The rig of ``scenario`` with this axis only. Raises ConfigError that lists the known axes."""
+    """Return the rig of ``scenario`` with this axis only. Raises ConfigError with the known axes."""
     check_layout(scenario)
     if axis not in scenario.axes:
         raise unknown("namespace", "axis", axis, scenario.axes)
@@ -59,5 +59,5 @@ def alone(scenario: Scenario, axis: str) -> Scenario:
 
 
 def takes_force(scenario: Scenario, axis: str) -> bool:
-    """Return whether Commands in N go to the node of an ``axis``, if there is one of that name."""
+    """Return whether the node of ``axis`` gets Commands in N."""
     return axis in scenario.axes and by_controller(scenario.axes[axis])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario files, rig files and settings of compensators: the shipped ones and those given by path."""
+"""Scenario files, rig files and settings of compensators, shipped or by path."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from rths_nodes.loop.scenario.schema import Scenario
 SCENARIO, RIG, SETTINGS = "scenario", "rig", "settings"
 """Kinds of files."""
 FOLDERS = {SCENARIO: "scenarios", RIG: "rigs", SETTINGS: "settings"}
-"""Where in ``config`` the shipped ones of each kind stand."""
+"""Folders in ``config`` of the shipped files, by kind."""
 
 
 def shipped(kind: str = SCENARIO) -> dict[str, Path]:
-    """The scenarios, rig files or settings of compensators that come with the package, by name."""
+    """Return the shipped files of a kind by name."""
     return {path.stem: path for path in sorted(resource("config", FOLDERS[kind]).glob("*.yaml"))}
 
 
 def locate(given: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
-    """The file of a scenario, a rig or settings, given by path or by the name of a shipped one."""
+    """Return the path of a file, given by path or by shipped name."""
     path = Path(given)
     try:
         is_file = path.is_file()
@@ -62,9 +62,9 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or a ``case`` of it; ``overrides`` are ``section.key=value`` texts.
 
-    With a ``rig`` file it is the scenario on that rig; overrides come last, and only narrow its limits. A Scenario
-    that has been loaded before may take the place of its file. Raises ConfigError with the file, the path of the
-    key, value, unit, bound and known names.
+    With a ``rig`` file it is the scenario on that rig; overrides come last, and can only narrow its limits. A
+    loaded Scenario may replace the file. Raises ConfigError with the file, the path of the key, value, unit, bound
+    and known names.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -102,9 +102,9 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Settings of compensators (plain data of the section ``compensator``) by the name of their row.
+    """Read settings of compensators (plain data of the section ``compensator``) by the name of their row.
 
-    The type is that of the row, where none is given; files in it are relative to its folder. Raises ConfigError.
+    The row is the default type; files are relative to its folder. Raises ConfigError.
     """
     path = locate(given, SETTINGS)
     data = parse(_text(path, SETTINGS), str(path))
@@ -112,7 +112,7 @@ def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, object]]
         raise ConfigError(f"{path}: must be a mapping of compensators to their settings")
     found = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
     for entry in found.values():
-        with suppress(ConfigError):  # an unknown type is refused, with its place, when it is built
+        with suppress(ConfigError):  # an unknown type is refused, with its path, when it is built
             inputs.make_absolute(registry.load("compensator", entry["type"]).Params, entry, path.parent)
     return found
 
@@ -129,15 +129,15 @@ def _text(path: Path, kind: str) -> str:
 
 
 def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
-    """A scenario from YAML text; files in it are relative to ``folder``.
+    """Build a scenario from YAML text; files in it are relative to ``folder``, by default the working folder.
 
-    Without a folder they are relative to the working one. Raises ConfigError with ``origin``.
+    Raises ConfigError with ``origin``.
     """
     return built(_of_scenario(source, origin, folder), [(origin, dict)])
 
 
 def from_data(data: dict[str, object], origin: str) -> Scenario:
-    """As :func:`from_text` of plain data, as a Scenario gives it."""
+    """Build a scenario from plain data, as :func:`from_text`."""
     return built(with_absolute_cases(data, Path()), [(origin, dict)])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for axes that are controlled by force: what a scenario must say of them, and not combine with them."""
+"""Rules for force axes: required keys, and excluded combinations."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rths_nodes.mechanics.axial_load import vertical_share
 DISPLACEMENT, FORCE = AXIS_MODES = ("displacement", "force")
 
 OF_FORCE = ("force_rate", "force_error")
-"""Limits that only an axis has whose mode is force."""
+"""Limits of force axes only."""
 IN_METRES = ("command_step", "command_error", "tracking_error")
-"""Levels that an axis has not whose commands are in N."""
+"""Levels in m, which an axis with commands in N lacks."""
 
 
 class AxesByMode:
-    """Axes of a scenario, grouped by what they follow, and their scales; ``axes`` maps names to parameters."""
+    """Axes of a scenario by mode, and their scales; ``axes`` maps names to parameters."""
 
     axes: Any
     rig: object
@@ -32,27 +32,26 @@ class AxesByMode:
 
     @property
     def force_axes(self) -> tuple[str, ...]:
-        """The axes that are controlled by force; they stand behind the others."""
+        """Axes controlled by force; they come last."""
         return tuple(name for name, axis in self.axes.items() if axis.mode == FORCE)
 
     @property
     def moved_axes(self) -> tuple[str, ...]:
-        """The axes that follow displacements: those of the setup, the compensator and the indices."""
+        """Axes that follow displacements, for setup, compensator and indices."""
         return tuple(name for name, axis in self.axes.items() if axis.mode != FORCE)
 
     @property
     def scaled(self) -> bool:
-        """True where the specimen of an axis is a model to scale."""
+        """True if the specimen of an axis is a scale model."""
         return any(scale.length != 1.0 or scale.force != 1.0 for scale in self.similitude)
 
     @property
     def similitude(self) -> list[Similitude]:
-        """Similitude of each axis."""
         return [axis.rig_axis.similitude if axis.rig_axis else Similitude() for axis in self.axes.values()]
 
     @property
     def energy_scale(self) -> Array | None:
-        """Energy of the structure over that of the specimen, of each moved axis; None where they are the same."""
+        """Energy of the structure over the specimen's, by moved axis; None without scale models."""
         scales = self.similitude[: len(self.moved_axes)]
         return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 
@@ -60,8 +59,8 @@ class AxesByMode:
     def stop_groups(self) -> tuple[int, ...]:
         """Group number of each axis, in order; axes of one group move one specimen, and stop together.
 
-        Axes of a coupled rig are one group; otherwise the setup says which are coupled, and the axes of a setup
-        that does not say are one group. Groups are numbered by their first axes.
+        Axes of a coupled rig are one group; otherwise the setup declares groups, or all its axes are one. Groups
+        are numbered by their first axes.
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
         told = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)
@@ -70,7 +69,7 @@ class AxesByMode:
 
 
 def check_mode(axis: Any, path: str) -> None:
-    """Raises ConfigError for an axis that has not what its mode needs, or what only the other one has."""
+    """Raise ConfigError for an axis with missing keys of its mode, or keys of the other mode."""
     if axis.mode != FORCE:
         for key in ("load", "force_control"):
             if getattr(axis, key) is not None:
@@ -101,7 +100,7 @@ def check_mode(axis: Any, path: str) -> None:
 
 
 def check_force_axes(scenario: Any) -> None:
-    """Raises ConfigError where the force axes of ``scenario`` cannot be driven, or what they stand beside."""
+    """Raise ConfigError for force axes that cannot be driven, or contradict other sections."""
     forced = scenario.force_axes
     if not forced:
         return
@@ -122,7 +121,7 @@ def check_force_axes(scenario: Any) -> None:
 
 
 def _check_scales(scenario: Any, name: str) -> None:
-    """One specimen has one scale: axes that move it with the force axis ``name`` have its similitude."""
+    """Check that axes which move one specimen with the force axis ``name`` have its similitude."""
     names, groups = tuple(scenario.axes), scenario.stop_groups
     scales, place = scenario.similitude, names.index(name)
     law = scenario.axes[name].force_control.law
@@ -137,7 +136,7 @@ def _check_scales(scenario: Any, name: str) -> None:
 
 
 def _check_vertical(scenario: Any, name: str) -> None:
-    """A vertical load needs an actuator that inclines, and leaves of its limits what the inclination takes."""
+    """Check that a vertical load has an actuator that inclines, and limits with room for the inclination."""
     axis = scenario.axes[name]
     law, limits, place = axis.force_control.law, axis.limits, f"axes.{name}.load.vertical"
     length = None if law.column is None else law.column.actuator_length
@@ -159,7 +158,7 @@ def _check_vertical(scenario: Any, name: str) -> None:
 
 
 def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
-    """A port that carries displacements only has its force loops closed by the nodes."""
+    """Check that nodes close the force loops if the port carries displacements only."""
     port = scenario.port
     for name in forced:
         if scenario.axes[name].force_control.closed_by != CONTROLLER or port.cannot_be_built:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The force that an axis shall have over the test: a value, or a table, after a time in which the axis is held.
+"""Force target of an axis over the test: a value, or a table, after a time in which the axis is held.
 
-From the change of mode on, tau counted from there and F_0 the force that was measured then:
+From the change of mode on, with the time tau since then and the force F_0 measured then:
 
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
-    table    straight between its rows, the first one from tau = 0 on, the last one for ever
+    table    linear between its rows, the first one from tau = 0 on, the last one for ever
 
-A vertical load V of an actuator that inclines by b is V / cos b along it, cos b = L / sqrt(L^2 + u^2) at the
-drift u of its head: the axis has that, and V is what the above gives.
+A vertical load V of an actuator inclined by b is V / cos b along it, cos b = L / sqrt(L^2 + u^2) at the
+drift u of its head: this is the target of the axis, with V from above.
 
-Neither goes faster than a share of the force rate limit: where it would, as from F_0 to the first row of a table,
-the target follows it at that rate.
+Both are limited to a share of the force rate limit, e.g. from F_0 to the first row of a table.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import evolved, flag, matrix, number, params
 
 SHARE = 0.9
-"""Share of the force rate limit that a target uses at most; the rest is for rounding, and to catch up."""
+"""Share of the force rate limit that a target uses; the rest is for rounding, and to catch up."""
 
 STEEPEST = 1.875
 """Largest slope of s."""
@@ -70,7 +69,7 @@ class Load:
     )
 
     def over(self, scale: float) -> Load:
-        """The load on a specimen of which one newton stands for ``scale`` in the structure."""
+        """Return the load on a specimen with the force scale ``scale``."""
         if scale == 1.0:
             return self
         value = None if self.value is None else self.value / scale
@@ -78,7 +77,7 @@ class Load:
         return evolved(self, value=value, table=table)
 
     def validate(self, path: str) -> None:
-        """Refuses none and two targets, and times that do not grow."""
+        """Refuse no target or two, and times that do not increase."""
         if (self.value is None) == (self.table is None):
             raise ConfigError(f"{path}: must have either value, with ramp_time, or table")
         if (self.value is None) != (self.ramp_time is None):
@@ -103,7 +102,7 @@ class Load:
         return float(self.table[-1][0] if self.table else self.ramp_time or 0.0)
 
     def check(self, limits: Limits, path: str) -> None:
-        """Raises ConfigError for a target beyond the limits of force, and for a rise that is too fast."""
+        """Raise ConfigError for a target beyond the force limit, and for a rise that is too fast."""
         largest = abs(self.largest)
         if largest >= limits.force:
             raise ConfigError(f"{path}: reaches {largest:g} N: must be < limits.force = {limits.force:g} N")
@@ -125,7 +124,7 @@ class Load:
 
 
 class LoadHistory:
-    """The force target of one axis, sample by sample; plain floats, ``dt`` s."""
+    """Force target of one axis, sample by sample; plain floats, ``dt`` s."""
 
     def __init__(self, params: Load, force_rate: float, dt: float) -> None:
         self._p, self._step = params, SHARE * force_rate * dt
@@ -134,11 +133,11 @@ class LoadHistory:
         self.begin(0.0)
 
     def begin(self, force: float) -> None:
-        """The mode changes now, at the measured ``force`` (N): that is the first target."""
+        """Change the mode at the measured ``force`` (N), the first target."""
         self._first = self.target = force
 
     def step(self, after: float) -> float:
-        """The target, N, ``after`` s since the change of mode; one sample after the one before."""
+        """Return the target, N, ``after`` s since the change of mode; for successive samples."""
         away = self._wanted(after) - self.target
         self.target += max(-self._step, min(self._step, away))
         return self.target

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that a test takes, told before it begins: what is beyond every machine is refused instead of tried."""
+"""Memory of a test, estimated before it begins: excessive tests are refused."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from rths_nodes.loop.scenario.schema import Scenario
 MOST = 4 << 30
 """Bytes. A day at 1024 Hz in steps of ten samples takes 3 GiB."""
 PER_SAMPLE = 3
-"""Numbers kept of each sample: the durations that are timed, and what is made of them in the end."""
+"""Numbers stored per sample: timed durations, and their evaluation."""
 PER_STEP = 8
-"""Numbers kept of each step: its time, the ground motion, and what is computed on the way to it."""
+"""Numbers stored per step: time, ground motion, and intermediate results."""
 PER_DEGREE = 2
-"""Numbers kept of each step and degree of freedom: the external force, and a copy."""
+"""Numbers stored per step and degree of freedom: external force, and a copy."""
 PER_REMEMBERED = 8
-"""Numbers kept of each sample that a component remembers: Python's own take the room of several bare ones."""
+"""Bytes per remembered sample of a component, in numbers: Python objects are large."""
 NUMBER = 8
 """Bytes."""
 
 
 def check(scenario: Scenario, n_dof: int) -> None:
-    """Refuses, with ConfigError, a test that takes more than ``MOST`` before it begins."""
+    """Raise ConfigError for a test that needs more than ``MOST`` before it begins."""
     remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in part.spans().values())
     per_step = PER_STEP + PER_DEGREE * n_dof
     numbers = PER_SAMPLE * scenario.samples + per_step * scenario.steps + PER_REMEMBERED * round(remembered)
@@ -31,7 +31,7 @@ def check(scenario: Scenario, n_dof: int) -> None:
 
 
 def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
-    """Refuses, with ConfigError, a test whose histories, so many numbers each, take more than ``MOST``."""
+    """Raise ConfigError for a test whose histories need more than ``MOST``."""
     _refuse_beyond(scenario, NUMBER * (per_sample * scenario.samples + per_step * scenario.steps), "histories")
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of a scenario before it is built: the overrides of ``--set``, and its named cases.
 
-They work on its data, in which parts that are built already may stand: only what a change reaches into is opened,
-and what is not changed is not checked again.
+They work on its data, which may contain built parts: only changed parts are opened and checked again.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from rths_nodes.loop.scenario.schema import Case, Scenario
 Pairs: TypeAlias = Iterable[tuple[list[str], object]]
 """Keys and values: ``(["structure", "mass"], 5e5)``."""
 Stage: TypeAlias = tuple[str, Callable[[Data], Data]]
-"""A change of data, and the place that is named before what it breaks."""
+"""A change of data, and the path that prefixes its errors."""
 
 FILE = ["ground_motion", "file"]
 
 
 def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
-    """The scenario with ``section.key=value`` applied; order matters only for a key given twice.
+    """Return the scenario with ``section.key=value`` applied; order matters only for repeated keys.
 
-    ``section.type=X`` to another type replaces the section by the defaults of X. ``ground_motion.file=PATH``
+    ``section.type=X`` with another type replaces the section by the defaults of X. ``ground_motion.file=PATH``
     drops the record and what belonged to it, and resets the scale to 1. Files are relative to the working folder.
     Raises ConfigError.
     """
@@ -41,24 +40,24 @@ def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
 
 
 def replace(scenario: Scenario, pairs: Pairs) -> Scenario:
-    """As :func:`override`, from keys and values."""
+    """Return the scenario with keys and values, as :func:`override`."""
     return changed(scenario, replacing(pairs))
 
 
 def with_case(scenario: Scenario, name: str) -> Scenario:
-    """The variant ``name``, itself without cases. Raises ConfigError that lists the known names."""
+    """Return the variant ``name``, itself without cases. Raises ConfigError with the known names."""
     return changed(scenario, in_case(name))
 
 
 def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
-    """The scenario with the ``stages`` of a change, built once; itself where there is none. Raises ConfigError."""
+    """Return the scenario with the ``stages`` of a change, built once. Raises ConfigError."""
     return built(parts_of(scenario), stages) if stages else scenario
 
 
 def parts_of(scenario: Scenario) -> Data:
-    """Return the built parts of the scenario as its data; plain data where one, as recorded, cannot be built here.
+    """Return the built parts of the scenario as its data; plain data if a recorded part cannot be built here.
 
-    So a change of that scenario is refused with what is not installed.
+    Changing that scenario is then refused, with the missing component.
     """
     parts = opened(scenario)
     axes = (part for axis in scenario.axes.values() for part in (axis.actuator, axis.specimen))
@@ -67,9 +66,9 @@ def parts_of(scenario: Scenario) -> Data:
 
 
 def built(data: Data, stages: Sequence[Stage]) -> Scenario:
-    """The scenario of ``data``, changed by the ``stages`` one after the other, and built once.
+    """Build the scenario of ``data`` after the ``stages``, once.
 
-    Raises the ConfigError of the first stage behind which there is none, at its place.
+    Raises the ConfigError of the first stage that fails, at its path.
     """
     try:
         return from_data(Scenario, staged(data, stages))
@@ -85,19 +84,19 @@ def staged(data: Data, stages: Sequence[Stage]) -> Data:
 
 
 def setting(overrides: Iterable[str]) -> list[Stage]:
-    """The stage of overrides ``section.key=value``; none where there are none."""
+    """Return the stage of overrides ``section.key=value``, if any."""
     given = list(overrides)
     return [("", lambda data: _with(data, _split(given), Path()))] if given else []
 
 
 def replacing(pairs: Pairs, place: str = "") -> list[Stage]:
-    """The stage of keys and values; none where there are none."""
+    """Return the stage of keys and values, if any."""
     given = list(pairs)
     return [(place, lambda data: _with(data, given, Path()))] if given else []
 
 
 def in_case(name: str) -> list[Stage]:
-    """The stages of the case ``name``: it is known, and it is applied."""
+    """Return the stages of the case ``name``: check its name, apply it."""
 
     def known(data: Data) -> Data:
         if name not in (cases := _section(data.get("cases"))):
@@ -114,7 +113,7 @@ def in_case(name: str) -> list[Stage]:
 
 
 def with_absolute_cases(data: Data, folder: Path) -> Data:
-    """``data`` of a scenario, with the files that its cases name relative to ``folder`` made absolute."""
+    """Make files in the cases of ``data`` absolute, relative to ``folder``."""
     cases = _section(data.get("cases"))
     for name, case in cases.items():
         if isinstance(case, dict) and isinstance(case.get("set"), dict):
@@ -128,7 +127,7 @@ def _absolute(data: Data, changes: Data, folder: Path) -> Data:
     try:
         there = _with(data, pairs_of(copy.deepcopy(changes)), folder)
         return {key: functools.reduce(operator.getitem, key.split("."), there) for key in changes}
-    except (ConfigError, KeyError):  # is refused, with its place, when the case is asked for
+    except (ConfigError, KeyError):  # refused, with its path, when the case is used
         return changes
 
 
@@ -150,7 +149,7 @@ def _split(overrides: Iterable[str]) -> list[tuple[list[str], object]]:
 
 
 def _precedence(pair: tuple[list[str], object]) -> tuple[int, int]:
-    """Types come first, outer sections before inner ones; then the file; then what fills them in."""
+    """Sort key: types first, outer sections before inner ones; then the file; then others."""
     keys, _ = pair
     if keys[-1] == "type":
         return 0, len(keys)
@@ -158,7 +157,7 @@ def _precedence(pair: tuple[list[str], object]) -> tuple[int, int]:
 
 
 def _with(data: Data, pairs: Pairs, folder: Path) -> Data:
-    """``data`` with the ``pairs``, whose files are relative to ``folder``; what was given stays as it is."""
+    """Return a copy of ``data`` with the ``pairs``, whose files are relative to ``folder``."""
     data, problems = dict(data), Problems()
     for keys, value in sorted(pairs, key=_precedence):
         with problems.gathered():
@@ -195,7 +194,7 @@ def _inside(place: Data, spec: Spec, key: str, path: str, whole: str) -> tuple[D
     if key not in place:
         if key not in known and "type" not in place:
             raise unknown(path, "section", key, known or place)
-        # what a type does not know is refused when it is built
+        # keys unknown to a type are refused when it is built
         place[key] = known[key].left_out if key in known else {}
     if not is_section(there := place[key]):
         raise ConfigError(f"{path} = {show(to_data(there))}: is a value, not a section; cannot set {whole}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test as it is rehearsed: on a simulator, slower, with less excitation; and what such a rehearsal cannot show.
+"""Rehearsals of a test: on a simulator, slower, with less excitation; and their limitations.
 
-Each gives a scenario as any other, with a hash of its own: that is what an operator arms.
+Each returns an ordinary scenario with its own hash, which an operator arms.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from rths_nodes.loop.scenario.updating import SHADOW
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
 """Levels on channels that only the rig itself has."""
 OF_FULL_TEST: dict[str, object] = {"corridor": None, "corridor_action": "indicate"}
-"""Monitor without a corridor: its bands were predicted for the test at its full level, in real time."""
+"""Monitor without a corridor: its bands are for the full level, in real time."""
 
 SHARE_OF_STROKE = 0.05
-"""Amplitude of the cycle that shows whether a specimen depends on the rate, where no elastic limit is known."""
+"""Amplitude of the cycle that shows rate dependence without a known elastic limit, over the stroke."""
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 """Frequency of that cycle, and samples in it."""
 FINEST = 16
-"""Parts into which a sample is divided at most where the specimen moves slower."""
+"""Largest division of a sample for slower motion of the specimen."""
 SAME_FORCE = 0.01
-"""Difference of the forces (rms over rms) up to which a specimen does not depend on the rate."""
+"""Relative rms difference of forces up to which a specimen is rate-independent."""
 
 
 def simulated(scenario: Scenario) -> Scenario:
-    """The same test with a simulator in place of the rig, and with nothing wrong on purpose.
+    """Return the test with a simulator in place of the rig, and without deliberate faults.
 
-    Actuators and specimens are those of the scenario, or of the rig file. Raises ConfigError where they have none.
+    Actuators and specimens come from the scenario or the rig file. Raises ConfigError without them.
     """
     data, real = scenario.data(), not scenario.port.builds_axes
     given = {} if real else data["port"]
@@ -72,7 +72,7 @@ def simulated(scenario: Scenario) -> Scenario:
 
 
 def _drop_channels(levels: Data) -> None:
-    """Leave out of the ``levels`` of a rig what is made from channels that only the rig itself has."""
+    """Remove ``levels`` that use channels of the rig itself."""
     gone: set[str] = set()
 
     def of_rig(text: str) -> bool:
@@ -95,9 +95,9 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """The test with its rig ``ratio`` times slower than ``scenario`` has it; its duration is the structure's.
+    """Return the test with a rig ``ratio`` times slower; its duration in the structure's time is unchanged.
 
-    Raises ConfigError for a ratio that leaves the bounds.
+    Raises ConfigError for a ratio out of bounds.
     """
     if ratio == 1:
         return scenario
@@ -106,7 +106,7 @@ def slower(scenario: Scenario, ratio: float) -> Scenario:
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """The test with ``level`` times its excitation: ground motion, prescribed motion and soft start.
+    """Return the test with ``level`` times its excitation: ground motion, prescribed motion and soft start.
 
     Raises ConfigError for a level that is not above 0, and for an excitation that cannot be scaled.
     """
@@ -121,7 +121,7 @@ def at_level(scenario: Scenario, level: float) -> Scenario:
 
 
 def in_shadow(scenario: Scenario) -> Scenario:
-    """The test whose copies of the specimen learn, and are not used."""
+    """Return the test with copies of the specimen in shadow."""
     if scenario.updating is None or scenario.updating.mode == SHADOW:
         return scenario
     return replace(scenario, [(["updating", "mode"], SHADOW)])
@@ -132,7 +132,6 @@ def _without_corridor() -> list[tuple[list[str], object]]:
 
 
 def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
-    """Return the changes that scale the excitations by ``level``."""
     places = {
         ("ground_motion",): scenario.ground_motion,
         ("integrator", "displacement"): scenario.integrator.displacement,
@@ -159,18 +158,18 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
 
 
 def hash_of(scenario: Scenario) -> str:
-    """Return the hash that names a scenario when it is armed: of all of it, and what the files in it contain."""
+    """Return the hash by which a scenario is armed: all of it, and the contents of its files."""
     return scenario.whole_hash("")
 
 
 def elastic_limits(scenario: Scenario) -> dict[str, float]:
-    """By axis, the displacement (m) up to which the specimen is not harmed, where the rig file has one."""
+    """Return the elastic limit (m) by axis, if the rig file has one."""
     known = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis is not None}
     return {name: row.elastic_limit for name, row in known.items() if row.elastic_limit is not None}
 
 
 def rate_remarks(scenario: Scenario, ratio: float) -> list[str]:
-    """Say what a rehearsal that is ``ratio`` times slower cannot show: parts that depend on the rate, in words."""
+    """Return remarks on rate-dependent parts, which a test ``ratio`` times slower cannot show."""
     if ratio <= 1:
         return []
     return [*_specimens(scenario, ratio), *_parts_with_time(scenario, ratio)]
@@ -197,9 +196,9 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
 
 
 def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
-    """Difference of a specimen's force when it moves ``ratio`` times slower: rms over the rms of the fast one.
+    """Return the change of a specimen's force when it moves ``ratio`` times slower, relative rms.
 
-    Over the second cycle of a sine of ``amplitude`` (m) and ``CYCLE_HZ``; nan where it cannot be computed.
+    Over the second cycle of a sine of ``amplitude`` (m) and ``CYCLE_HZ``; nan if it cannot be computed.
     """
     parts = min(math.ceil(ratio), FINEST)
     fast = _cycle(params, amplitude, 1, 1.0)
@@ -209,7 +208,7 @@ def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
 
 
 def _cycle(params: AnyParams, amplitude: float, parts: int, ratio: float) -> Array:
-    """The force ``(CYCLE_SAMPLES,)`` N over the second cycle, each sample in so many ``parts``."""
+    """Return the force ``(CYCLE_SAMPLES,)`` N over the second cycle, each sample in ``parts``."""
     count = 2 * CYCLE_SAMPLES * parts
     angle = 2.0 * np.pi * np.arange(1, count + 1) / (CYCLE_SAMPLES * parts)
     displacement = amplitude * np.sin(angle)

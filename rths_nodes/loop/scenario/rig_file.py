@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig file: on what a test runs. A scenario says what is tested.
+"""Rig file: the rig of a test, which a scenario describes.
 
-A rig file has the port, and of each axis its channels, its limits and the scale of its specimen. It takes the
-place of what the scenario says of these (:func:`on_rig`). What comes out is a scenario as any other: it stands in
-the recording, and needs the file no more.
+It has the port, and channels, limits and specimen scale of each axis, which replace the scenario's
+(:func:`on_rig`). The result is an ordinary scenario, complete in the recording without the file.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class RigFileAxis(OnRig):
     )
 
     def axis(self, name: str, place: int) -> RigAxis:
-        """Return the part of this axis that stands in a scenario."""
+        """Return the part of this axis that belongs to a scenario."""
         shared = {key: getattr(self, key) for key in declared(OnRig)}
         return RigAxis(name=name, number=place, limits=self.limits, **shared)
 
@@ -83,7 +82,6 @@ class WarningOutput:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses an empty name."""
         if not self.output.strip():
             raise ConfigError(f"{path}.output = {show(self.output)}: must be a name, such as horn")
 
@@ -116,7 +114,7 @@ class RigFile:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses an axis of a scenario for which two would stand, and corrections that cannot be."""
+        """Refuse ambiguous axes, and impossible corrections."""
         for axis, entry in self.axes.items():
             check_corrections(entry, self.auxiliary, self.servo_rate, f"axes.{axis}")
         owner: dict[str, str] = {}
@@ -150,7 +148,7 @@ class RigFile:
                 )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
-        """The axis of the rig for each of the ``names`` of a scenario. Raises ConfigError where one has none."""
+        """Map ``names`` of a scenario's axes to axes of the rig. Raises ConfigError for a missing one."""
         wanted, problems = list(names), Problems()
         served = {name: axis for axis, entry in self.axes.items() for name in (axis, *entry.serves)}
         known = "; ".join(
@@ -191,9 +189,9 @@ class RigHead:
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """The ``data`` of a scenario, as in a file or complete, on ``rig``. Raises ConfigError where it does not fit.
+    """Return the ``data`` of a scenario, on ``rig``. Raises ConfigError if it does not fit.
 
-    What is not as a scenario has it is left as it is: building it tells.
+    Invalid parts are left for the build to refuse.
     """
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
@@ -222,7 +220,7 @@ def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
 
 
 def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> WholeLevels:
-    """Return ``levels`` of ``rig``, whose expressions name the axes as the scenario does, not as the rig."""
+    """Return ``levels`` of ``rig`` with expressions in the scenario's axis names."""
     names = {name: mine for mine, axis in chosen.items() for name in (axis, *rig.axes[axis].serves)}
     return evolved(
         levels,
@@ -238,11 +236,11 @@ def _levels(rig: RigFile, levels: WholeLevels, chosen: Mapping[str, str]) -> Who
 
 
 NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", "force_rate", "force_error")
-"""Limits of a rig that nobody raises, or leaves out, for a test."""
+"""Limits of a rig that a test can neither raise nor omit."""
 
 
 def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
-    """Raises ConfigError for limits ``changed``, by axis, beyond those of the rig file in the ``data``, if any."""
+    """Raise ConfigError for ``changed`` limits, by axis, beyond the rig file's in ``data``, if any."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
@@ -270,7 +268,7 @@ def _given(built: object) -> dict[str, object]:
 
 
 def _beside(before: object, values: Mapping[str, object]) -> object:
-    """The section ``before`` with the ``values`` of the rig; as it is where it is no section."""
+    """Merge ``values`` of the rig into the section ``before``; other data is unchanged."""
     return opened(before) | dict(values) if is_section(before) else before
 
 
@@ -279,7 +277,7 @@ def _on_axis(entry: object, axis: RigFileAxis, name: str, place: int) -> object:
         return entry
     merged = opened(entry)
     merged["limits"] = axis.limits
-    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # an axis that can do both is moved
+    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # an axis that can do both follows displacements
         merged["limits"] = evolved(axis.limits, **dict.fromkeys(OF_FORCE))
     else:
         merged["force_control"] = axis.force_control

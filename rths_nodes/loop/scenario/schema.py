@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario: one section per noun, checked."""
+"""The scenario: one section per component of the loop, checked."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Fields that two or more nodes share, beside the axes' names and limits and the port: the hash covers them."""
+"""Fields that several nodes share, besides axes' names, limits and port: the hash covers them."""
 
 LONGEST_FORCE_LEAD = 0.1
-"""s: a straight line through a force goes no further."""
+"""Longest linear extrapolation of a force, s."""
 
 ALL_AXES = ("axes", "rig", "port", "setup")
-"""Sections whose components know all axes; the others know those that follow displacements."""
+"""Sections whose components know all axes; others know displacement axes only."""
 
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 """Sets of published indices."""
 
 LAST_SAMPLE = 2**32 - 1
-"""The messages number samples with 32 bits."""
+"""Largest sample number of messages: 32 bits."""
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
-"""Bytes: files are named by it, with time, process and endings behind it, and their names have 255 at most."""
+"""Bytes: file names consist of it, time, process and suffixes, at most 255."""
 
 
 @params
@@ -93,7 +93,7 @@ class Case:
     note: str = text("what the case shows", "")
 
     def validate(self, path: str) -> None:
-        """Refuses published values that are no numbers."""
+        """Refuse published values that are no numbers."""
         for name, value in self.published.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise ConfigError(f"{path}.published.{name} = {show(value)}: must be a number")
@@ -165,7 +165,7 @@ class Scenario(AxesByMode):
     )
 
     def validate(self, path: str) -> None:
-        """Refuses a name that no file may have, too many samples, and a memory longer than the test."""
+        """Refuse an invalid file name, too many samples, and a memory longer than the test."""
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"name = {show(self.name)}: must be letters, digits and ' _ . -', to name files")
         if (length := len(self.name.encode())) > _LONGEST_NAME:
@@ -191,7 +191,7 @@ class Scenario(AxesByMode):
                     )
 
     def _beside_observed(self) -> tuple[str, ...]:
-        """The axes, where an integrator without a structure tells more than their degrees of freedom."""
+        """Axes, if an integrator without a structure observes further degrees of freedom."""
         return self.moved_axes if self.integrator.observes and self.structure is None else ()
 
     def _validate_rig(self) -> None:
@@ -208,7 +208,7 @@ class Scenario(AxesByMode):
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
 
     def _validate_similitude(self) -> None:
-        """Numbers of a rig that do not pass the setup would keep the scale of the specimen."""
+        """Check that all numbers of a rig pass the setup, because others would keep the specimen's scale."""
         for noun in ("rig", "semi_active"):
             passes = noun == "rig" and self.rig is not None and self.rig.to_scale
             if getattr(self, noun) is not None and self.scaled and not passes:
@@ -228,7 +228,7 @@ class Scenario(AxesByMode):
                 check_corrections(axis.rig_axis, self.rig_file.auxiliary, self.servo_rate, place)
 
     def _validate_pause(self) -> None:
-        """A rig that pauses must be allowed to be without a Command for as long."""
+        """Check that the rig may be without a Command for the longest pause."""
         wait, bridge = self.port.longest_wait, self.bridge
         if bridge.pauses and bridge.max_pause > wait:
             raise ConfigError(
@@ -241,9 +241,9 @@ class Scenario(AxesByMode):
         return ConfigError(f"axes.{axis}.{noun}: missing ({words}); known: {known}")
 
     def model_of(self, axis: str, noun: str) -> OfParams:
-        """The parameters of the simulated ``noun`` (actuator, specimen) on ``axis``.
+        """Return the parameters of the simulated ``noun`` (actuator, specimen) on ``axis``.
 
-        Raises ConfigError where the scenario, which is that of a real rig, has none.
+        Raises ConfigError if the scenario, of a real rig, has none.
         """
         given: OfParams | None = getattr(self.axes[axis], noun)
         if given is None:
@@ -251,9 +251,9 @@ class Scenario(AxesByMode):
         return given
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
-        """Raises ConfigError where a component of ``section``, or a part of one, refuses this test.
+        """Raise ConfigError if a component of ``section``, or a part of one, refuses this test.
 
-        ``parts`` are those of :meth:`parts`, where somebody has them.
+        ``parts``: result of :meth:`parts`, if known.
         """
         problems = Problems()
         for place, part, own in parts or self.parts():
@@ -265,7 +265,7 @@ class Scenario(AxesByMode):
         problems.refuse()
 
     def parts(self) -> Iterator[tuple[str, ChecksScenario, TestContext]]:
-        """All parameters below the scenario's own, with their places and what they may know of the test."""
+        """Yield all parameters below the scenario's own, with their paths and contexts."""
         context = self.context()
         moved = context.of_first(len(self.moved_axes))
         for place, part, declared in walk_declared(self):
@@ -276,7 +276,7 @@ class Scenario(AxesByMode):
                 yield place, part, replace(known, behind=behind, axis=axis)
 
     def context(self) -> TestContext:
-        """Return what components may know of this test when they check their parameters."""
+        """Return the data of this test that components may check their parameters with."""
         return TestContext(
             axes=tuple(self.axes),
             velocity_limits=tuple(axis.limits.velocity for axis in self.axes.values()),
@@ -312,7 +312,7 @@ class Scenario(AxesByMode):
 
     @property
     def samples_per_step(self) -> int:
-        """Servo samples n of one integration step; more than ``substeps`` on a slower time axis."""
+        """Servo samples n per integration step; more than ``substeps`` on a slower time axis."""
         return round(self.substeps * self.time_ratio)
 
     @property
@@ -322,12 +322,12 @@ class Scenario(AxesByMode):
 
     @property
     def transport_samples(self) -> int:
-        """Samples after which a Command acts: those that are under way in hops, and those behind the port."""
+        """Samples until a Command acts: hops and port."""
         return self.hops.depth + self.port.transport_samples
 
     @property
     def steps(self) -> int:
-        """Whole integration steps I, those of the soft start included."""
+        """Integration steps I, including the soft start."""
         return self.soft_start_steps + max(1, math.ceil(self.duration / self.step - ROUNDING))
 
     @property
@@ -341,12 +341,12 @@ class Scenario(AxesByMode):
         return {name: axis.limits for name, axis in self.axes.items()}
 
     def data(self) -> Data:
-        """Plain data, complete with defaults: what is recorded and handed to the nodes."""
+        """Return plain data, complete with defaults, for recordings and nodes."""
         complete: dict[str, object] = to_data(self)
         return complete
 
     def shared_hash(self, run_id: str = "") -> str:
-        """Hash of what two or more nodes must agree on, and of the run."""
+        """Return the hash of the run and of all that nodes must agree on."""
         data = self.data()
         shared: dict[str, object] = {key: data[key] for key in SHARED}
         shared |= {"port": data["port"], "run": run_id}
@@ -362,9 +362,9 @@ class Scenario(AxesByMode):
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run_id: str) -> str:
-        """Hash of all of it, and of the run: for machines that each have a file of their own.
+        """Return the hash of scenario and run, for machines with a file each.
 
-        A file that is named in it counts by what it contains: it may stand elsewhere on another machine.
+        Files named in it count by their contents, as paths may differ.
         """
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
@@ -372,5 +372,5 @@ class Scenario(AxesByMode):
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:16]
 
     def run_id(self) -> str:
-        """Return a name that tells the next run from others: name of the test, local time, process."""
+        """Return a new id of a run: test, local time, process."""
         return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of a scenario: the names of its axes, and the kind of rig at its port."""
+"""Labels of a scenario: names of its axes, and kind of rig."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REAL_RIG = "REAL RIG"
 
 
 def axis_names(scenario: Scenario) -> dict[str, str]:
-    """The axes by name, as people call them: ``north (story_1)`` where the rig file has another name for one."""
+    """Return display names of the axes: ``north (story_1)`` if the rig file has another name."""
     called = {name: axis.rig_axis.name if axis.rig_axis else name for name, axis in scenario.axes.items()}
     return {name: name if own in ("", name) else f"{own} ({name})" for name, own in called.items()}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section ``updating``: copies of the specimen in the structure, what is learnt of it, and for what.
+"""Section ``updating``: copies of the specimen in the structure, and the learning of their parameters.
 
-In ``shadow`` nothing of the test depends on it; ``used``, the copies follow: on a real rig on rung g alone.
+In ``shadow`` the test does not depend on it; in ``used`` the copies follow: on a real rig on rung g only.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from rths_nodes.mechanics.updating.step import LAWS, PERIOD, Settings
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
 BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
-"""Recorded beside the parameters; ``told`` is a number of ``WORDS`` of ``mechanics/updating/step.py``."""
+"""Recorded besides the parameters; ``told`` is a number of ``WORDS`` of ``mechanics/updating/step.py``."""
 TOPIC = "updating_state"
-"""Topic of what is recorded."""
+"""Recorded topic."""
 SHADOW, USED = MODES = ("shadow", "used")
 TELL, FREEZE = THEN = ("tell", "freeze")
 
@@ -80,9 +80,9 @@ class Updating:
 
 
 class Copies:
-    """The copies of a scenario: ``learns`` is that of the specimen, ``laws`` the parameters of the others by name.
+    """Copies of a scenario: ``learns`` is the specimen's, ``laws`` the parameters of the others by name.
 
-    Raises ConfigError for what cannot be updated.
+    Raises ConfigError if the section is impossible.
     """
 
     def __init__(self, scenario: AnyParams) -> None:
@@ -111,10 +111,10 @@ class Copies:
         self.axis = list(scenario.axes).index(section.axis)
         step = scenario.samples_per_step
         self.every = step * max(1, round(PERIOD / (step * scenario.dt)))
-        """Samples between two that are learnt from: whole steps."""
+        """Samples between updates: whole steps."""
         late = scenario.axes[section.axis].sensors.force_delay
         self.first = self.every * (1 - -late // self.every)
-        """Sample at which the first of them is: with a velocity, and a force of the same moment."""
+        """Sample of the first update: with a velocity, and a simultaneous force."""
         prior = np.array([each.uncertainty for each in section.parameters.values()])
         velocity = scenario.axes[section.axis].limits.velocity
         self.settings = Settings(self.every * scenario.dt, section.noise, prior, velocity)
@@ -145,7 +145,7 @@ class Copies:
         }
 
     def check_used(self, scenario: AnyParams) -> None:
-        """Raises ConfigError where copies cannot follow, or must not."""
+        """Raise ConfigError if copies cannot follow, or must not."""
         place = f"{PLACE}.mode = {USED!r}"
         known = KINDS[self.learns.model].parameters
         for name in self.learns.names:
@@ -160,7 +160,7 @@ class Copies:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of what is recorded, with units: estimates, their deviations, what is released, and ``BESIDE``."""
+        """Names of recorded quantities, with units: estimates, deviations, released values, and ``BESIDE``."""
         kinds, copy = ("{}", "deviation of {}", "released {}"), self.learns
         shown = [f"[{unit}]" if unit else "" for unit in copy.units]
         pairs = list(zip(copy.names, shown, strict=True))
@@ -168,7 +168,7 @@ class Copies:
 
     @property
     def corners(self) -> Array:
-        """Corners of the bounds, over the initial values ``(2^m, m)``."""
+        """Corners of the bounds, relative to the initial values ``(2^m, m)``."""
         pairs = zip(self.learns.lower.tolist(), self.learns.upper.tolist(), strict=True)
         return np.array(list(itertools.product(*pairs)))
 
@@ -208,7 +208,7 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
 
 
 def check_updating(scenario: AnyParams) -> None:
-    """Raises ConfigError for what the section cannot mean in this scenario; of a recorded one it is not known."""
+    """Raise ConfigError for an impossible section; recorded scenarios are not checked."""
     structure = scenario.structure
     if scenario.updating is None or (structure is not None and structure.cannot_be_built):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One axis of a rig whose axes have a node each: its own port, limits and safe stop."""
+"""One axis of a rig with a node per axis: its own port, limits and safe stop."""
 
 from __future__ import annotations
 
@@ -22,41 +22,40 @@ from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_pla
 class AxisStage:
     """One axis of the rig behind its own ``port``, with its limits and a safe policy of its own. Arrays ``(1,)``.
 
-    The state of the test is the rig's: this stage follows the Commands that the rig sends, and stops by itself
-    where it must not, in a time of its own: of the axes beside it, with which it may be coupled, it knows nothing
-    until the rig stops them together, a sample or more later. ``trip`` is why it does not follow them any more;
-    empty while it does.
+    The state of the test belongs to the rig: this stage follows its Commands, and stops by itself if it must.
+    Coupled axes then stop only with the rig, a sample or more later. ``trip`` is why it no longer follows, or
+    empty.
 
-    Commands count all ticks of the rig, those of a pause, too. An axis whose controller closes a force loop gets
-    some of them in N. An axis that is controlled by force holds its place where it stops by itself; that it keeps
-    its force until the others rest is up to the rig.
+    Commands count all ticks of the rig, including pauses. An axis whose controller closes a force loop gets some
+    of them in N. A force axis that stops by itself holds its position; the rig decides whether it keeps its force
+    until rest.
     """
 
     def __init__(self, port: Port, limits: dict[str, Limits], dt: float, policy: SafePolicy) -> None:
         self.port = port
         self.trip = ""
         self.out_of_sequence = False
-        """True when a Command is missing: the rig counts on, and cannot lead this axis any more."""
+        """True if a Command is missing: the rig counts on, and cannot lead this axis any more."""
         self._loaded = any(each.of_force for each in limits.values())
-        """True where the axis is controlled by force: it has no velocity of its own that it would have to lose."""
+        """True for a force axis, which has no velocity to lose."""
         self._check = LimitCheck(limits, dt)
         self._policy = policy
         self._next = 0
         at_zero = np.zeros(1)
         self._sent = self._sent_before = at_zero.tolist()
         self._mode = self._mode_before = b""
-        """Control modes of what was sent."""
+        """Control modes of the sent commands."""
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
 
     @classmethod
     def of(cls, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> AxisStage:
-        """The stage of one axis of ``scenario``, whose port goes through ``wrap``.
+        """Return the stage of one axis of ``scenario``, whose port goes through ``wrap``.
 
-        Raises ConfigError where its axes cannot have a node each.
+        Raises ConfigError if its axes cannot have a node each.
         """
         mine = alone(scenario, axis)
         limits = mine.limits
-        if mine.hops.depth:  # errors are those of samples that are over: the rig knows of which
+        if mine.hops.depth:  # errors refer to past samples, which only the rig knows
             limits = {axis: evolved(limits[axis], tracking_error=None)}
         return cls(wrap(Assembly(mine).port), limits, mine.dt, SafeStop(limits, mine.dt))
 
@@ -66,7 +65,7 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True when the axis holds, or was not moved by its last Command, which was none in N."""
+        """True if the axis holds, or its last Command, in m, did not move it."""
         if self.trip:
             return self._policy.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
@@ -76,7 +75,7 @@ class AxisStage:
         open_port(self.port)
 
     def stop(self, reason: str) -> None:
-        """Follow no Command any more: the safe policy takes over."""
+        """Stop following Commands: the safe policy takes over."""
         if not self.trip:
             self.trip = reason
             sent, modes = (np.array(self._sent_before), np.array(self._sent)), (self._mode_before, self._mode)
@@ -84,9 +83,9 @@ class AxisStage:
             self._policy.begin(last if self._loaded else before, last)
 
     def follow(self, command: Command) -> Measurement | None:
-        """Measurement k for Command k; Command 0 moves nothing. One that came twice has none.
+        """Return Measurement k for Command k, or None for a repeated one; Command 0 moves nothing.
 
-        Where a number is left out the axis stops by itself, and its Measurements keep their own numbers.
+        After a missing number the axis stops by itself, and its Measurements keep their own numbers.
         """
         if command.sample < self._next:
             return None
@@ -113,7 +112,7 @@ class AxisStage:
         return measured
 
     def stop_alone(self) -> Measurement:
-        """One sample of the axis' own safe stop, after :meth:`stop`."""
+        """Make one sample of the axis' own safe stop, after :meth:`stop`."""
         position = self._policy.step(self._measured)
         measured = self._tick(Command(self._next, position, position, EMPTY, FLAG_TRIPPED))
         measured.flags |= FLAG_TRIPPED

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From Targets to Commands: ramp, setup and compensator; Target, Measurement k -> Command k + 1.
+"""Commands from Targets by ramp, setup and compensator: Target, Measurement k -> Command k + 1.
 
-An axis under force control is held where it is at the start of the test, then controlled by force, and perhaps
-held again. Its target is the scenario's (``loop/scenario/loads.py``) and its command equals the target: only the
-force controller knows the actuator's delay and compliance. One exception: an actuator that bears a vertical load
-leans with the drift of the coupled axis, which a Target gives.
+A force axis is held at the start of the test, then controlled by force, and possibly held again. Its target is the
+scenario's (``loop/scenario/loads.py``) and its command equals the target: only the force controller knows the
+actuator's delay and compliance. Exception: an actuator with a vertical load leans with the drift of the coupled
+axis, which a Target gives.
 """
 
 from __future__ import annotations
@@ -46,18 +46,17 @@ from rths_nodes.loop.supervision.loads import fading_of
 from rths_nodes.mechanics.axial_load import vertical_share
 
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
-"""Flags of what teaches a compensator nothing."""
+"""Flags of samples from which a compensator must not adapt."""
 PATIENCE = 0.6
-"""In real time: the share of a sample for which the Target is waited for, from the Measurement on. The rest is for
-the answer, and for the way there and back."""
+"""Share of a sample that a Target is waited for in real time, from the Measurement on. The rest is for the answer
+and transport."""
 
 
 class CommandStage:
-    """From Targets at the integration step to compensated Commands at the servo rate.
+    """Turns Targets at the integration step into compensated Commands at the servo rate.
 
-    A host that cannot wait says so by :meth:`assume_realtime`, asks :meth:`ready` and calls :meth:`bridge` in
-    place of :meth:`next` where it is not. ``bridged`` counts the samples whose Target was late, ``dropped`` the
-    Targets that came again.
+    A host in real time calls :meth:`assume_realtime`, and :meth:`bridge` in place of :meth:`next` unless
+    :meth:`ready`. ``bridged`` counts samples with a late Target, ``dropped`` repeated Targets.
     """
 
     def __init__(
@@ -70,9 +69,9 @@ class CommandStage:
         n_interface: int | None = None,
         late_velocity: bool = False,
     ) -> None:
-        """``n_interface``: so many numbers of a Target, the first ones, are the setup's; all if left out.
+        """``n_interface``: the setup's part of a Target, by default all of it.
 
-        ``late_velocity``: the velocity of the integrator's Targets is, and is put right.
+        ``late_velocity``: velocities of the integrator's Targets are late, and are corrected.
         """
         n_axes = len(scenario.moved_axes)
         self.substeps = scenario.samples_per_step
@@ -98,7 +97,7 @@ class CommandStage:
         step = self.substeps * scenario.dt
         self._in_time = InTime(step, scenario.soft_start_steps) if late_velocity else None
         self.ready_to: float = -1
-        """The last Command whose Target is here; beyond the last Target none needs one."""
+        """Last Command whose Target is available; after the last Target none is needed."""
         self._flags = 0
         self._auxiliary = EMPTY
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
@@ -106,9 +105,8 @@ class CommandStage:
 
     @classmethod
     def of(cls, assembly: Assembly) -> CommandStage:
-        """The stage of an assembly. Raises ConfigError where a part cannot be built."""
-        # a setup of its own: one that begins its search where the last one ended must not start from the
-        # poses that the numerical stage asks for, which come in another order in each host
+        # its own setup: a search that starts at the last solution must not depend on the order of the numerical
+        # stage's poses, which differs between hosts
         setup = assembly.fresh("setup")
         names = assembly.names
         n_interface = None if names.interface == names.observed else len(names.interface)
@@ -116,18 +114,18 @@ class CommandStage:
         return cls(assembly.scenario, *parts, names.state, n_interface, assembly.late_velocity)
 
     def open(self) -> None:
-        """Before the test: start a compensator outside of this process. Raises ConfigError where it cannot be."""
+        """Start an external compensator before the test. Raises ConfigError."""
         self.compensator.open()
 
     def close(self) -> None:
         self.compensator.close()
 
     def assume_realtime(self) -> None:
-        """Nobody waits for Targets: what the ramp predicts needs none. What else they bring comes with them."""
+        """Do not wait for Targets that the ramp can predict."""
         self._ahead = self.ramp.predicted
 
     def target(self, target: Target) -> None:
-        """Receive the next Target. Raises ValueError when one before it is missing."""
+        """Receive the next Target. Raises ValueError if one is missing."""
         if target.step < self._next_step:
             self.dropped += 1
             return
@@ -148,18 +146,18 @@ class CommandStage:
             self._targets.append(target)
 
     def ready(self, sample: int) -> bool:
-        """True when the Target that Command ``sample`` needs is here; beyond the last one none is needed."""
+        """Return whether the Target of Command ``sample`` is available, or not needed."""
         return sample <= self.ready_to
 
     @property
     def paused(self) -> bool:
-        """True when a late Target is waited for: no more may be bridged, and the rig pauses."""
+        """True if a late Target may not be bridged any longer: the rig pauses."""
         return self._pauses and self._next_step > 0 and self._in_a_row == self._longest
 
     def next(self, measured: Measurement) -> Command | None:
-        """Command k + 1 from Measurement k; None after the last sample or when the rig has tripped.
+        """Return Command k + 1 from Measurement k; None after the last sample, or if the rig has tripped.
 
-        The compensator sees the last Measurement, too, so that its state is that of the whole test.
+        The compensator gets the last Measurement as well, so that its state is complete.
         """
         if measured.flags & FLAG_TRIPPED:
             return None
@@ -176,9 +174,9 @@ class CommandStage:
         return self._command(sample, measured, 0)
 
     def bridge(self, measured: Measurement) -> Command | None:
-        """As :meth:`next`, where the Target is late: the motion goes on from the last one, flagged.
+        """Return :meth:`next` with a late Target: the motion continues from the last one, flagged.
 
-        None also when ``bridge.max_bridge`` is over: the rig, which counts on its own, then trips or pauses.
+        None also after ``bridge.max_bridge``: the rig, which counts on its own, then trips or pauses.
         """
         sample = measured.sample + 1
         if measured.flags & FLAG_TRIPPED or sample > self.samples:
@@ -192,14 +190,14 @@ class CommandStage:
         return self._command(sample, measured, FLAG_BRIDGED)
 
     def _follow(self, step: int) -> None:
-        """The ramp takes every Target up to ``step`` that is here; one each step, unless they were late."""
+        """Pass every available Target up to ``step`` to the ramp; one per step, unless they were late."""
         while self._targets and self._targets[0].step <= step:
             target = self._targets.popleft()
             self._flags, self._auxiliary = target.flags, target.auxiliary
             self._followed = target.step
             rows = rows_of(target)
             if not self._bridge.follow(target.step, rows):
-                # the limits find it at once, whatever the ramp uses of a Target
+                # limits find it at once, whatever the ramp uses of a Target
                 target = replace(target, displacement=np.full_like(target.displacement, np.nan))
                 rows = rows_of(target)
             self.ramp.follow_rows(target, rows)
@@ -230,19 +228,19 @@ class CommandStage:
         return any(not low < values[index] < high for index, low, high in self._bounds)
 
     def state(self) -> Sequence[float]:
-        """Inner numbers of the compensator, named by ``state_names``."""
+        """Return internal quantities of the compensator, named by ``state_names``."""
         return self.compensator.state()
 
 
 def outgoing_of(assembly: Assembly) -> OutgoingCommands:
-    """Return the check of what the compensator of an ``assembly`` hands on."""
+    """Return the check of the Commands of an ``assembly``'s compensator."""
     scenario, names = assembly.scenario, assembly.names
     given = scenario.limits, scenario.dt, names.inputs, names.auxiliary
     return OutgoingCommands(*given, groups=scenario.stop_groups)
 
 
 def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
-    """Places among the inner numbers of what is adapted, and between which values it moves freely."""
+    """Return index and free range of each adapted quantity."""
     limits, found = compensator.state_limits, []
     for index, name in enumerate(compensator.state_names):
         bare = name.partition("[")[0]
@@ -255,13 +253,13 @@ def bounds_of(compensator: Compensator) -> list[tuple[int, float, float]]:
 
 
 def _first_of(target: Target, count: int) -> Target:
-    """``target`` with the motion of its first ``count`` degrees of freedom: ramp and bridge need no others."""
+    """Reduce ``target`` to its first ``count`` degrees of freedom, which ramp and bridge use."""
     motion = (target.displacement[:count], target.velocity[:count], target.acceleration[:count])
     return replace(target, displacement=motion[0], velocity=motion[1], acceleration=motion[2])
 
 
 class ForceTargets:
-    """Targets of the force axes of ``axes``, which stand behind the first ``n_moved``; ``dt`` s."""
+    """Targets of the force axes of ``axes``, after the first ``n_moved``; ``dt`` s."""
 
     def __init__(self, axes: Mapping[str, Axis], n_moved: int, dt: float) -> None:
         self._n, self._dt = n_moved, dt
@@ -269,9 +267,9 @@ class ForceTargets:
         self._moved = bytes([MODE_DISPLACEMENT]) * n_moved
 
     def step(self, sample: int, measured: Measurement, aimed: Sequence[float]) -> tuple[Array, bytes]:
-        """Targets ``(n_force,)``, m or N, of ``sample``, which follows ``measured``; the modes of all axes.
+        """Return targets ``(n_force,)``, m or N, of ``sample`` after ``measured``, and the modes of all axes.
 
-        ``aimed`` are the targets of the others at the same sample, m.
+        ``aimed`` are the other axes' targets at the same sample, m.
         """
         n = self._n
         time = sample * self._dt
@@ -290,8 +288,6 @@ class ForceTargets:
 
 
 class _Row:
-    """One axis."""
-
     def __init__(self, axis: Any, dt: float) -> None:
         load, law = axis.own_load, axis.force_control.law
         self._history = LoadHistory(load, axis.limits.force_rate, dt)
@@ -302,16 +298,16 @@ class _Row:
         self.controlled = False
 
     def upright(self, aimed: Sequence[float]) -> float:
-        """Share of the force that is what the load says, where the others are ``aimed`` (m) to."""
+        """Return the vertical share of the force, given the other axes' targets ``aimed`` (m)."""
         if self._inclined is None:
             return 1.0
         axis, length = self._inclined
         return vertical_share(aimed[axis], length)
 
     def step(self, time: float, applied: float, place: float, force: float, share: float) -> float:
-        """Target at ``time`` (s), after the ``applied`` command, measured ``place`` (m) and ``force`` (N).
+        """Return the target at ``time`` (s), after ``applied`` command, measured ``place`` (m) and ``force`` (N).
 
-        A ``share`` of the force is the load.
+        ``share`` of the force is the load.
         """
         if self._from < time <= self._to:
             if not self.controlled:
@@ -320,7 +316,7 @@ class _Row:
                 return force
             return self._history.step(time - self._begun) / share
         if self.controlled or self._held is None:
-            # the controller has the axis at what it was sent; after force control only its place is known here
+            # the controller holds the command sent; after force control only the measured position is known
             self._held = place if self.controlled else applied
             self.controlled = False
         return self._held

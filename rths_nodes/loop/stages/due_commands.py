@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands as they come to the rig: which one the next tick takes."""
+"""Commands received by the rig, matched to ticks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rths_nodes.loop.stages.rig import RigStage
 
 
 class DueCommands:
-    """Sorts the Commands that come to a ``rig``; those that hops bring before their tick are kept until then."""
+    """Sorts received Commands of a ``rig``; hops deliver them before their tick."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
@@ -20,24 +20,23 @@ class DueCommands:
 
     @property
     def number(self) -> int:
-        """Number of the Command that the next tick takes; none has been made for those up to 0."""
+        """Number of the next tick's Command; up to 0 none is made."""
         return self._rig.sample + 1 + (self._rig.pause.coming is not None) - self._depth
 
     @property
     def keeps(self) -> bool:
-        """True where a Command has come before its tick."""
         return bool(self._kept)
 
     def kept(self) -> Command | None:
-        """Return the Command of the next tick, where it has come before, or none is made for it.
+        """Return the Command of the next tick if it was received earlier, or is none.
 
-        A pause that has its Command takes no other until the sample of that is over.
+        A pause takes no other Command until its sample has ended.
         """
         if not self._depth or self._rig.pause.coming is not None:
             return None
         number, kept = self.number, self._kept
         if number <= 0:
-            assert self._rig.under_way.start is not None  # Measurement 0 is there
+            assert self._rig.under_way.start is not None  # Measurement 0 exists
             return replace(self._rig.under_way.start, sample=number)
         while kept and kept[0].sample <= number:
             command = kept.pop(0)
@@ -47,9 +46,9 @@ class DueCommands:
         return None
 
     def heard(self, command: Command) -> Command | None:
-        """Return a ``command`` that has come where the next tick takes it.
+        """Return a received ``command`` if it is for the next tick.
 
-        One of a past tick is late, one that cannot have been made yet trips the rig.
+        One of a past tick is late; one that cannot have been made yet trips the rig.
         """
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
@@ -66,7 +65,7 @@ class DueCommands:
         return None
 
     def of(self, command: Command | None) -> Command | None:
-        """Return the Command of the next tick where ``command`` has just been made, and nothing is ever late."""
+        """Return the Command of the next tick, given the newest ``command``, without lateness."""
         if not self._depth:
             return command
         if command is not None:
@@ -74,5 +73,5 @@ class DueCommands:
         return self.kept()
 
     def _keep(self, command: Command) -> None:
-        """Keep a ``command`` in the order of the numbers: on its way one may overtake another."""
+        """Store a ``command`` in order: hops may reorder."""
         insort(self._kept, command, key=attrgetter("sample"))

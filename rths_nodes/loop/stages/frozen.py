@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors that do not follow in a run: a displacement that stands still trips, a force that freezes is reported.
+"""Sensors that do not follow in a run: a frozen displacement trips, a frozen force is reported.
 
 A displacement has to change by a tenth of D, in any direction, while its target travels by D one way: a
 compensator that leads too far moves an axis against its target. A force is frozen if it changes by no more than
-its noise and resolution explain, while the measured displacement has gone there and back by as much as should
-change it ten times more. D is derived from resolution, noise, lost motion and stroke (``supervision/travel.py``).
+noise and resolution explain, while the measured displacement goes there and back far enough to change it ten times
+more. D is derived from resolution, noise, lost motion and stroke (``supervision/travel.py``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Row = tuple[list[float], list[float], list[float]]
 
 
 class _Axis:
-    """Rules of one axis, with the travel that its displacement and its force have to show."""
+    """Rules of one axis, with the required travels of its displacement and force."""
 
     def __init__(self, name: str, axis: Axis, block: int, way: float | None, force: float | None) -> None:
         self.name = name
@@ -54,7 +54,7 @@ class _Axis:
         self.pushed = OneWay(expected, block, felt) if self.stiffness > 0.0 else None
 
     def stuck(self, rows: list[Row], index: int) -> str:
-        """Return why its displacement does not follow the targets of a block; empty if it does."""
+        """Return why its displacement does not follow the targets of a block, or empty."""
         aims = [row[0][index] for row in rows]
         shown = sum([row[1][index] for row in rows]) / len(rows)
         travel = self.moved.block(min(aims), max(aims), shown)
@@ -77,10 +77,10 @@ class _Axis:
 
 
 class FrozenSensors:
-    """Watch of the sensors of ``axes`` that follow displacements; the others are beyond its reach.
+    """Checks sensors of ``axes`` that follow displacements; force axes are excluded.
 
-    ``breach`` is why the test must end, ``forces`` the sample at which a force was reported, by axis. ``way`` (m)
-    and ``force`` (N) replace the derived travels.
+    ``breach`` is why the test must end, ``forces`` the sample of a report, by axis. ``way`` (m) and ``force`` (N)
+    replace the derived travels.
     """
 
     def __init__(
@@ -105,20 +105,20 @@ class FrozenSensors:
                 self.forces[axis.name] = sample
 
     def metrics(self) -> Data:
-        """Return the frozen forces, by axis; nothing if there are none."""
+        """Return the frozen forces by axis, if any."""
         rows = {name: {"reported_at_sample": float(sample)} for name, sample in self.forces.items()}
         return {"frozen_forces": rows} if rows else {}
 
 
 def _stiffness(axis: Axis) -> float:
-    """Return the stiffness (N/m) of a specimen at small motion; 0 if it is not known: its force is not watched."""
+    """Return the stiffness (N/m) of a specimen at small motion; 0 if unknown: its force is not checked."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         return axis.rig_axis.stiffness
     if axis.specimen is None:
         return 0.0
     try:
         slope = SmallSpecimen.of(registry.build("specimen", axis.specimen)).slope
-    except (ConfigError, ValueError):  # friction at rest, say, or a specimen of another package
+    except (ConfigError, ValueError):  # e.g. friction at rest, or a specimen of another package
         return 0.0
     return slope if math.isfinite(slope) else 0.0
 

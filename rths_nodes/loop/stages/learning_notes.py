@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Say in words what copies of the specimen have learnt in a test."""
+"""Notes on what copies of the specimen have learnt in a test."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TROUBLE = {
     "dead": "with a force that stood still while the specimen moved",
     "spikes": "with a force that was not to be expected",
 }
-"""Words for the counts of samples that nothing was learnt from."""
+"""Texts for counts of skipped samples."""
 
 
 def learning_notes(told: Data, scenario: Scenario) -> list[str]:
-    """Sentences without a full stop on the numbers ``told`` by the integrator; none where nothing has learnt."""
+    """Return notes on the integrator's numbers ``told``, if anything has learnt."""
     numbers = told.get("updating")
     if scenario.updating is None or not numbers:
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs the messages of the loop by their numbers and feeds the monitor in order."""
+"""Pairing of the loop's messages by number, in order, for the monitor."""
 
 from __future__ import annotations
 
@@ -28,19 +28,18 @@ from rths_nodes.loop.supervision.monitor import Monitor
 
 
 class LoadTracking:
-    """Largest and rms error of the force on the axes behind the first ``n_moved``, while the mode is force.
+    """Largest and rms error of force axes after the first ``n_moved``, while their mode is force.
 
-    Errors are target minus measured force; percentages are of the largest target. Samples of a soft start count,
-    too: a load is not part of it.
+    Errors are target minus measured force; percentages are of the largest target. Soft starts count, too.
     """
 
     def __init__(self, axes: Sequence[str], n_moved: int) -> None:
         self._axes, self._n = axes, n_moved
         self._sums = [(0, 0.0, 0.0, 0.0)] * len(axes)
-        """Samples, largest error and target (N), sum of squared errors (N^2) of each."""
+        """Samples, largest error and target (N), sum of squared errors (N^2), by axis."""
 
     def add(self, target: Sequence[float], force: Sequence[float], modes: bytes) -> None:
-        """A sample of all axes: target (m or N), measured force (N), and modes, empty where they are not told."""
+        """Add a sample of all axes: target (m or N), measured force (N), and modes, empty if unknown."""
         if not modes:
             return
         n = self._n
@@ -48,11 +47,11 @@ class LoadTracking:
             if modes[n + index] == MODE_FORCE:
                 wanted = target[n + index]
                 error = abs(wanted - force[n + index])
-                largest = largest if error <= largest else error  # nan is not passed over
+                largest = largest if error <= largest else error  # keeps nan
                 self._sums[index] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """By axis and name; nan where an axis was never controlled by force."""
+        """Return the indices by axis and name; nan without force control."""
         return {
             axis: {
                 "max_force_error_n": largest if samples else math.nan,
@@ -65,15 +64,15 @@ class LoadTracking:
 
 
 class MonitorStage:
-    """Pairs Targets, Commands and Measurements by their numbers and feeds the monitor in order."""
+    """Pairs Targets, Commands and Measurements by number and feeds the monitor in order."""
 
     def __init__(
         self, scenario: Scenario, n_dof: int, reference_energy: float, spread: bool = False, live: bool = False
     ) -> None:
         """``n_dof`` degrees of freedom in a Target; ``reference_energy`` (J) is the scale of the energy error.
 
-        With ``spread`` a chunk of the delay is worked in by :meth:`spare`, else with its last sample. ``live``:
-        somebody looks on.
+        With ``spread`` a chunk of the delay is processed by :meth:`spare`, else with its last sample. ``live``:
+        make curves.
         """
         self.substeps = scenario.samples_per_step
         axes, file = scenario.moved_axes, scenario.monitor.corridor
@@ -88,23 +87,22 @@ class MonitorStage:
         self._commands: deque[Command] = deque()
         self._measured: deque[Measurement] = deque()
         self._known = -1
-        """The last sample of which the Target is here."""
+        """Last sample with its Target."""
         self._last_command = 0
         self._last_driven: int | None = None
         self._aim = self._aim_before = [0.0] * len(scenario.axes)
-        """The targets of the last two Commands."""
+        """Targets of the last two Commands."""
         self._loads = LoadTracking(scenario.force_axes, len(axes)) if scenario.force_axes else None
         self.live = LiveColumns(len(scenario.axes), scenario.servo_rate) if live else None
-        """Curves for who looks on; None where nobody does."""
+        """Curves for onlookers, or None."""
 
     @classmethod
     def of(cls, assembly: Assembly, spread: bool = False, live: bool = False) -> MonitorStage:
-        """The stage of an assembly. Raises ConfigError where a part cannot be built."""
         return cls(assembly.scenario, len(assembly.names.observed), assembly.reference_energy, spread, live)
 
     @property
     def sample(self) -> int:
-        """The last sample worked in; -1 before Measurement 0."""
+        """Last processed sample; -1 before Measurement 0."""
         return self.monitor.sample
 
     def target(self, target: Target) -> None:
@@ -113,16 +111,13 @@ class MonitorStage:
         self.monitor.energy.target(target, known - self.substeps)
 
     def command(self, command: Command) -> None:
-        """Receive the next Command; what comes again is dropped."""
+        """Receive the next Command; repeated ones are dropped."""
         if command.sample > self._last_command:
             self._last_command = command.sample
             self._commands.append(command)
 
     def measurement(self, measured: Measurement) -> None:
-        """Receive the next Measurement; the monitor is fed with it, where all that belongs to it is here.
-
-        Command and Target of a driven sample belong to it.
-        """
+        """Receive the next Measurement; feed the monitor if Command and Target of the sample are here."""
         sample, commands = measured.sample, self._commands
         if not (commands and 0 < sample <= self._known) or self._measured or measured.flags & FLAG_TRIPPED:
             if self._measured:
@@ -154,16 +149,16 @@ class MonitorStage:
             self._draw(sample, every, command.command.tolist(), command.control_mode)
 
     def work(self) -> None:
-        """Feed the monitor with every sample that has become complete."""
+        """Feed the monitor with every complete sample."""
         waiting, self._measured = self._measured, deque()
-        while waiting and not self._measured:  # one that is not complete waits again
+        while waiting and not self._measured:  # an incomplete one waits again
             self.measurement(waiting.popleft())
         self._measured += waiting
 
     def _feed_undriven(self, measured: Measurement) -> bool:
-        """Sample 0, whose target is the applied command, or one of the safe stop; False while it is not complete.
+        """Feed sample 0, whose target is the applied command, or one of the safe stop; False if incomplete.
 
-        The last Target before a safe stop is that of the last driven sample.
+        The last Target before a safe stop belongs to the last driven sample.
         """
         sample = measured.sample
         if measured.flags & FLAG_TRIPPED:
@@ -195,16 +190,16 @@ class MonitorStage:
         assert self.live is not None
         target, moved, force = every
         aimed, n, indicator = moved, len(self.monitor.names), self.monitor.tracking.indicator
-        if len(moved) > n:  # the last axes are controlled by force, once their mode says so
+        if len(moved) > n:  # force axes, once their mode says so
             loaded = [len(modes) > i and modes[i] == MODE_FORCE for i in range(n, len(moved))]
             aimed = moved[:n] + [each if on else math.nan for each, on in zip(force[n:], loaded, strict=True)]
             indicator = indicator + [math.nan] * (len(moved) - n)
         self.live.add(sample, target, given, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
-        """The Command of this sample, where a later one with ``flags`` tells that it was lost.
+        """Return the lost Command of this sample, if a later one with ``flags`` shows the loss.
 
-        Its target goes on straight, but a load is held over a bridge.
+        Its target continues straight; a load is held over a bridge.
         """
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
@@ -219,13 +214,12 @@ class MonitorStage:
 
     @property
     def spares(self) -> bool:
-        """True while :meth:`spare` has something to do."""
+        """True while :meth:`spare` has work."""
         return self.monitor.waits
 
     def spare(self) -> None:
         self.monitor.work()
 
     def metrics(self) -> Data:
-        """The indices of everything fed so far."""
         told = {} if self._loads is None else {"force_axes": self._loads.metrics()}
         return self.monitor.metrics() | self.sensors.metrics() | told

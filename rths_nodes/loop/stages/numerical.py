@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numerical substructure: ground motion, structure and integrator; Measurement i n -> Target i + 1."""
+"""Numerical substructure: ground motion, structure and integrator; Measurement i n -> Target i + 1."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ COUNTED = {
 
 
 class NumericalStage:
-    """The numerical substructure: turns the forces of the axes into Targets.
+    """Numerical substructure: turns the forces of the axes into Targets.
 
-    Its parts are those of an ``assembly``; unless ``controlled`` without what sets the auxiliary inputs of a rig.
-    Raises ConfigError where a part cannot be built, and for a soft start beyond the reach of the setup.
+    Its parts come from an ``assembly``, including the controller of auxiliary inputs if ``controlled``. Raises
+    ConfigError if a part cannot be built, and for a soft start beyond the reach of the setup.
 
-    A Target has the observed degrees of freedom. Where these are not the whole model, it has its energies as well.
+    A Target has the observed degrees of freedom and, unless these are the whole model, its energies.
 
-    The stage never waits for an integrator that is answered from outside: while the integrator works on the next
-    Target, that is ``pending``, and a host asks for the :meth:`answer`.
+    The stage never waits for an external integrator: while the next Target is computed, it is ``pending``, and a
+    host polls :meth:`answer`.
     """
 
     def __init__(self, assembly: Assembly, controlled: bool = True) -> None:
@@ -79,25 +79,26 @@ class NumericalStage:
         self._lead = force_lead_of(scenario, self.integrator)
         whole = not scenario.force_axes or self.setup.takes_loads
         self._moved = None if whole else len(scenario.moved_axes)
-        """So many forces, the first ones, are the setup's; None for all."""
+        """Number of forces for the setup, the first ones; None for all."""
         self.learning = Learning.of(scenario)
-        """The copy of the specimen that learns; None without one."""
+        """Learning copy of the specimen, or None."""
         self._before = scenario.soft_start_steps
         if scenario.soft_start:
             self._soft_start = self._prescribed(scenario)
 
     @classmethod
     def of(cls, assembly: Assembly) -> NumericalStage:
-        """The stage of an assembly. Raises ConfigError where a part cannot be built."""
         return cls(assembly)
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
-        """The Targets of the soft start; the last is the start of the test."""
+        """Return the Targets of the soft start; the last is the start of the test."""
         assert scenario.soft_start is not None
-        # a setup need not be linear: the whole amplitude is what must be right
+        # a nonlinear setup: the whole amplitude has to be right
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
-        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # what is only observed stays at rest
+        unit = np.append(
+            unit, np.zeros(len(self._nothing) - len(unit))
+        )  # observed degrees of freedom stay at rest
         if not np.isfinite(unit).all():
             raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: lies beyond the reach of the setup")
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
@@ -109,22 +110,22 @@ class NumericalStage:
         ]
 
     def open(self) -> None:
-        """Before the test: connect to an integrator that is answered from outside."""
+        """Connect to an external integrator before the test."""
         self.integrator.open()
 
     def missing(self) -> str:
-        """Say in words what the test waits for since :meth:`open`. Raises ConfigError where it never comes."""
+        """Return what the test waits for since :meth:`open`. Raises ConfigError if that never comes."""
         return self.integrator.missing()
 
     def numbers(self) -> Data:
-        """Return what the integrator has for the recording beside its Targets, nested by name."""
+        """Return the integrator's results for the recording, besides its Targets, nested by name."""
         own = self.integrator.numbers()
         return own if self.learning is None else own | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Learn what is due; the number of a sample, and what is known behind it. None for nothing new.
+        """Learn from the due sample; return its number and the values, or None without news.
 
-        A host calls it once it has handed on the Target, so that nobody waits for it.
+        Hosts call it after passing on the Target, so that it delays nothing.
         """
         return None if self.learning is None else self.learning.learn()
 
@@ -140,12 +141,12 @@ class NumericalStage:
         return target
 
     def next(self, measured: Measurement) -> Target | None:
-        """The next Target, when ``measured`` is the sample it needs and the test goes on; None otherwise.
+        """Return the next Target if ``measured`` is its sample and the test continues, else None.
 
-        None also while it is ``pending``: then :meth:`answer` gives it.
+        None also while it is ``pending``: then :meth:`answer` returns it.
         """
         if measured.flags & FLAG_TRIPPED:
-            self.pending = False  # nobody needs it any more
+            self.pending = False  # no longer needed
             return None
         if self._lead is not None:
             self._lead.add(measured)
@@ -174,9 +175,9 @@ class NumericalStage:
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """The Target that is pending; None where the integrator is not ready, unless the host can ``wait``.
+        """Return the pending Target; None if the integrator is not ready, unless the host can ``wait``.
 
-        Raises IntegratorError where it cannot come any more; then nothing is pending.
+        Raises IntegratorError if there can be none; then nothing is pending.
         """
         if not self.pending:
             return None
@@ -200,7 +201,7 @@ class NumericalStage:
         return target
 
     def _target(self, external: Array, before: Array) -> Target:
-        """Target with the ``external`` force of the step before; the model stood at ``before`` then."""
+        """Return the Target with the ``external`` force of the last step, from the position ``before``."""
         solver, ratio, restoring = self.integrator, self._ratio, self.integrator.restoring_force
         moved: Sequence[Array] = (
             solver.displacement,
@@ -212,7 +213,7 @@ class NumericalStage:
             moved = [*map(self._seen.motion, moved)]
             restoring = self._seen.restoring(restoring, before)
         displacement, velocity, acceleration, exact = moved
-        if ratio != 1:  # on the wire stands the motion of the rig
+        if ratio != 1:  # messages have the motion of the rig
             square = ratio * ratio
             velocity, acceleration, exact = velocity / ratio, acceleration / square, exact / square
         auxiliary = self._auxiliary
@@ -220,7 +221,7 @@ class NumericalStage:
 
 
 def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | None:
-    """Return the lead that makes up for the delay of the forces in ``scenario``; None where none is asked for."""
+    """Return the extrapolation of delayed forces in ``scenario``, or None."""
     if scenario.force_lead is None:
         return None
     step = scenario.samples_per_step
@@ -229,7 +230,7 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
 
 
 class Pair(NamedTuple):
-    """Displacement (m) and force (N) of one moment."""
+    """Displacement (m) and force (N) at one time."""
 
     displacement: float
     force: float
@@ -237,15 +238,15 @@ class Pair(NamedTuple):
 
 
 class Learning:
-    """The copy of the specimen that learns; :meth:`add` takes every Measurement, :meth:`learn` does the work.
+    """Learning copy of the specimen; :meth:`add` takes every Measurement, :meth:`learn` does the work.
 
-    A pair of displacement and force is of one moment: the declared delay of the load cell is taken off, and the
-    displacement passes the filter that the rig has for the force. The velocity is the central difference, so that
-    a pair is learnt one period after it was measured.
+    Displacement and force are made simultaneous: the declared delay of the load cell is removed, and the
+    displacement passes the force's filter. The velocity is the central difference, so a pair is learnt one period
+    later.
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        """Raises ConfigError for what cannot be updated."""
+        """Raise ConfigError for an impossible update."""
         copies = Copies(scenario)
         self.copy, self._settings = copies.learns, copies.settings
         self.every, self._axis = copies.every, copies.axis
@@ -255,7 +256,7 @@ class Learning:
         self._begun = False
         self._held = axis.sensors.force_delay + 1
         self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
-        """Displacements, as far back as the force is late."""
+        """Displacements over the delay of the force."""
         self._pairs: deque[Pair] = deque(maxlen=3)
         self._due: tuple[int, Sample] | None = None
         self._state: State | None = None
@@ -270,7 +271,7 @@ class Learning:
         return None if scenario.updating is None else cls(scenario)
 
     def follow(self, integrator: Integrator) -> None:
-        """Let the copies of an integrator have what has been released since; in shadow they have nothing of it."""
+        """Pass newly released parameters to an integrator's copies; not in shadow."""
         if self._state is None or self._state.released is self._followed:
             return
         self._followed = self._state.released
@@ -279,7 +280,7 @@ class Learning:
             integrator.renew(name, copy.change(shares))
 
     def add(self, measured: Measurement) -> None:
-        """Take in a sample. Every ``every``-th makes a pair, and the one before it ready to be learnt from."""
+        """Take a sample. Each ``every``-th makes a pair, and the previous pair ready to learn from."""
         x, bad = float(measured.displacement[self._axis]), measured.flags & UNUSABLE != 0
         if self._filter is not None:
             if not math.isfinite(x):  # it would stay in the filter
@@ -303,10 +304,7 @@ class Learning:
             self._due = measured.sample, Sample(middle.displacement, velocity, middle.force, middle.flagged)
 
     def learn(self) -> tuple[int, list[float]] | None:
-        """Learn from the pair that is ready; the number of the sample that made it so, and the values behind it.
-
-        None where there is none, or it has been learnt from.
-        """
+        """Learn from the ready pair; return number and values of its sample, or None."""
         if self._due is None:
             return None
         (number, sample), self._due = self._due, None
@@ -335,7 +333,7 @@ class Learning:
             self._at_bound[place] |= not low < share < high
 
     def numbers(self) -> Data:
-        """Return what there is to tell at the end of the test, nested by name."""
+        """Return the results at the end of the test, nested by name."""
         found: Data = {"learnt": self._learnt, "first_unexplained_sample": self._strange_from}
         if self._left_from:
             found["left_prior_sample"] = self._left_from

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig behind its port, with limits, the state of the test and the safe stop."""
+"""The rig behind its port, with limits, state of the test and safe stop."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 
 
 class RigStage:
-    """The rig behind its ``port``: sends Commands within the limits, otherwise those of the safe policy.
+    """The rig behind its ``port``: sends Commands within the limits, otherwise commands of the safe policy.
 
     ``limits`` by axis, ``groups`` of axes that stop together (a number by axis), ``levels`` of the whole rig and
     the ``quantities`` of their expressions, ``dt`` s, ``samples`` of the test, ``depth`` of hops. ``bridged``
-    counts samples driven without their Target or Command, ``late_commands`` the Commands that came too late,
-    ``slowed`` the samples on the way back from a ``pause``, ``ticks`` all ticks. ``stopping`` is true from the
-    first sample that the safe policy drives, ``refused`` if the last Command was beyond a limit.
-    ``stop_request`` is the request to stop, or None. ``late`` returns the late periods.
+    counts samples without their Target or Command, ``late_commands`` late Commands, ``slowed`` samples on the way
+    back from a ``pause``, ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe policy on,
+    ``refused`` if the last Command was beyond a limit. ``stop_request`` is the request to stop, or None. ``late``
+    returns the late periods.
 
-    The ``handover`` of a procedure says where the test counts from: limits judge what sensors and controller show,
-    everybody else gets it from there on.
+    The ``handover`` of a procedure defines the zero of the test: limits judge untared values, other users get
+    tared ones.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RigStage:
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._n_moved = sum(not each.of_force for each in limits.values())
-        """Axes that follow displacements; behind them stand those that are controlled by force."""
+        """Number of displacement axes; force axes follow."""
         loaded = self._n_moved < len(limits)
         self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if loaded else None
         self.pause = (LoadPause if loaded else Pause)(bridge, limits, dt)
@@ -90,18 +90,18 @@ class RigStage:
         self._asked = self._targets, self._sent
         self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
-        """The Command that was sent last; None before the first."""
+        """Last sent Command."""
         self._driven_before: Command | None = None
         self._between = 0
-        """Ticks of no sample."""
+        """Ticks without a sample."""
         self._unfit = ""
-        """Why the Command that ends a pause must not be sent, whatever leads there; empty when it may."""
+        """Reason why the Command that ends a pause must not be sent, or empty."""
         self._sampled = True
-        """True when the tick under way is that of a sample."""
+        """True if the current tick has a sample."""
 
     @classmethod
     def of(cls, scenario: Scenario, port: Port) -> RigStage:
-        """The stage of the rig of ``scenario`` behind ``port``. Raises ConfigError where nobody has armed it."""
+        """Return the stage of the rig of ``scenario`` behind ``port``. Raises ConfigError unless it is armed."""
         check_armed(port)
         judgement.refuse(scenario, port.simulated)
         limits, dt = scenario.limits, scenario.dt
@@ -116,7 +116,7 @@ class RigStage:
 
     @property
     def failure(self) -> str:
-        """Why a rig that has failed cannot go on, in words; empty for none."""
+        """Reason why a failed rig cannot continue, or empty."""
         return self.port.failure
 
     def close(self) -> None:
@@ -127,30 +127,29 @@ class RigStage:
 
     @property
     def ended(self) -> bool:
-        """True when the test is over, one way or another."""
         return self.machine.state in ENDED
 
     @property
     def stop_due(self) -> bool:
-        """True when the next tick belongs to a stop that was asked for."""
+        """True if the next tick belongs to a requested stop."""
         return self.stop_request is not None and self.stop_request.due(self.sample + 1)
 
     @property
     def pause_counts(self) -> dict[str, float]:
-        """Counts of what was slow: samples, pauses, and s by which the test took longer; empty if none may be."""
+        """Counts of slowed samples and pauses, and added time (s); empty if pauses are excluded."""
         if not (self.pause.allowed or self.pause.count):
             return {}
         return {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
 
     def truth(self) -> Measurement | None:
-        """The true, noise-free state of the last sample, right after it; None where it is not known."""
+        """Return the true, noise-free state of the last sample, or None."""
         true = self.port.truth()
         if true is not None:
             true.sample = self.sample
         return true
 
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the port and walk a simulator, which stands at zero, up to its start position.
+        """Open the port and take a simulator from zero to its start position.
 
         ``pacer`` as in :meth:`Port.open`. Raises ConfigError for a port that is not a simulator.
         """
@@ -160,49 +159,46 @@ class RigStage:
             self.machine.to(state)
 
     def begin(self) -> None:
-        """Start the test: ask for Measurement 0, which :meth:`complete` gives once the port is ready."""
+        """Start the test: request Measurement 0, which :meth:`complete` returns once the port is ready."""
         self.machine.to(State.RUNNING)
         self.port.begin()
         set_trigger(self.port, True)
 
     def first(self) -> Measurement:
-        """Start the test: Measurement 0 of a port that has it at once."""
+        """Start the test; return Measurement 0 of a port that has it at once."""
         self.begin()
         measured = self.complete()
         assert measured is not None
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Ask for a safe stop from ``sample`` on, or from now on if that is past; the first request counts."""
+        """Request a safe stop from ``sample`` on, at the earliest now; the first request counts."""
         self.stop_request = self.stop_request or StopRequest(reason, sample)
 
     def hold(self, reason: str) -> None:
-        """The operator asks for the same safe stop; the test does not count as tripped."""
+        """Request the same safe stop for the operator; the test does not count as tripped."""
         if not self.ended:
             self.stop_request = self.stop_request or StopRequest(reason, end=State.HELD)
 
     def settle(self) -> None:
-        """After the last judgement: a finished test for which a stop was asked too late counts as tripped.
-
-        So a limit of the monitor that was broken in the last samples is not passed over.
-        """
+        """Trip a finished test whose stop was requested too late, after the monitor's last judgement."""
         if self.machine.state is State.FINISHED and self.stop_request is not None:
             self.machine.to(State.TRIPPED, f"sample {self.sample}: {self.stop_request.reason}")
 
     def late_command(self, command: Command) -> None:
-        """Count a Command whose sample is over. It is not sent, but the bridge goes on from it."""
+        """Count a late Command. It is not sent, but the bridge continues from it."""
         self.late_commands += 1
         self._bridge.heard(self.under_way.at_its_tick(command))
 
     def tick(self, command: Command | None, late: bool = False) -> Measurement | None:
-        """One tick of a port that is ready at once: both halves, :meth:`begin_tick` and :meth:`complete`."""
+        """Run both halves of a tick, :meth:`begin_tick` and :meth:`complete`, for a port that is ready at once."""
         self.begin_tick(command, late)
         return self.complete()
 
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
-        """The first half of a tick: send the command if it may be sent, otherwise that of the safe policy.
+        """Run the first half of a tick: send the command if permitted, otherwise the safe policy's.
 
-        Without a command the rig trips, unless it is only ``late``: then it is bridged, or the rig pauses.
+        Without a command the rig trips; if it is only ``late``, it is bridged, or the rig pauses.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
@@ -227,10 +223,7 @@ class RigStage:
         self._driven_before, self._driving = self._driving, command
 
     def complete(self) -> Measurement | None:
-        """The second half of a tick, once the port is ready: measure, and check what was measured.
-
-        None for a tick of no sample.
-        """
+        """Run the second half of a tick, once the port is ready: measure and check. None without a sample."""
         shown = self._shown = self.port.read()
         measured = self._measured = shown if self._handover is None else self._handover.presented(shown)
         command = self._driving
@@ -267,8 +260,8 @@ class RigStage:
                 if self._handover is not None and self.pause.rests:
                     self._handover.rest(sample - 1, shown.force.tolist())
                 return None
-            # the rig did not follow a Target, or not in its time, or its port had to fill in what was lost on the
-            # way: nothing is to be learnt from this measurement
+            # no Target, a late one, or data replaced by the port: nothing can be learnt from
+            # this measurement
             measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
             self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
             if bridged or self._bridges.watches:
@@ -296,7 +289,7 @@ class RigStage:
             self._bridges.end()
 
     def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
-        """The Command that drives the rig: the one in time, or a straight line where it is late."""
+        """Return the Command that drives the rig: in time, or extrapolated if late."""
         if (self.pause.allowed or self.pause.active) and self._stands_still(command, late):
             return self._paused(command, sample)
         if command is None and not late:
@@ -316,12 +309,12 @@ class RigStage:
             self._bridges.add(missing)
         elif self._bridges.in_a_row:
             self._bridges.end()
-        if command.flags & FLAG_TRIPPED:  # only the rig itself may say so: its axes do not check such Commands
+        if command.flags & FLAG_TRIPPED:  # only the rig itself may set it: axes do not check such Commands
             command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
         return command
 
     def _stands_still(self, command: Command | None, late: bool) -> bool:
-        """True when this tick belongs to a pause; it begins where more would have to be bridged than may be."""
+        """Return whether this tick belongs to a pause, which replaces bridging beyond its limit."""
         pause, driving = self.pause, self._driving
         if driving is None or not (late or command is not None):
             return pause.active
@@ -365,7 +358,7 @@ class RigStage:
         return beyond
 
     def _begin_stop(self, reason: str, sample: int, breach: Breach | None = None) -> None:
-        """The safe stop, for ``reason``; where that is empty, for the level that was broken."""
+        """Begin the safe stop for ``reason`` or, if empty, for the broken level."""
         if breach is not None:
             if breach.action == HOLD and not reason:
                 self.stop_request = self.stop_request or StopRequest(breach.reason, end=State.HELD)
@@ -373,7 +366,7 @@ class RigStage:
                 self.port.drop_heartbeat()
             reason = reason or breach.reason
         if self.stop_request is not None and self.port.interlock:
-            reason = self.stop_request.reason  # it says what happened to the rig, the interlock only shows it
+            reason = self.stop_request.reason  # it names the cause, the interlock only the effect
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         self.stopping = True
         set_trigger(self.port, False)
@@ -391,7 +384,7 @@ class RigStage:
 
 
 def check_armed(port: Port) -> None:
-    """Raises ConfigError for a ``port`` behind which real actuators could move, unless an operator armed it."""
+    """Raise ConfigError for a ``port`` to real actuators, unless an operator armed it."""
     if not (port.simulated or port.armed):
         raise ConfigError(
             f"{port.label}: is not a simulator: only an operator may arm it: rths test (doc/procedure.md)"
@@ -399,6 +392,6 @@ def check_armed(port: Port) -> None:
 
 
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
-    """Open ``port``. Raises ConfigError where real actuators could move, and no operator has armed it."""
+    """Open ``port``. Raises ConfigError as :func:`check_armed`."""
     check_armed(port)
     port.open(pacer)

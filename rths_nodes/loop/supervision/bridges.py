@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bridges over late messages: how the motion goes on meanwhile, and how it returns without a jump.
+"""Bridges over late messages: continued motion, and return without a jump.
 
-Holding the last value would be worst: it is a stop, which the compensator in front of the actuator turns into a
-kick (Phillips & Spencer 2012, case (d): floor accelerations wrong by 150 %). So the motion goes on:
+Holding the last value would be a stop, which the compensator turns into a kick (Phillips & Spencer 2012, case (d):
+floor accelerations wrong by 150 %). So the motion continues:
 
     late Target    Taylor series of the last one,          x(t) = x + v t + a t^2 / 2          MotionBridge
     late Command   straight line through the last two,     u(k) = u' + (k - k') (u' - u'') / (k' - k'')
                                                                                                CommandBridge
 
-A message counts for its own number only: a late one is not sent any more, but the line or the series goes on from
-it. Wherever the source of the motion changes, the difference between the old and the new motion fades out
-(:class:`Fading`), displacement, velocity and acceleration together: a compensator with a lead of tens of samples
-turns a mere jump of the target's velocity into a jump of the command.
+A message is valid for its own number only: a late one is not sent, but the line or the series continues from it.
+When the source of the motion changes, the difference between old and new motion fades out (:class:`Fading`) in
+displacement, velocity and acceleration: a compensator with a lead of tens of samples turns a jump of the target's
+velocity into a jump of the command.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class OverrunParams:
     ignored: float = number("time from the start of the test in which none counts", "s", 0.0, at_least=0.0)
 
     def validate(self, path: str) -> None:
-        """Refuses more in a row than in the window, which would mean nothing."""
+        """Refuse more in a row than in the window."""
         if self.in_a_row > self.in_window:
             raise ConfigError(f"{path}.in_a_row = {self.in_a_row}: must be <= {path}.in_window = {self.in_window}")
 
 
 class Overruns:
-    """Count of the late periods of a test, with samples of ``dt`` s; ``breach`` says why it must end, or is empty.
+    """Count of the late periods of a test, with samples of ``dt`` s; ``breach`` is why it must end, or empty.
 
-    A period is late if its tick was missed, or if it was bridged because its Target or Command was late. Ticks of
-    the rig are never missed. In lockstep nothing is late. Once there is a breach it stays.
+    A period is late if its tick was missed, or if it was bridged because of a late Target or Command. Ticks of a
+    rig are never missed. In lockstep nothing is late. A breach is permanent.
     """
 
     def __init__(self, params: OverrunParams, dt: float) -> None:
@@ -58,11 +58,11 @@ class Overruns:
         self._ignored, self._window = (int(each / dt + ROUNDING) for each in (params.ignored, params.window))
         self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
-        """Samples in the window of which periods were late, and how many."""
+        """Samples in the window with late periods, and their number."""
         self.breach = ""
 
     def sampled(self, sample: int, late: int) -> None:
-        """Judge the ``sample`` that is over, in order, with so many ``late`` periods."""
+        """Judge the ended ``sample``, in order, with ``late`` periods."""
         while self._late and self._late[0][0] <= sample - self._window:
             self._in_window -= self._late.popleft()[1]
         if not late or sample <= self._ignored:
@@ -109,22 +109,22 @@ class BridgeParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses overruns of a test that pauses for what is late."""
+        """Refuse overruns of a test that pauses for late messages."""
         if self.pauses and self.overruns is not None:
             raise ConfigError(f"{path}.overruns: must be left out where {path}.when_late = 'pause', which waits")
 
     @property
     def pauses(self) -> bool:
-        """True where the test pauses for what is late."""
+        """True if the test pauses for late messages."""
         return self.when_late == "pause"
 
     def longest(self, dt: float) -> int:
-        """The samples of ``dt`` s that may be bridged in a row."""
+        """Return the longest bridge in samples of ``dt`` s."""
         return math.floor(self.max_bridge / dt + ROUNDING)
 
 
 SHARE = 0.25
-"""Share of the velocity limit of an axis that a fading difference of displacements may add to its velocity."""
+"""Velocity that fading may add, as a share of the axis' velocity limit."""
 
 STEEPEST = 1.875
 """Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
@@ -149,12 +149,11 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """A difference between two motions that fades out: whole at first, gone after its last sample.
+    """Difference between two motions that fades out by a polynomial of fifth degree, without jumps at either end.
 
-    It follows a polynomial of fifth degree: displacement, velocity and acceleration have no jump at either end.
     ``fastest`` ``(n,)`` m/s are the velocity limits. The difference fades over ``samples`` of ``dt`` s, or over
-    more where the displacement would otherwise fade faster than SHARE of the limit. It is ``active`` while
-    something is left.
+    more if the displacement would otherwise fade faster than SHARE of the limit. ``active`` while something is
+    left.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -166,20 +165,20 @@ class Fading:
         self.active = False
 
     def begin(self, difference: Array) -> None:
-        """Begin at the coming sample. ``difference``: old minus new motion, ``(3, n)`` m, m/s, m/s^2.
+        """Begin at the next sample. ``difference``: old minus new motion, ``(3, n)`` m, m/s, m/s^2.
 
-        What is left of an earlier difference is added.
+        The rest of an earlier difference is added.
         """
         self._difference = difference + self._left() if self.active else difference
         needed = np.abs(self._difference[0]) / self._fastest
         largest = float(needed.max())
-        # the limits trip on nan; here it must only not become a length
+        # the limits trip on nan; it must not become a length
         self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
         self._index = 0
         self.active = self._length > 0
 
     def step(self) -> Array:
-        """Return the difference that is left at this sample, ``(3, n)``; then go one sample on."""
+        """Return the difference at this sample, ``(3, n)``, and advance."""
         left = self._left()
         self._index += 1
         self.active = self._index < self._length
@@ -194,15 +193,14 @@ class Fading:
 
 
 _Followed = tuple[int, Rows]
-"""The sample of a Target; displacement, velocity and acceleration. In numbers, which are quick: the loop waits."""
+"""Sample of a Target, and displacement, velocity and acceleration as floats, for speed."""
 
 
 class MotionBridge:
     """Motion of the axes while a Target is late, ``(n_axes,)`` each.
 
     Call ``follow`` with every Target when it is used, ``motion`` for a sample whose Target is late, and ``rejoin``
-    with the motion of every other sample while the axes are ``apart`` from it: it adds what is left of a
-    difference.
+    with the motion of every other sample while the axes are ``apart`` from it: it adds the remaining difference.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -215,16 +213,16 @@ class MotionBridge:
         self.apart = False
 
     def follow(self, step: int, rows: Rows) -> bool:
-        """Take in the numbers of the newest Target, of ``step``; False when one of them is not finite."""
+        """Take the newest Target, of ``step``; return False if a value is not finite."""
         self._last = (step * self._substeps, rows)
-        total = sum(map(sum, rows))  # its bits decide nothing
+        total = sum(map(sum, rows))  # only its finiteness matters
         return total - total == 0.0
 
     def motion(self, sample: int) -> Rows:
         return self._joined(self._series(self._last, sample), sample, self._last)
 
     def rejoin(self, real: Rows, sample: int) -> Rows:
-        """The ``real`` motion of ``sample``, without a jump from what was bridged before."""
+        """Return the ``real`` motion of ``sample``, without a jump from the bridged one."""
         return self._joined(np.array(real), sample, None)
 
     def _series(self, last: _Followed, sample: int) -> Array:
@@ -244,13 +242,13 @@ class MotionBridge:
 
 
 _Known = tuple[Command, Command]
-"""The newest Command, and the one before it."""
+"""Newest and previous Command."""
 
 
 class CommandBridge:
-    """Commands while one is late: target and command of each axis go on along a straight line.
+    """Commands while one is late: target and command of each axis continue along a straight line.
 
-    ``position`` ``(n_axes,)`` m is where the axes stand at sample 0, ``auxiliary`` what else they get there.
+    ``position`` ``(n_axes,)`` m and ``auxiliary`` inputs hold at sample 0.
     """
 
     def __init__(self, fading: Fading, dt: float, position: Array, auxiliary: Array) -> None:
@@ -261,16 +259,16 @@ class CommandBridge:
         self.start(position)
 
     def start(self, position: Array) -> None:
-        """The axes stand at ``position`` ``(n_axes,)`` m when the test begins."""
+        """Begin a test at ``position`` ``(n_axes,)`` m."""
         self._newest = self._before = Command(0, position, position, self._auxiliary)
 
     def heard(self, command: Command) -> None:
-        """A late Command; one that is older than the newest tells nothing."""
+        """Take a late Command, unless it is older than the newest."""
         if command.sample > self._newest.sample:
             self._before, self._newest = self._newest, command
 
     def command(self, sample: int) -> Command:
-        """The straight line at ``sample``; the auxiliary inputs stay as they were."""
+        """Return the straight line at ``sample``; auxiliary inputs are held."""
         known = self._newest, self._before
         target, wanted = _straight(known, sample)
         if self._driving is not None and self._driving[0] is not known[0]:
@@ -281,7 +279,7 @@ class CommandBridge:
         return Command(sample, target, wanted, known[0].auxiliary.copy(), known[0].flags | FLAG_BRIDGED)
 
     def rejoin(self, command: Command) -> Command:
-        """A Command in time, which is heard by it, without a jump from what was bridged before."""
+        """Take a Command in time, and return it without a jump from bridged ones."""
         if command.sample > self._newest.sample:
             self._before, self._newest = self._newest, command
         if self._driving is not None:
@@ -293,7 +291,7 @@ class CommandBridge:
         return Command(command.sample, command.target, wanted, command.auxiliary, command.flags)
 
     def _begin(self, sample: int) -> None:
-        """From ``sample`` on the line through the newest Commands replaces the one that drove the axes."""
+        """Replace the driving line by the line through the newest Commands from ``sample`` on."""
         assert self._driving is not None
         known = self._newest, self._before
         old, new = _straight(self._driving, sample)[1], _straight(known, sample)[1]
@@ -302,7 +300,7 @@ class CommandBridge:
 
 
 class BridgeCount:
-    """Count of the samples in a row (``in_a_row``) that were bridged, and for want of what.
+    """Count of consecutive bridged samples (``in_a_row``), and the missing message.
 
     ``overruns`` judges the samples; None if late periods are not limited.
     """
@@ -316,19 +314,19 @@ class BridgeCount:
         self._missing = ""
         self._new = self._missed = self._gap = self._longest_gap = 0
         self.watches = self.overruns is not None
-        """True if :meth:`sampled` has something to do also for a sample that is not bridged."""
+        """True if :meth:`sampled` is needed for samples that are not bridged."""
 
     def add(self, missing: str) -> None:
-        """One more sample is bridged, because its ``missing`` (Target or Command) has not come."""
+        """Count a bridged sample whose ``missing`` message (Target or Command) is late."""
         self._missing = self._missing if self.in_a_row else missing
         self.in_a_row += 1
 
     def end(self) -> None:
-        """A sample has all it needs."""
+        """End the bridge."""
         self.in_a_row = 0
 
     def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
-        """Return the ``pacer`` of the port, whose missed periods count at the sample of the tick."""
+        """Wrap the ``pacer`` of the port, and count its missed periods at the tick's sample."""
         if pacer is None:
             return None
 
@@ -342,7 +340,7 @@ class BridgeCount:
         return tick
 
     def late(self, bridged: int) -> LateData:
-        """Return the late periods so far, with the number of ``bridged`` samples."""
+        """Return the late periods, with the number of ``bridged`` samples."""
         return LateData(bridged, self._missed, self._longest_gap * self._dt, self._max_bridge)
 
     def sampled(self, sample: int, bridged: bool) -> None:
@@ -357,12 +355,11 @@ class BridgeCount:
 
     @property
     def exhausted(self) -> bool:
-        """True when no further sample may be bridged."""
         return self.in_a_row >= self._longest
 
     @property
     def breach(self) -> str:
-        """Why the rig must not be bridged any longer, or too much was late; empty while it may."""
+        """Reason why the rig must not be bridged any longer, or too much was late; or empty."""
         if self.in_a_row <= self._longest:
             return self.overruns.breach if self.overruns else ""
         late = self.in_a_row * self._dt

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corridor in which a test is expected to stay: predicted before it, watched during it, shown after it.
+"""Corridor in which a test is expected to stay: predicted before it, checked during it, shown after it.
 
-It is the envelope of many runs of the same test on plants that differ (``rths corridor``), of displacement, force
-and absorbed energy of every axis, widened by a margin. It tells that something is not as it was thought to be,
-long before a limit is reached: a bolt that slips, a specimen that degrades, a sensor that drifts.
+It is the envelope of many runs on different plants (``rths corridor``), of displacement, force and absorbed energy
+of every axis, widened by a margin. It shows unexpected behaviour long before a limit is reached: a bolt that
+slips, a specimen that degrades, a sensor that drifts.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
-"""Quantities with a band, and their units; the energy is what the specimen of the axis has absorbed."""
+"""Quantities with a band, and their units; energy absorbed by the axis' specimen."""
 NONE = len(QUANTITIES)
-"""In place of the number of a quantity."""
+"""No quantity."""
 OUTSIDE = "_outside_percent"
-"""Behind the name of a quantity: the share of the samples outside its band."""
+"""Suffix of a quantity: share of samples outside its band."""
 
 
 @dataclass(frozen=True, eq=False)
 class Corridor:
     """Bands ``lower`` and ``upper`` ``(3, n, n_axes)`` in the order of ``QUANTITIES``, from sample 0; nan: none.
 
-    ``nominal`` ``(3, n, n_axes)`` is the plant as the scenario has it; ``source`` are words about the prediction.
+    ``nominal`` ``(3, n, n_axes)`` is the scenario's own plant; ``source`` describes the prediction.
     """
 
     axes: tuple[str, ...]
@@ -46,7 +46,6 @@ class Corridor:
 
     @property
     def samples(self) -> int:
-        """The last sample that has a band."""
         return int(self.lower.shape[1]) - 1
 
     def save(self, path: Path) -> None:
@@ -60,7 +59,7 @@ class Corridor:
 
 
 def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> Corridor:
-    """The corridor in the file ``path``, for a test of so many ``samples``. Raises ConfigError where it is not."""
+    """Load a corridor for a test of ``samples``. Raises ConfigError."""
     try:
         with np.load(path, allow_pickle=False) as data:
             told = json.loads(str(data["told"]))
@@ -82,7 +81,7 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
 
 
 def quantities(displacement: Array, force: Array) -> Array:
-    """``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; nothing is absorbed at sample 0.
+    """Return ``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; nothing is absorbed at sample 0.
 
     ``displacement`` and ``force`` are ``(n, n_axes)``, m and N. By trapezoids, as :func:`step`.
     """
@@ -91,13 +90,13 @@ def quantities(displacement: Array, force: Array) -> Array:
 
 
 class Constants(NamedTuple):
-    """``persistence``: samples in a row outside of a band after which the axis has left its corridor."""
+    """``persistence``: consecutive samples outside of a band after which the axis has left its corridor."""
 
     persistence: int
 
 
 class State(NamedTuple):
-    """Displacement (m) and force (N) before, absorbed energy (J); samples outside: in a row, and in all."""
+    """Previous displacement (m) and force (N), absorbed energy (J); samples outside: in a row, and in all."""
 
     displacement: float
     force: float
@@ -111,19 +110,19 @@ class State(NamedTuple):
 
 
 def rest(displacement: float, force: float) -> State:
-    """Before the first sample, where the test begins (m, N)."""
+    """State before the first sample, at the start of the test (m, N)."""
     return State(displacement, force, 0.0, 0, 0, 0, 0, 0, 0)
 
 
 def outside(value: float, lower: float, upper: float) -> bool:
-    """True where ``value`` is not in its band; a band that is not a number is none."""
+    """Return whether ``value`` is outside its band; a nan band is none."""
     return lower == lower and not lower <= value <= upper
 
 
 def step(
     constants: Constants, state: State, displacement: float, force: float, bands: Sequence[float]
 ) -> tuple[State, tuple[float, int]]:
-    """A sample; beside the state the absorbed energy (J) and what has left its band: quantity 0, 1, 2; 3 for none.
+    """Advance by a sample; return state, absorbed energy (J) and left quantity: 0, 1, 2; 3 for none.
 
     The energy gains (f + f') / 2 (x - x'), with displacement x (m) and force f (N); the dash is the sample before.
 
@@ -150,9 +149,9 @@ def step(
 
 
 class CorridorWatch:
-    """Follows a test sample by sample, and tells when it leaves its corridor.
+    """Follows a test sample by sample, and detects when it leaves its corridor.
 
-    ``left`` is the first sample at which a quantity had been outside for ``persistence`` samples, and words.
+    ``left``: first sample at which a quantity had been outside for ``persistence`` samples, and a text.
     """
 
     def __init__(self, of: Corridor, persistence: int) -> None:
@@ -164,11 +163,11 @@ class CorridorWatch:
         self._samples = 0
 
     def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """Where the test begins, ``(n_axes,)`` m and N: nothing is absorbed yet. Else that is its first sample."""
+        """Set the start of the test, ``(n_axes,)`` m and N; by default the first sample."""
         self._states = [rest(*each) for each in zip(displacement, force, strict=True)]
 
     def step(self, sample: int, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """The next sample, each ``(n_axes,)`` m and N."""
+        """Advance by a sample, each ``(n_axes,)`` m and N."""
         if not self._states:
             self.start(displacement, force)
         states, constants, bands = self._states, self._constants, self._bands[sample].tolist()
@@ -190,7 +189,7 @@ class CorridorWatch:
         )
 
     def metrics(self) -> dict[str, float]:
-        """Share of the samples outside (%) by quantity, of the worst axis, and the sample at which it was left."""
+        """Return the share of samples outside (%) by quantity, of the worst axis, and the sample of leaving."""
         samples, found = max(1, self._samples), {}
         for number, (name, _) in enumerate(QUANTITIES):
             counts = [state[number - NONE] for state in self._states]
@@ -199,7 +198,7 @@ class CorridorWatch:
 
 
 def corridor_notes(metrics: Data, dt: float) -> list[str]:
-    """Tell the user that the test with these ``metrics`` has left its corridor; ``dt`` is a sample, s."""
+    """Return a note if the test with these ``metrics`` has left its corridor; ``dt`` is a sample, s."""
     told = metrics.get("corridor", {})
     left = told.get("left_at_sample", math.nan)
     if not math.isfinite(left):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first one.
 
-Each chunk gives means, variances and covariance of target and measurement at every lag: by one fast Fourier
-transform of each (overlap-save), about values of the chunk itself, so that an offset costs no digits. Those of the
-test are these, put together (Chan, Golub & LeVeque 1983). So the memory is bounded, and the result does not depend
-on how the samples arrived.
+Each chunk gives means, variances and covariance of target and measurement at every lag, by fast Fourier transforms
+(overlap-save) about values of the chunk itself, so that an offset costs no digits. They are combined for the test
+(Chan, Golub & LeVeque 1983). Memory is bounded, and the result does not depend on the arrival of samples.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ from rths_nodes.core.samples import Array
 
 CHUNK = 4096
 ROUNDING = 1e-12
-"""Share of its squares below which a variance of the target is rounding."""
+"""Relative variance of the target below which it is rounding."""
 
 
 class Moments(NamedTuple):
     """Moments of measurements and lagged targets: means (m), sums of squares about them and of products (m^2).
 
-    Those of the targets are ``(n_lags,)``. ``squares`` (m^2) is the size of the numbers whose differences
-    ``target_variance`` is.
+    Moments of targets are ``(n_lags,)``. ``squares`` (m^2) is the scale of rounding in ``target_variance``.
     """
 
     samples: int
@@ -58,7 +56,7 @@ class Moments(NamedTuple):
 
     @np.errstate(all="ignore")
     def peak(self) -> float:
-        """Place of the largest Pearson coefficient among the lags, by a parabola; nan without one."""
+        """Return the lag of the largest Pearson coefficient, by a parabola; nan without one."""
         size = self.variance * self.target_variance
         if not (np.all(self.target_variance > ROUNDING * self.squares) and np.all(size > 0.0)):
             return math.nan
@@ -73,15 +71,14 @@ class Moments(NamedTuple):
 
 
 class Delay:
-    """Delay of one axis: the lag, with a parabola through the peak, that maximises the correlation.
+    """Delay of one axis: lag that maximises the correlation, with a parabola through the peak.
 
-    J1 of Wang et al. (TADC), in samples.
+    J1 of Wang et al. (TADC), in samples; positive: the measured displacement is late. Lags up to ``longest``
+    samples of either sign. Pearson's coefficient at each lag uses the same samples of the measurement, so that
+    neither drift nor the ends of the record shift the peak. A correlation that still rises at the longest lag has
+    no peak and gives no delay.
 
-    Positive: the measured displacement comes late. Lags up to ``longest`` samples of either sign. Pearson's
-    coefficient at each lag over the same samples of the measurement, so that neither drift nor the ends of
-    the record pull the peak. A correlation that still rises at the longest lag has no peak: no delay is known.
-
-    A chunk is worked in when it is complete; with ``spread`` in four parts, one with each :meth:`work`.
+    A chunk is processed when complete; with ``spread`` in four parts, one with each :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
@@ -90,11 +87,10 @@ class Delay:
         self._moments = Moments.none(2 * longest + 1)
         self._targets = self._measured = np.zeros(0)
         self._left = CHUNK
-        """Samples until the next chunk is complete."""
         self._chunk: _Chunk | None = None
 
     def extend(self, target: Array, measured: Array) -> None:
-        """The next samples, both ``(n,)`` m."""
+        """Add samples, both ``(n,)`` m."""
         done = 0
         while done < len(target):
             part = slice(done, done + self._left)
@@ -111,16 +107,16 @@ class Delay:
 
     @property
     def waits(self) -> bool:
-        """True while a part of a complete chunk is not worked in yet."""
+        """True while a part of a complete chunk is not processed."""
         return self._chunk is not None
 
     def work(self) -> None:
-        """Work in a part of a complete chunk."""
+        """Process a part of a complete chunk."""
         if self._chunk is not None and (found := self._chunk.work()):
             self._moments, self._chunk = self._moments.and_of(found), None
 
     def samples(self) -> float:
-        """The delay in samples; nan where nothing moved, the test was too short or has no peak."""
+        """Return the delay in samples; nan without motion or a peak, or for a short test."""
         self._work_off()
         found, rest = self._moments, self._last()
         while rest is not None:
@@ -142,7 +138,7 @@ class Delay:
                 self._work_off()
 
     def _last(self) -> _Chunk | None:
-        """Return the unworked rest: measurement j + longest stands in the middle of targets j to j + 2 longest."""
+        """Return the unprocessed rest: measurement j + longest is in the middle of targets j to j + 2 longest."""
         ready = len(self._targets) - 2 * self._longest
         if ready <= 0:
             return None
@@ -150,7 +146,7 @@ class Delay:
 
 
 class _Chunk:
-    """Measurements ``(n,)`` m, and the targets ``(n + n_lags - 1,)`` m beside them; ``size`` of the transforms."""
+    """Measurements ``(n,)`` m, and targets ``(n + n_lags - 1,)`` m; ``size`` of the transforms."""
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:
         self._targets, self._measured, self._size = targets, measured, size
@@ -188,7 +184,7 @@ class _Chunk:
 
 
 def _smooth(least: int) -> int:
-    """The smallest number from ``least`` on that has no factors but 2, 3 and 5: such transforms are quick."""
+    """Return the smallest number from ``least`` on with factors 2, 3 and 5 only, for fast transforms."""
     found = least
     while True:
         left = found
@@ -201,7 +197,7 @@ def _smooth(least: int) -> int:
 
 
 def _centred(values: Array) -> tuple[Array, float]:
-    """``values`` less a number about their mean, which is exact where all of them are the same; that number."""
+    """Subtract a number near the mean, exact for constant values; return both."""
     first = float(values[0])
     shifted = values - first
     mean = float(np.add.reduce(shifted)) / len(values)
@@ -217,10 +213,10 @@ def _windows(values: Array, n: int) -> Array:
 
 
 def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, last: int | None = None) -> Array:
-    """J1 over a window: the :class:`Delay` of the samples ``first`` to ``last``, both counted; by default of all.
+    """Return J1: the :class:`Delay` of the samples ``first`` to ``last``, inclusive; by default of all.
 
-    ``target`` and ``measured`` ``(n, n_axes)`` m; ``(n_axes,)`` samples, positive where the measurement comes
-    late, nan where nothing moved, the window is not longer than twice ``longest``, or the delay is.
+    ``target`` and ``measured`` ``(n, n_axes)`` m; ``(n_axes,)`` samples, positive for a late measurement; nan
+    without motion, for a window up to twice ``longest``, or a longer delay.
     """
     window = slice(first, None if last is None else last + 1)
     found = []
@@ -232,7 +228,7 @@ def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, 
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Words for every axis that moved and whose delay is not known; ``longest``: ``monitor.longest_delay`` (s)."""
+    """Return a note for every moving axis without a known delay; ``longest``: ``monitor.longest_delay`` (s)."""
     return [
         f"{name}: no delay within {1e3 * longest:g} ms (monitor.longest_delay) makes target and measurement most "
         "alike: it is longer, or the test shorter than twice that"

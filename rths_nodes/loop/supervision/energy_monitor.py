@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid simulation energy monitor: the energy that the error of the axes feeds in, over the input energy."""
+"""Hybrid simulation energy monitor: energy of the tracking error over the input energy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rths_nodes.core.arithmetic import INF, NAN
 from rths_nodes.core.samples import FLAG_SOFT_START, NO_ENERGIES, Array, Target
 
 FEW = 4
-"""So many Targets are counted one by one; for more, arrays are quicker."""
+"""Largest number of Targets counted one by one; arrays are faster for more."""
 
 
 class State(NamedTuple):
     """Input energy (J); by degree of freedom x'' and x' (m), F' (N), largest and smallest displacement (m).
 
-    A dash is a step before. The largest and smallest displacements are worked in place.
+    A dash is a step before. Largest and smallest displacements are updated in place.
     """
 
     energy: float
@@ -34,13 +34,13 @@ class State(NamedTuple):
 
 
 def rest(n_dof: int) -> State:
-    """Before the first Target."""
+    """State before the first Target."""
     zero = [0.0] * n_dof
     return State(0.0, zero, zero, zero, [-INF] * n_dof, [INF] * n_dof)
 
 
 def start(state: State, displacement: Sequence[float]) -> State:
-    """The motion begins at ``displacement`` (m): no work was done before."""
+    """Begin the motion at ``displacement`` (m), without earlier work."""
     energy, _, _, _, highest, lowest = state
     return State(energy, displacement, displacement, [0.0] * len(displacement), highest, lowest)
 
@@ -48,12 +48,12 @@ def start(state: State, displacement: Sequence[float]) -> State:
 def step(
     constants: tuple[()], state: State, displacement: Sequence[float], external: Sequence[float], told: float
 ) -> tuple[State, float]:
-    """A Target; beside the state the input energy, J.
+    """Advance by a Target; return state and input energy, J.
 
     It gains (F + F') / 2 (x' - x'') over all degrees of freedom, with displacement x (m) and external force F (N):
     Target i brings the displacement of step i and the force of step i - 1.
 
-    ``told`` is the input energy (J) of a model that does not travel whole; nan where the arrays have all of it.
+    ``told`` is the input energy (J) of a model that is not sent completely; nan if the arrays are complete.
     """
     energy, earlier, before, force, highest, lowest = state
     work = 0.0
@@ -68,24 +68,24 @@ def step(
 
 
 def larger(a: float, b: float) -> float:
-    """The larger one; what is not a number is larger than all."""
+    """Return the larger one; nan is larger than all."""
     return a if not a <= b and b == b else b
 
 
 def percent(error: float, scale: float) -> float:
-    """An energy error (J) in parts of ``scale`` (J), %; nan where that is zero."""
+    """Return an energy error (J) over ``scale`` (J), %; nan for zero."""
     return 100.0 * error / scale if scale else NAN
 
 
 class EnergyMonitor:
-    """HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extremes of what the Targets tell.
+    """HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and extremes of the Targets.
 
     HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids; positive: the actuator lags
-    and feeds energy into the structure. The running form adds ``reference`` (J), as the strain energy at first
-    yield, to the denominator, because the input energy is near zero when a test begins. Of the Targets it has the
-    largest and the smallest displacement of the ``n_dof`` degrees of freedom as well.
+    and feeds energy into the structure. The running form adds ``reference`` (J), e.g. the strain energy at first
+    yield, to the denominator, because the input energy is near zero at first. It also has the largest and smallest
+    displacements of the ``n_dof`` degrees of freedom in the Targets.
 
-    A Target waits until the numbers are needed: counted in a row, it costs a tenth.
+    Targets are queued until the numbers are needed: counted together, they cost a tenth.
     """
 
     def __init__(self, n_dof: int, reference: float) -> None:
@@ -94,14 +94,14 @@ class EnergyMonitor:
         self._state = rest(n_dof)
         self._begun = False
         self._after = array("q")
-        """Last sample at which a Target does not count yet, for each Target that waits."""
+        """Last sample at which a queued Target does not count yet."""
         self._displacement, self._external, self._told = array("d"), array("d"), array("d")
 
     def target(self, target: Target, after: int) -> None:
-        """Target i, which counts at the samples behind ``after``.
+        """Queue Target i, which counts for samples after ``after``.
 
-        It brings the external force of step i - 1, or the input energy up to it; the work is counted from the end
-        of a soft start on.
+        It brings the external force of step i - 1, or the input energy up to it; work counts from the end of a
+        soft start.
         """
         displacement = target.displacement.tolist()
         if not self._begun or target.flags & FLAG_SOFT_START:
@@ -114,7 +114,7 @@ class EnergyMonitor:
         self._told.append(math.nan if target.energies is NO_ENERGIES else target.energies.item(0))
 
     def start(self, displacement: list[float]) -> None:
-        """The motion begins at ``displacement`` ``(n_dof,)`` m; at the first Target if not called."""
+        """Begin the motion at ``displacement`` ``(n_dof,)`` m, by default at the first Target."""
         self._begun, self._state = True, start(self._state, displacement)
 
     def take(self, sample: int) -> None:
@@ -125,7 +125,7 @@ class EnergyMonitor:
             self.over(*(np.frombuffer(each).reshape(count, -1) for each in (x, f, told)))
 
     def over(self, displacement: Array, external: Array, told: Array) -> Array:
-        """Count Targets in a row, ``(n, n_dof)`` m, N and ``(n, 1)`` J: the input energies ``(n,)`` J."""
+        """Count Targets together, ``(n, n_dof)`` m, N and ``(n, 1)`` J; return input energies ``(n,)`` J."""
         if len(told) and not self._begun:
             self.start(displacement[0].tolist())
         if len(told) > FEW and np.isnan(told).all():
@@ -138,7 +138,7 @@ class EnergyMonitor:
 
     @np.errstate(invalid="ignore", over="ignore")
     def _in_arrays(self, displacement: Array, external: Array) -> Array:
-        """:func:`step` in arrays, with the same sums from left to right: the same bits."""
+        """Compute :func:`step` in arrays, with the same sums from left to right: the same bits."""
         energy, earlier, before, force, highest, lowest = self._state
         moved, pulled = np.empty((self._n, len(displacement) + 2)), np.empty((self._n, len(external) + 1))
         moved[:, 0], moved[:, 1], moved[:, 2:] = earlier, before, displacement.T
@@ -181,13 +181,13 @@ class EnergyMonitor:
         return self._now.lowest
 
     def percent(self, error: float) -> float:
-        """HSEM at the end of the test, for an energy error in J; nan without input energy."""
+        """Return HSEM at the end of the test, for an energy error in J; nan without input energy."""
         return percent(error, self.input)
 
     def running_percent(self, error: float) -> float:
         return percent(error, abs(self.input) + self._reference)
 
     def running_percents(self, errors: Array, given: Array) -> Array:
-        """The running form over a history, for energy errors and input energies ``(n,)`` J at the same samples."""
+        """Return the running form for energy errors and input energies ``(n,)`` J at the same samples."""
         scales = np.abs(given) + self._reference
         return np.array([percent(*each) for each in zip(errors.tolist(), scales.tolist(), strict=True)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handover of a procedure to a run, beside its port: tares of the sensors, and what the operator asks for."""
+"""Handover of a procedure to a run, with its port: tares of the sensors, and requests of the operator."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from rths_nodes.core.samples import FLAG_FROZEN, Array, Command, Measurement
 
 LOOK_S = 0.05
-"""Between two looks whether somebody else wants the run to end, while it is held in lockstep, s."""
+"""Polling interval of other stop requests while a run is held in lockstep, s."""
 
 
 @dataclass(frozen=True)
 class Tares:
-    """Where the test counts from, ``(n_axes,)``: its zero in the numbers of sensors and controller, m and N.
+    """Zero of the test in the numbers of sensors and controller, ``(n_axes,)`` m and N.
 
     ``reach`` is the largest measured displacement from there, m, in addition to its limits; inf: no further bound.
     """
@@ -29,19 +29,18 @@ class Tares:
 
     @classmethod
     def none(cls, n_axes: int) -> Tares:
-        """The test counts as the sensors do."""
         zero = np.zeros(n_axes)
         return cls(zero, zero, zero, np.full(n_axes, np.inf))
 
     def rows(self) -> list[tuple[float, float, float, float]]:
-        """Displacement, force, command and reach of each axis, in plain floats."""
+        """Return displacement, force, command and reach of each axis as floats."""
         columns = (self.displacement, self.force, self.command, self.reach)
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 @dataclass
 class Relaxation:
-    """One hold: the sample at which the test stood, how many ticks, and the forces (N) at its begin and end."""
+    """One hold: sample, number of ticks, and forces (N) at its begin and end."""
 
     sample: int
     ticks: int
@@ -50,50 +49,47 @@ class Relaxation:
 
 
 class OperatorRequests:
-    """Requests of an operator, in another thread, to the run under way; the rig's stage looks at each tick."""
+    """Requests of an operator, in another thread, to the current run; polled by the rig's stage at each tick."""
 
     def __init__(self) -> None:
         self.stop_reason = ""
-        """Why the run has to stop, and be held; empty while nobody asks."""
+        """Reason to stop and hold, or empty."""
         self.held = False
-        """True from a hold to its resume: the test stands still, and goes on afterwards."""
+        """True from a hold to its resume."""
         self.frozen = False
-        """True once copies of the specimen are to stay as they are, to the end of the run."""
+        """True once copies of the specimen are frozen for the rest of the run."""
         self._changed = threading.Event()
 
     def stop(self, reason: str) -> None:
-        """The run ends by a safe stop, held; the first reason counts."""
+        """End the run by a safe stop, held; the first reason counts."""
         self.stop_reason = self.stop_reason or reason
         self._changed.set()
 
     def hold(self) -> None:
-        """The motion slows down to rest; the numerical time stands still."""
+        """Slow down to rest; numerical time stops."""
         self._changed.clear()
         self.held = True
 
     def resume(self) -> None:
-        """The motion goes on from where it was held."""
         self.held = False
         self._changed.set()
 
     def freeze(self) -> None:
-        """Nothing is learnt for copies of the specimen any more."""
         self.frozen = True
 
     def wait(self, seconds: float = LOOK_S) -> None:
-        """In lockstep, where nothing ticks while the test is held: until somebody asks for something."""
+        """Wait for a request in lockstep, which has no ticks during a hold."""
         self._changed.wait(seconds)
 
 
 @dataclass
 class Handover:
-    """Data and callbacks that the stage of the rig takes from a handed port.
+    """Data and callbacks that the rig's stage takes from a lent port.
 
-    ``presented`` turns an untared Measurement, which the limits have judged, into that of the test. ``at_rest`` is
-    told when a held rig has come to rest, ``under_way`` when it follows the test again, ``stopping`` why it stops;
-    ``lost`` says why the rig does not follow any more, empty where it does. ``following`` says why the rig does
-    not follow a Command, which counts from the zero of the test, with the untared Measurement that came with it;
-    the flag is true while the test pauses.
+    ``presented`` converts an untared Measurement, already judged, to the zero of the test. ``at_rest`` is called
+    when a held rig rests, ``under_way`` when it follows the test again, ``stopping`` with the reason of a stop;
+    ``lost`` returns why the rig no longer follows, or empty. ``following`` judges a Command, from the zero of the
+    test, and its untared Measurement; its flag is true during pauses.
     """
 
     tares: Tares
@@ -105,12 +101,12 @@ class Handover:
     lost: Callable[[], str] = lambda: ""
     following: Callable[[Command, Measurement, bool], str] = lambda command, shown, paused: ""
     holds: list[Relaxation] = field(default_factory=list)
-    """Relaxation of the forces in each hold so far."""
+    """Relaxation of the forces in each hold."""
     frozen_at: int | None = None
-    """First sample of which nothing was learnt, because the operator had frozen the copies; None: they are not."""
+    """First sample with frozen copies, or None."""
 
     def flags(self, sample: int) -> int:
-        """Return what the requests of the operator add to the flags of ``sample``."""
+        """Return the flags of ``sample`` due to requests of the operator."""
         if not self.requests.frozen:
             return 0
         if self.frozen_at is None:
@@ -118,7 +114,7 @@ class Handover:
         return FLAG_FROZEN
 
     def rest(self, sample: int, forces: Sequence[float]) -> None:
-        """A tick at rest, held behind ``sample``, with the measured ``forces`` (N)."""
+        """Record a tick at rest, held after ``sample``, with measured ``forces`` (N)."""
         if not self.holds or self.holds[-1].sample != sample:
             self.holds.append(Relaxation(sample, 0, list(forces), list(forces)))
             self.at_rest()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signs of life of the nodes that watch and record the rig: their silence is a fault like any other.
+"""Signs of life of monitor and recorder: their silence is a fault.
 
-The nodes of the loop need none: a missing Target or Command shows within ``bridge.max_bridge``.
+Nodes of the loop need none: a missing Target or Command shows within ``bridge.max_bridge``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import number, params, text
 
 BEATS = 4
-"""Signs of life that may be missed in a row before a node counts as lost."""
+"""Consecutive signs of life that may be missed before a node counts as lost."""
 SUSPENDED_NS = 50_000_000
-"""A process that was suspended itself for longer than this does not count the gap as silence of its peers."""
+"""Suspension of this process from which its duration does not count as silence of the peers."""
 
 
 @params
@@ -42,7 +42,7 @@ class HeartbeatParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses a recorder that is given less time than the monitor: it may have to wait for a disk."""
+        """Refuse a shorter timeout of the recorder, which may wait for a disk, than of the monitor."""
         if self.recorder < self.monitor:
             raise ConfigError(
                 f"{path}.recorder = {show(self.recorder)} s: must be >= {path}.monitor = {show(self.monitor)} s"
@@ -50,16 +50,16 @@ class HeartbeatParams:
 
     @property
     def period(self) -> float:
-        """Between two signs of life, s."""
+        """Interval of signs of life, s."""
         return self.monitor / BEATS
 
 
 class Heartbeat:
-    """When each of ``peers`` was heard last; times are ns of one clock.
+    """Times of the last signs of life of ``peers``; ns of one clock.
 
-    A sign of life is as old as the newest sample that its sender has seen: a peer that sends them but does not
-    receive the rig's samples is lost like a silent one. ``period`` (s) is that of the rig's samples. A peer may be
-    ``missing`` (s) behind the rig and still counts as up to date.
+    A sign of life is as old as the newest sample received by its sender: a peer that does not receive the rig's
+    samples is lost like a silent one. ``period`` (s) of the rig's samples. A peer may be ``missing`` (s) behind
+    the rig and still counts as up to date.
     """
 
     def __init__(
@@ -74,20 +74,20 @@ class Heartbeat:
         self._looked = 0
 
     def begin(self, now: int) -> None:
-        """All peers count as just heard: they have said that they are ready."""
+        """Count all peers, which are ready, as just received."""
         self._heard = dict.fromkeys(self._limits, now)
         self._spoken = dict(self._heard)
         self._behind = dict.fromkeys(self._limits, 0)
         self._looked = now
 
     def heard(self, peer: str, now: int, behind: int = 0) -> None:
-        """A sign of life of a peer ``behind`` ns behind the rig; those of lost or unknown peers do not count."""
+        """Take a sign of life of a peer that lags ``behind`` ns; lost or unknown peers are ignored."""
         if peer in self._heard:
             self._spoken[peer], self._behind[peer] = now, max(0, behind - self._missing)
             self._heard[peer] = max(self._heard[peer], now - self._behind[peer])
 
     def lost(self, now: int) -> list[tuple[str, str]]:
-        """The peers that have been silent for too long, each with the reason in words; each is given once."""
+        """Return newly lost peers, each with the reason."""
         gap = now - self._looked
         self._looked = now
         if gap > self._suspended:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hops longer than a sample: Commands under way between the computer and the rig.
 
-With a depth p, tick k waits for Command k - p, and applies it there: Commands, Targets and Measurements keep their
-numbers and their pairing, and what the way there and back takes has p samples more. It is one more part of the
-transport, as that behind the port is: a rig with p and q samples moves as one with 0 and q + p. A stop of the rig
-drops all that is under way.
+With a depth p, tick k waits for Command k - p and applies it: messages keep their numbers and their pairing, and
+the round trip has p more samples. Hops are part of the transport, like delays behind the port: p and q samples
+equal 0 and q + p. A stop of the rig drops all Commands under way.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from rths_nodes.core.parameters import integer, params
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, Measurement
 
 MOST_UNDER_WAY = 63
-"""Samples of transport, in hops and behind the port: so many Commands the rig has in mind."""
+"""Largest transport, in hops and behind the port, samples."""
 NEARER, IN_A_ROW = 0.25, 32
-"""A Command was taken at once where what was applied is off by so much of the way that it went in the hops, at
-most, in so many samples; and so do the changes of it, which a readback with an offset does not."""
+"""Criterion for Commands taken at once: the applied command deviates by this share of the travel during the hops,
+at most, in IN_A_ROW samples; and likewise its changes, which excludes a readback with an offset."""
 LEAST_CHANGE = 1e-9
-"""Changes of a readback below this tell nothing, m."""
+"""Smallest change of a readback that counts, m."""
 
 
 @params
@@ -42,7 +41,7 @@ class HopsParams:
 
 
 def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
-    """Refuses (ConfigError) more under way than the rig has in mind, and what was not tried with hops.
+    """Raise ConfigError for too many Commands under way, and for combinations not tried with hops.
 
     ``behind``: samples of transport behind the port.
     """
@@ -56,9 +55,9 @@ def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
 
 
 class UnderWay:
-    """Numbers of ticks and of their Commands, at a rig whose hops have a ``depth``.
+    """Numbers of ticks and of their Commands, at a rig with hops of ``depth``.
 
-    ``start`` is Command 0, what the rig stands at: the first ``depth`` ticks, which none has reached, hold it.
+    ``start`` is Command 0, the initial position: the first ``depth`` ticks hold it.
     """
 
     def __init__(self, depth: int) -> None:
@@ -71,10 +70,9 @@ class UnderWay:
         return replace(command, sample=command.sample + self.depth) if self.depth else command
 
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
-        """Return the targets, ``(n_axes,)`` m, that the measured displacements ``moved`` are to be compared with.
+        """Return the targets, ``(n_axes,)`` m, to compare with the measured displacements ``moved``.
 
-        Those of a Command that was under way are of its own sample, and so is the error. A pause makes its
-        Commands at the rig.
+        A Command under way is compared with its own sample. A pause makes its Commands at the rig.
         """
         if not self.depth:
             return targets
@@ -86,30 +84,29 @@ class UnderWay:
 
 
 class TakenAtOnce:
-    """Looks whether a driver takes each Command as it comes: it knows nothing of hops with a ``depth``.
+    """Detects a driver that takes each Command at once, ignoring hops with a ``depth``.
 
-    It would lead the rig by ``depth`` samples. Call ``made`` with every Command, and ``reason`` with the
-    Measurement behind it.
+    It would lead the rig by ``depth`` samples. Call ``made`` with every Command, and ``reason`` with the next
+    Measurement.
     """
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
         self._made: deque[tuple[int, list[float]]] = deque(maxlen=depth + 1)
         self._off: deque[tuple[Array, Array]] = deque(maxlen=IN_A_ROW)
-        """What was applied less the newest Command, and less the one that is due, of the last samples."""
+        """Applied minus newest, and minus due, Command of the last samples."""
         self._in_a_row: Array = np.zeros(0)
-        """Samples in a row that were nearer to the newest Command, by axis."""
+        """Consecutive samples nearer to the newest Command, by axis."""
 
     def start(self, measured: Measurement) -> None:
-        """Measurement 0: what is applied until Command 1 is due."""
+        """Take Measurement 0: applied until Command 1 is due."""
         self._made.extend([(0, measured.command.tolist())] * (self._depth + 1))
 
     def made(self, command: Command) -> None:
-        """A Command that is published."""
         self._made.append((command.sample, command.command.tolist()))
 
     def reason(self, measured: Measurement) -> str:
-        """Return why the driver must not go on, in words; empty where nothing speaks against it."""
+        """Return why the driver must not continue, or empty."""
         made, number = self._made, measured.sample
         if not made or made[-1][0] != number or measured.flags & (FLAG_BRIDGED | FLAG_SLOWED):
             return ""
@@ -126,7 +123,7 @@ class TakenAtOnce:
         )
 
     def _changes(self) -> bool:
-        """True where on such an axis the newest Command explains how what was applied changes, the due one not."""
+        """Return whether changes of the applied command follow the newest Command, not the due one."""
         newest, due = (np.var([each[which] for each in self._off], axis=0) for which in (0, 1))
         explained = (newest <= NEARER**2 * due) & (due > LEAST_CHANGE**2)
         return bool((explained & (self._in_a_row >= IN_A_ROW)).any())

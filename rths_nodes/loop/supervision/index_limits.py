@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on the indices, judged at every sample: numbers inside, words outside."""
+"""Limits on the indices, judged at every sample."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking
 
 ROUNDED = 0.999
-"""Share of a bound that holds for what is computed in another order, too."""
+"""Share of a bound that also holds for another order of summation."""
 SPAN = 32
 """Samples: 31 ms at 1024 Hz."""
 
@@ -27,26 +27,24 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """TI (m^2) of the last samples, each in the place of its number; worked in place."""
+    """TI (m^2) of the last samples, indexed by number; updated in place."""
 
     ring: MutableSequence[float]
 
 
 def rest() -> State:
-    """Before the first sample: TI has been zero."""
+    """State before the first sample: TI has been zero."""
     return State([0.0] * SPAN)
 
 
 def step(
     constants: Constants, state: State, place: int, indicator: float, reach: float
 ) -> tuple[State, tuple[float, float]]:
-    """A sample; beside the state the slope (m^2/s), and the slope over the square of the amplitude (1/s).
+    """Advance by a sample; return state, slope (m^2/s), and slope over the squared amplitude (1/s).
 
-    It is that of TI over the last ``SPAN`` samples: pi f X^2 sin(phi) for a sine of frequency f and amplitude X
-    that is late by an angle phi.
-
-    ``place`` is the number of the sample modulo ``SPAN``, ``indicator`` in m^2. The amplitude is ``reach`` (m),
-    the largest target so far, but at least the smallest.
+    The slope of TI over the last ``SPAN`` samples is pi f X^2 sin(phi) for a sine of frequency f and amplitude X
+    with the lag phi. ``place`` is the number of the sample modulo ``SPAN``, ``indicator`` in m^2. The amplitude is
+    ``reach`` (m), the largest target so far, but at least the smallest.
     """
     span, smallest = constants
     (ring,) = state
@@ -60,9 +58,9 @@ def step(
 class IndexLimits:
     """Limits on the running energy monitor (%) and on the slope of the tracking indicator (m^2/s); None: none.
 
-    The slope is that over the last ``SPAN`` samples, judged as soon as there are so many;
-    ``rate_over_amplitude`` (1/s) is over the square of the largest target so far, at least ``smallest`` (m). An
-    indicator that is no number is beyond every limit.
+    The slope over the last ``SPAN`` samples is judged once there are as many; ``rate_over_amplitude`` (1/s)
+    divides it by the square of the largest target so far, at least ``smallest`` (m). An indicator that is no
+    number breaks every limit.
     """
 
     def __init__(
@@ -80,13 +78,12 @@ class IndexLimits:
             ("tracking_indicator_rate_over_amplitude", rate_over_amplitude, "1/s"),
         )
         self.steep = rate is not None or rate_over_amplitude is not None
-        """True where the slope is limited."""
         self._constants = Constants(SPAN * dt, smallest or 0.0)
         self._states = [rest() for _ in range(n_axes)]
         self._samples = 0
 
     def energy_within(self, reference: float) -> float:
-        """An energy error (J) up to this is within the limit, whatever the input energy; ``reference`` in J."""
+        """Return an energy error (J) within the limit for any input energy; ``reference`` in J."""
         return math.inf if self._energy_percent is None else ROUNDED * self._energy_percent * reference / 100.0
 
     def beyond(self, percents: Array) -> bool:
@@ -95,7 +92,7 @@ class IndexLimits:
         return limit is not None and bool((np.abs(percents) > limit).any())
 
     def broken(self, tracking: Tracking, energy: EnergyMonitor, total: float) -> str:
-        """The limit that is broken at this sample, in words, or empty; ``total``: sum of the indicators."""
+        """Return the limit broken at this sample, as text, or empty; ``total``: sum of the indicators."""
         if (limit := self._energy_percent) is not None:
             energy.take(tracking.sample)
             percent = energy.running_percent(tracking.energy_error)

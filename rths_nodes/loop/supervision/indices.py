@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indices of a test, all defined here, in ``delay.py`` and in ``kernels/``: for the monitor and for the analysis.
+"""Indices of a test, for monitor and analysis, with ``delay.py`` and ``kernels/``.
 
-They are computed sample by sample, in order, in plain floats: the result does not depend on how the samples
-arrived nor on who computes it, and the memory does not grow with the test.
+They are computed sample by sample, in order, in plain floats: the result does not depend on arrival or host, and
+the memory does not grow with the test.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rths_nodes.loop.supervision.delay import CHUNK, Delay
 from rths_nodes.loop.supervision.kernels import axis
 
 PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_percent"}
-"""Names of the indices in Wang et al. (TADC) -> their names here. They are the same numbers."""
+"""Names of the same indices in Wang et al. (TADC), and here."""
 
 INDICATOR = axis.State._fields.index("indicator")
 FEW = 8
-"""Samples up to which they are counted one by one; for more, arrays are quicker."""
+"""Largest number of samples counted one by one; arrays are faster for more."""
 FEI_POWER = 2.0
-"""l of the frequency evaluation index: the weight of a frequency is the power of the target there."""
+"""l of the frequency evaluation index: frequencies are weighted by the target's power."""
 
 
 class FrequencyEvaluation(NamedTuple):
@@ -45,8 +45,8 @@ def frequency_evaluation(
     A = |FEI|,     d = -arg(FEI) / (2 pi f_eq)
 
     X and Y are the one-sided spectra of target and measurement, without their means (an offset is neither
-    amplitude nor delay). nan where the target did not move. A constant delay over a wide band turns the terms of
-    the sum apart, so that A comes out a little below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
+    amplitude nor delay). nan without motion of the target. A constant delay over a wide band rotates the terms of
+    the sum, so that A is a little below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
     """
     x, y = (np.fft.rfft(values, axis=0)[1:] for values in (target, measured))
     size = np.abs(x)
@@ -63,10 +63,10 @@ def frequency_evaluation(
 
 
 class Watch(NamedTuple):
-    """Calls of samples: ``judge`` of each whose energy error is not ``within`` (J), or which is no number.
+    """Callbacks per sample: ``judge`` for each whose energy error is not ``within`` (J), or no number.
 
-    It gets measured displacement (m), force (N), and the sum of the tracking indicators (m^2), which is finite
-    where all of them are. ``on_chunk`` is called with the last sample of each chunk.
+    It gets measured displacement (m), force (N), and the sum of the tracking indicators (m^2), finite if all are.
+    ``on_chunk`` is called with the last sample of each chunk.
     """
 
     within: float
@@ -78,15 +78,15 @@ NOBODY = Watch(math.inf, lambda measured, force, total: None, lambda: None)
 
 
 class Tracking:
-    """Indices of how the axes follow their targets: control error, tracking indicator, delay, energy of the error.
+    """Tracking indices of the axes: control error, tracking indicator, delay, energy of the error.
 
     Maximum of the error, the same over the largest target, and RMS norm (Chen & Ricles 2010, Eq. 15) of c - m; the
     relative ones are J3 and J2 of Wang et al. (TADC). TI = (A - TA) / 2 of the synchronisation plot (Mercan 2007;
     Chen & Ricles 2010, Eqs. 8-9b), m^2: with a positive slope the actuator lags; for a sine of amplitude X and lag
     phi it grows by pi X^2 sin(phi) a period. Delay as of :class:`Delay`.
 
-    ``scale`` ``(n_axes,)``: energy of the structure over that of a specimen to scale; 1 if left out. ``longest``
-    and ``spread`` as of :class:`Delay`.
+    ``scale`` ``(n_axes,)``: energy of the structure over a scale specimen's; by default 1. ``longest`` and
+    ``spread`` as of :class:`Delay`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Tracking:
         self.start(*([0.0] * n_axes for _ in range(3)))
 
     def start(self, target: list[float], measured: list[float], force: list[float]) -> None:
-        """All indices begin anew, where the motion stands, ``(n_axes,)`` m and N; at zero if not called."""
+        """Reset all indices at the position ``(n_axes,)`` m and N; by default zero."""
         self._states = [axis.rest(*each) for each in zip(target, measured, force, strict=True)]
         self.energy_error = 0.0
         """Integral r_e d(d_m) - integral r_e d(d_c) of all axes, J; positive: a lag feeds energy in."""
@@ -112,16 +112,15 @@ class Tracking:
     def _new_delays(self) -> None:
         self.delays = [Delay(self._longest, self._spread) for _ in range(self._n)]
         self._left = CHUNK
-        """Samples until the next chunk is complete."""
         self._new_samples()
 
     def _new_samples(self) -> None:
         self._targets, self._measured = array("d"), array("d")
-        """Samples that the delays do not have yet, all axes of one after the other."""
+        """Samples not yet passed to the delays, axis by axis."""
         self._add_target, self._add_measured = self._targets.fromlist, self._measured.fromlist
 
     def step(self, sample: int, target: list[float], measured: list[float], force: list[float]) -> None:
-        """The next sample, each ``(n_axes,)`` m and N."""
+        """Advance by a sample, each ``(n_axes,)`` m and N."""
         self.sample = sample
         self._add_target(target)
         self._add_measured(measured)
@@ -140,9 +139,9 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[axis.State], target: Array, measured: Array) -> None:
-        """Samples up to ``sample`` whose :func:`axis.step` somebody else has taken, which led to these ``states``.
+        """Continue after ``sample`` with ``states`` of :func:`axis.step` computed elsewhere.
 
-        ``target`` and ``measured`` ``(n, n_axes)`` m are theirs.
+        ``target`` and ``measured`` ``(n, n_axes)`` m of those samples.
         """
         self._hand_on()
         self.sample, self._states = sample, list(states)
@@ -164,7 +163,7 @@ class Tracking:
         return self._now
 
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Samples, each ``(n, n_axes)`` m and N: the indicators and the energy error after each of them."""
+        """Advance by samples ``(n, n_axes)`` m and N; return indicators and energy error after each."""
         forces = np.zeros(target.shape) if force is None else force
         if len(target) > FEW and not self._watched:
             return self._in_arrays(target, measured, forces)
@@ -177,7 +176,7 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def _in_arrays(self, target: Array, measured: Array, force: Array) -> tuple[Array, Array]:
-        """:func:`axis.step` in arrays, with the same sums from left to right: the same bits."""
+        """Compute :func:`axis.step` in arrays, with the same sums from left to right: the same bits."""
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:
             largest, reach, errors, targets, indicator, energy, *before = self._states[n]
@@ -210,7 +209,7 @@ class Tracking:
 
     @property
     def control_error(self) -> list[float]:
-        """Target less measured displacement, m."""
+        """Target minus measured displacement, m."""
         return [state.target - state.measured for state in self._now]
 
     @property
@@ -239,7 +238,7 @@ class Tracking:
         return [100.0 * math.sqrt(ratio(state.errors, state.targets)) for state in self._now]
 
     def indices(self, axes: Sequence[str], dt: float) -> dict[str, dict[str, float]]:
-        """The indices by axis and name; nan where one is not defined."""
+        """Return the indices by axis and name; nan if undefined."""
         self._hand_on()
         columns = {
             "max_error_m": self.maximum,
@@ -253,10 +252,10 @@ class Tracking:
 
 
 def max_of(start: float, values: Array) -> float:
-    """The largest of all; not a number where one of them is none."""
+    """Return the largest value; nan if any is."""
     return float(np.maximum.reduce(values, initial=start))
 
 
 def ratio(a: float, b: float) -> float:
-    """``a`` over ``b``, none of them negative; nan of nothing over nothing."""
+    """Return ``a`` over ``b``, both non-negative; nan for 0 / 0."""
     return a / b if b else math.inf if a > 0.0 else math.nan

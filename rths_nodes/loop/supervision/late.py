@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Late periods of a test, and the rule by which it is not valid: one for all hosts, recordings and records."""
+"""Late periods of a test, and its validity: one rule for hosts, recordings and records."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.rounding import ROUNDING
 
 MOST_LATE = 0.02
-"""Share of the periods of a test that may be late; beyond it the test has run, but is not valid."""
+"""Largest share of late periods of a valid test."""
 
 
 @dataclass(frozen=True)
 class LateData:
-    """Late periods of a test, on every host: samples ``bridged``, and periods ``missed`` by the clock of the host.
+    """Late periods of a test: samples ``bridged``, and periods ``missed`` by the clock of the host.
 
-    ``gap`` is the longest time of such periods in a row, s, and ``max_bridge`` the longest that may be, s.
+    ``gap`` is the longest time of consecutive ones, s, ``max_bridge`` its bound, s.
     """
 
     bridged: int = 0
@@ -31,7 +31,7 @@ class LateData:
         return cls(bridged, timing.get("missed", 0.0), timing.get("longest_gap_s", 0.0), max_bridge)
 
     def not_valid(self, samples: float) -> str:
-        """Return why a test of so many ``samples`` is not valid, with the bounds; empty for a valid test."""
+        """Return why a test of ``samples`` is not valid, with the bounds; empty for a valid test."""
         late, reasons = self.bridged + self.missed, []
         if late > MOST_LATE * (samples + self.missed):
             share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levels that axes may have beside their limits, and the whole rig: rows (``limit_rows.py``), in words."""
+"""Levels of axes, besides their limits, and of the whole rig: rows (``limit_rows.py``) with texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rths_nodes.loop.supervision.limit_rows import NEVER, PER_AXIS, Lists, Row, 
 from rths_nodes.loop.supervision.own_levels import OwnLevels
 
 WHOLE_RIG = "whole rig"
-"""In the place of an axis: what concerns all of them."""
+"""Replaces an axis for levels of all axes."""
 _IN_A_ROW = {
     "bridge_length": " in a row were bridged",
     "bridged_share": " of the samples of a second were bridged",
@@ -37,7 +37,7 @@ _IN_A_ROW = {
 
 
 class Breach(NamedTuple):
-    """A level that was broken: why, and what is to be done (``core/limits.py``)."""
+    """A broken level: reason and action (``core/limits.py``)."""
 
     reason: str
     action: str
@@ -47,18 +47,18 @@ _Levels = list[tuple[int, str, str, Level]]
 
 
 class LevelWatch:
-    """Watches the levels of all axes; ``told`` has what was found beyond one for the first time.
+    """Checks the levels of all axes; ``told`` collects first excesses.
 
-    A level is two rows of one value: what is told beyond the first is acted upon beyond the second.
+    A level is two rows of one value: beyond the first it is reported, beyond the second acted upon.
     """
 
     def __init__(
         self, levels: _Levels, axes: list[str], dt: float, channels: Sequence[str], tares: Tares, own: OwnLevels
     ) -> None:
-        """``levels``: index of the axis, its name, quantity, level; ``own``: expressions; rest as of ``of``."""
+        """``levels``: index of the axis, its name, quantity, level; ``own``: expressions; others as of ``of``."""
         self._rate, self._shown, self._tares = 1.0 / dt, shown_forces(channels, axes), tares
         self._second_sensors: list[tuple[int, int, int]] = []
-        """Rows of the disagreements: 0 for displacements and 1 for forces, the axis, the channel."""
+        """Rows of disagreements: 0 for displacements and 1 for forces, axis, channel."""
         self._told: dict[int, Row] = {}
         self._acted: dict[int, Row] = {}
         self._own = own
@@ -80,19 +80,19 @@ class LevelWatch:
             low, high = _or(level.minimum, -math.inf), _or(level.maximum, math.inf)
             warn_low, warn_high = _or(level.warn_minimum, low), _or(level.warn_maximum, high)
             persistence = level.persistence if level.acts else NEVER
-            if low == -high == -math.inf:  # it only warns: of what is not a number, too
+            if low == -high == -math.inf:  # it only warns, also of nan
                 low, high = warn_low, warn_high
             self._told[place] = Row(quantity, axis, place, warn_low, warn_high, action=INDICATE)
             self._acted[place] = Row(quantity, axis, place, low, high, persistence, level.action)
         self._telling, self._acting = table(self._told.values()), table(self._acted.values())
         self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
         self._beyond: dict[int, tuple[int, int]] = {}
-        """By place how many samples were beyond what is told, and the first of them."""
+        """Number of reported samples and the first of them, by index."""
         self._calls = 0
         self._before: Lists | None = None
         self._bridged = self._at_bound = self._in_second = 0
         self._second: deque[bool] = deque(maxlen=max(1, round(SHARE_S / dt)))
-        """True for each sample of the last second that was bridged."""
+        """True for each bridged sample of the last second."""
         self.told: list[str] = []
 
     @classmethod
@@ -105,16 +105,16 @@ class LevelWatch:
         whole: Mapping[str, Level] | None = None,
         quantities: Mapping[str, object] | None = None,
     ) -> LevelWatch | None:
-        """The watch for the levels in ``limits``; None where there are none: nothing is done then.
+        """Return the check of the levels in ``limits``, or None without any.
 
-        ``channels``: names of the auxiliary ones, with units; ``tares`` as of a ``LimitCheck``; ``whole``: levels
-        of the whole rig; ``quantities`` of their expressions. Raises ConfigError for a channel that is not there.
+        ``channels``: auxiliary names with units; ``tares`` as of a ``LimitCheck``; ``whole``: levels of the whole
+        rig; ``quantities`` of their expressions. Raises ConfigError for an unknown channel.
         """
         axes = [(index, axis, each.levels) for index, (axis, each) in enumerate(limits.items()) if each.levels]
         levels = [(index, axis, *level) for index, axis, each in axes for level in each.given().items()]
         levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
         own = OwnLevels(list(limits), channels)
-        own.remember(quantities or {}, dt)  # checked even where no level is of them
+        own.remember(quantities or {}, dt)  # checked even if no level uses them
         if not levels:
             return None
         return cls(levels, list(limits), dt, channels, tares or Tares.none(len(limits)), own)
@@ -122,9 +122,9 @@ class LevelWatch:
     def judge(
         self, command: Command | None, measured: Measurement, aims: list[float] | None = None
     ) -> Breach | None:
-        """The first level that Measurement k with Command k breaks; without one the applied command is both.
+        """Return the first level broken by Measurement k with Command k; without one the applied command is both.
 
-        ``aims`` ``(n_axes,)`` m: what the displacements are compared with; by default the targets.
+        ``aims`` ``(n_axes,)`` m: reference of the displacements, by default the targets.
         """
         values, call = self._values(command, measured, aims), self._calls
         self._calls = call + 1
@@ -160,10 +160,7 @@ class LevelWatch:
         return values + second + own
 
     def _of_rig(self, command: Command | None, measured: Measurement) -> list[float]:
-        """Return the values of WHOLE.
-
-        A bridged Command tells nothing of a parameter, a second counts from the first one.
-        """
+        """Return the values of WHOLE; a bridged Command has no parameters, seconds count from the first."""
         flags = 0 if command is None else command.flags
         bridged, second = bool((flags | measured.flags) & FLAG_BRIDGED), self._second
         self._bridged = self._bridged + 1 if bridged else 0
@@ -184,12 +181,12 @@ class LevelWatch:
         return f"{level_path(axis, quantity)}: {value:.6g} {unit}{behind}: must be {sign} {bound:g} {unit}{why}"
 
     def take_told(self) -> list[str]:
-        """Return what was found since this was asked last, in words."""
+        """Return texts on excesses since the last call."""
         told, self.told = self.told, []
         return told
 
     def numbers(self) -> Data:
-        """Return how far each quantity of each axis went, how long it was beyond what is told, and since when."""
+        """Return extreme, duration and first sample beyond the reported level, by axis and quantity."""
         found: Data = {}
         for place, row in self._told.items():
             (low, high), (samples, first) = self._ends[place], self._beyond.get(place, (0, 0))
@@ -200,7 +197,7 @@ class LevelWatch:
 
 
 def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
-    """Place of the channel of a second sensor. Raises ConfigError for one that does not measure in ``unit``."""
+    """Return the index of a second sensor's channel. Raises ConfigError unless it measures in ``unit``."""
     names = [name.partition(" [")[0] for name in channels]
     if channel not in names:
         raise unknown(f"{path}.channel", "channel", channel, names)
@@ -212,18 +209,18 @@ def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
 
 
 def level_numbers(watch: LevelWatch | None) -> dict[str, object]:
-    """Return what a test tells of its levels; nothing where there are none."""
+    """Return the results of the levels, if any."""
     return {} if watch is None else {"levels": watch.numbers()}
 
 
 def level_path(axis: str, quantity: str) -> str:
-    """Where a level stands in the scenario."""
+    """Return the path of a level in the scenario."""
     whole = "levels" if quantity in WHOLE else "levels.expressions"
     return f"{whole}.{quantity}" if axis == WHOLE_RIG else f"axes.{axis}.limits.levels.{quantity}"
 
 
 def level_notes(timing: Data) -> list[str]:
-    """Say what was beyond a level in a test, a sentence for each; nothing where none was."""
+    """Return a note for each level exceeded in a test."""
     return [
         f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "
         f"{row['first']:.0f} on; {_range(row, (WHOLE if axis == WHOLE_RIG else QUANTITIES).get(quantity))}"

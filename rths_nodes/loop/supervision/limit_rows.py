@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits as rows: the lowest and highest that a quantity of an axis may be, for how long not, and what is due.
+"""Limits as rows: bounds of a quantity of an axis, persistence, and action.
 
-``acting`` compares, whatever the rows are of; what begins with ``of`` gives their quantities. A move has its rows
-written out (``broken_alone``): it comes at every sample, and a loop over them would take half as long again. All
-of these are kernels: numbers inside, words outside; what is not a number is beyond every bound.
+``acting`` compares any rows; functions named ``of_...`` compute their quantities. A move has its rows written out
+(``broken_alone``), because a loop at every sample would take half as long again. All are kernels: numbers, no
+texts; nan is beyond every bound.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ NONE, NEVER = -1, 2**62
 
 
 class Row(NamedTuple):
-    """A limit: the value at ``place`` is within ``low`` and ``high``; ``action`` is due where it is not for
-    ``persistence`` samples in a row. ``quantity`` is its name, or what is said of a value beyond.
+    """Limit: ``action`` is due after ``persistence`` samples of the value at ``place`` outside ``low``, ``high``.
+
+    ``quantity`` is its name, or a text on a value beyond.
     """
 
     quantity: str
@@ -36,18 +37,18 @@ class Row(NamedTuple):
 
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
-"""Rows: place, lowest, highest, persistence; by place how many samples in a row were beyond, and the last."""
+"""Rows: index, bounds, persistence; by index consecutive samples beyond, and the last of them."""
 
 
 def table(rows: Iterable[Row]) -> Table:
-    """Return the table that ``acting`` needs of ``rows``, which are in the order in which they count."""
+    """Return the table of ``rows``, in order of priority, for ``acting``."""
     found = tuple((row.place, row.low, row.high, row.persistence) for row in rows)
     places = 1 + max((place for place, *_ in found), default=0)
     return found, [0] * places, [NONE - 1] * places
 
 
 def acting(limits: Table, values: Floats, sample: int) -> int:
-    """Place of the first row that acts, or NONE; a row counts anew where it was not beyond at ``sample`` - 1."""
+    """Return the first row that acts, or NONE; counts restart unless ``sample`` - 1 was beyond."""
     rows, in_a_row, last = limits
     found = NONE
     for place, low, high, persistence in rows:
@@ -67,10 +68,10 @@ TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 
 
 def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previous: Floats) -> int:
-    """PER_MOVE times the axis plus which limit the first one breaks that must not go on; NONE where all may.
+    """Return PER_MOVE times the axis plus the limit that the first impossible move breaks, or NONE.
 
-    The target is finite, the place within the stroke, the step v within the largest, the braking way within the l
-    that is left: v^2 <= 2 a l is enough. Only beyond that begun samples are counted.
+    The target is finite, the position within the stroke, the step v within the largest, the braking distance
+    within the remaining l: v^2 <= 2 a l suffices. Only beyond that whole samples are counted.
     """
     for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
@@ -89,7 +90,7 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
 
 
 def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
-    """As :func:`broken_alone`, of axes that stop together: |v| N <= 2 l, all take the N samples of the slowest."""
+    """Return :func:`broken_alone` of axes that stop together: |v| N <= 2 l, with the N samples of the slowest."""
     for group in groups:
         longest = 0.0
         for axis, _, _, _, braking in group:
@@ -109,15 +110,15 @@ def _too_long(place: float, step: float, stroke: float, samples: float) -> bool:
 
 PER_LOAD = 7
 Load = tuple[int, float, float, float]
-"""Constants of an axis that is controlled by force: index, zeros of commands in m and N, dt (s)."""
+"""Constants of a force axis: index, zeros of commands in m and N, dt (s)."""
 
 
 def of_load_commands(
     loads: Sequence[Load], targets: Floats, commands: Floats, previous: Floats, modes: tuple[bytes, bytes, bytes]
 ) -> list[float]:
-    """Return for each load target, command, 1 where the rig takes no newtons, force, its rate, place, velocity.
+    """Return target, command, 1 for refused newtons, force, its rate, position and velocity, by load.
 
-    ``modes``: of these and of those before, and as the rig tells them. What is of the other unit is 0.
+    ``modes``: now, before, and as reported by the rig. Values in the other unit are 0.
     """
     modes_now, before, told = modes
     values, at = [0.0] * (PER_LOAD * len(loads)), 0
@@ -138,7 +139,7 @@ def of_load_commands(
 def of_errors(
     zeros: Sequence[tuple[float, float, bool]], moved: Floats, forces: Floats, targets: Floats, modes: bytes
 ) -> list[float]:
-    """Return by axis the displacement from its zero, and its error: target minus that (m), or minus force (N).
+    """Return displacement from zero, and error by axis: target minus displacement (m), or minus force (N).
 
     ``zeros``: of displacement and force, and whether force controls the axis: its error is 0 in other modes.
     """
@@ -155,12 +156,12 @@ def of_errors(
 
 
 Lists = tuple[list[float], list[float], list[float], list[float], list[float]]
-"""By axis displacements, forces, commands, targets, and displacements from where these count."""
+"""Displacements, forces, commands, targets, and displacements from their reference, by axis."""
 PER_AXIS = 7
 
 
 def of_levels(now: Lists, before: Lists, rate: float) -> list[float]:
-    """The first PER_AXIS of QUANTITIES of each axis; ``rate`` in Hz."""
+    """Return the first PER_AXIS of QUANTITIES of each axis; ``rate`` in Hz."""
     places, forces, commands, targets, moved = now
     places_before, forces_before, commands_before, _, _ = before
     values = [0.0] * (PER_AXIS * len(places))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The check of Commands and Measurements against the limits of the axes: rows (``limit_rows.py``), in words.
+"""Check of Commands and Measurements against the limits of the axes: rows (``limit_rows.py``) with texts.
 
-What every axis must have (stroke, velocity, force) acts at the first sample, by a stop; ``levels.py`` has what an
-axis may have beside that.
+Required limits (stroke, velocity, force) stop at the first sample; optional ones are in ``levels.py``.
 
 The software limits are not a safety function: a rig needs its own interlocks.
 """
@@ -44,9 +43,9 @@ LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within 
 
 
 class Bounds(NamedTuple):
-    """Bounds that the kernels of ``limit_rows.py`` get: of moves, of axes that stop together, of measurements.
+    """Bounds for the kernels of ``limit_rows.py``: moves, axes that stop together, measurements.
 
-    ``zeros`` are those of ``of_errors``, where more than displacements and forces is limited, ``beside``.
+    ``zeros`` as of ``of_errors``, if more than displacements and forces is limited (``beside``).
     """
 
     moves: Sequence[rows.Move]
@@ -57,12 +56,12 @@ class Bounds(NamedTuple):
 
 
 class LimitCheck:
-    """Checks commands before they are sent and measurements when they come, against the limits of all axes.
+    """Checks commands before they are sent and measurements on arrival, against the limits of all axes.
 
-    Commands and targets count from the zero of the test, which ``tares`` tell; measurements as the sensors show
-    them. Limits are of what sensors and controller show: where a force is corrected, of the channel beside it.
-    Axes with the same number in ``groups`` stop together; those that are controlled by force stand behind the
-    others. What is given by axis is in m, or in N where its mode says force. Each check says why not, or nothing.
+    Commands and targets count from the zero of the test (``tares``); measurements are untared. Limits apply to
+    readings of sensors and controller: for a corrected force, to its original channel. Axes with the same number
+    in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force mode. Each check
+    returns a reason, or empty.
     """
 
     def __init__(
@@ -91,22 +90,22 @@ class LimitCheck:
         self._commands, self._measurements = rows.table(self._of_command), rows.table(measured)
         self._zeros = [(place, force, lim.of_force) for lim, (place, force, *_) in zip(each, zeros, strict=True)]
         self._beside = any(row.place >= 2 * len(each) for row in measured)
-        """True where more than displacements and forces is limited."""
+        """True if more than displacements and forces is limited."""
 
     @property
     def bounds(self) -> Bounds:
-        """Bounds that the kernels get, of axes that follow displacements and whose forces are not corrected."""
+        """Bounds for kernels, of displacement axes with uncorrected forces."""
         return Bounds(self._moves, self._groups, self._measurements, self._zeros, self._beside)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
-        """Why ``command`` must not be sent; ``previous`` was sent before, in ``modes``."""
+        """Return why ``command`` must not be sent; ``previous`` was sent before, in ``modes``."""
         given = (command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
         return self.commanded(*given, previous, command.control_mode, modes)
 
     def commanded(
         self, targets: Floats, commands: Floats, auxiliary: Floats, previous: Floats, modes: bytes, before: bytes
     ) -> str:
-        """As :meth:`command`, of numbers by axis, the ``modes`` of these and those ``before``."""
+        """Judge numbers by axis as :meth:`command`; ``modes`` of these and ``before``."""
         if self._loads:
             all_modes = modes, before, self._told
             values = rows.of_load_commands(self._loads, targets, commands, previous, all_modes)
@@ -137,14 +136,14 @@ class LimitCheck:
         return axis + WAY.format(now + zero, step * rate, way, left, stroke)
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
-        """Why the rig must not go on after ``measured``; ``targets`` are in ``modes``."""
+        """Return why the rig must not continue after ``measured``; ``targets`` are in ``modes``."""
         given = (measured.displacement.tolist(), measured.force.tolist(), measured.auxiliary.tolist())
         return self.measured(*given, targets, modes, measured.control_mode)
 
     def measured(
         self, moved: list[float], forces: list[float], channels: Floats, targets: Floats, modes: bytes, told: bytes
     ) -> str:
-        """As :meth:`measurement`, of numbers by axis, and the modes that the rig has ``told``."""
+        """Judge numbers by axis as :meth:`measurement`; ``told``: modes reported by the rig."""
         if self._shown:
             forces = forces_shown(forces, channels, self._shown)
         values, self._told = moved + forces, told
@@ -156,17 +155,17 @@ class LimitCheck:
 
 
 class OutgoingCommands(LimitCheck):
-    """Knows which Commands may be published by who makes them; the rig checks them again, when they have come."""
+    """Check of Commands before they are published; the rig checks them again on arrival."""
 
     _sent: Floats = ()
     _modes = b""
 
     def start(self, measured: Measurement) -> None:
-        """Measurement 0: what the rig stands at, from where the first Command sets out."""
+        """Take Measurement 0, from which the first Command starts."""
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
-        """Why ``command`` must not be published; empty when it may, and then the next one follows it."""
+        """Return why ``command`` must not be published; if empty, it is the predecessor of the next one."""
         commands, modes = command.command.tolist(), command.control_mode
         given = command.target.tolist(), commands, command.auxiliary.tolist()
         reason = self.commanded(*given, self._sent, modes, self._modes)
@@ -186,7 +185,7 @@ def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
 
 
 def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
-    """Yield rows of displacement, force and ``rows.of_errors``; those of axes controlled by force come first.
+    """Yield rows of displacement, force and ``rows.of_errors``; force axes come first.
 
     ``zeros`` are the rows of ``Tares``.
     """

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a test for whoever looks on: columns of 10 ms, each with first, lowest, highest and last value.
-
-Nobody who draws a curve misses a peak, and nothing is sent sample by sample.
-"""
+"""Curves of a test for onlookers: columns of 10 ms with first, lowest, highest and last value."""
 
 from __future__ import annotations
 
@@ -15,31 +12,30 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array
 
 COLUMN_S = 0.01
-"""Time that a column covers, s of the servo clock; it has one sample at least."""
+"""Time of a column, s of the servo clock; at least one sample."""
 OF_AXIS = ("target", "command", "measured", "force", "error", "tracking_indicator")
-"""Curves of an axis."""
 FIRST, LOWEST, HIGHEST, LAST = range(4)
 PER_CURVE = 4
 
 
 def units(of_force: bool) -> tuple[str, ...]:
-    """Units of :data:`OF_AXIS`; an axis that is controlled ``of_force`` has targets and errors in N."""
+    """Units of :data:`OF_AXIS`; an axis ``of_force`` has targets and errors in N."""
     aim = "N" if of_force else "m"
     return aim, aim, "m", "N", aim, "" if of_force else "m^2"
 
 
 def curve_names(axes: Sequence[str]) -> list[str]:
-    """Names of the curves, ``story_1/target``, in the order in which columns have them."""
+    """Names of the curves, ``story_1/target``, in the order of the columns."""
     return [f"{axis}/{name}" for name in OF_AXIS for axis in axes]
 
 
 def curve_units(axes: Mapping[str, Limits]) -> list[str]:
-    """Units of the curves of axes with these limits, in that order."""
+    """Units of the curves, in that order."""
     return [units(each.of_force)[place] for place in range(len(OF_AXIS)) for each in axes.values()]
 
 
 def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
-    """Curve, name and bound of each limit that one curve can show; rates and levels are not among them."""
+    """Curve, name and bound of each limit of a single curve; rates and levels are excluded."""
     for name, limits in axes.items():
         yield f"{name}/measured", "stroke", limits.stroke
         yield f"{name}/force", "force", limits.force
@@ -49,14 +45,13 @@ def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]
 
 
 def per_column(servo_rate: float) -> int:
-    """Samples of a column at ``servo_rate`` (Hz)."""
     return max(1, round(COLUMN_S * servo_rate))
 
 
 class LiveColumns:
-    """Gathers the samples of a test into columns of round(0.01 x servo rate) samples, counted from sample 0.
+    """Collects samples of a test in columns of round(0.01 x servo rate) samples, counted from sample 0.
 
-    A sample that is missing does not count; a column without any sample is nan.
+    Missing samples do not count; a column without any is nan.
     """
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
@@ -66,9 +61,8 @@ class LiveColumns:
         self._append = self._rows.fromlist
         self._nothing = [np.nan] * n_axes
         self._next = 0
-        """Number of the next sample."""
         self._first = 0
-        """Number of the first sample that was not taken yet; a column begins with it."""
+        """Number of the first sample that was not taken, at which a column begins."""
 
     def add(
         self,
@@ -80,10 +74,9 @@ class LiveColumns:
         aimed: Sequence[float],
         indicator: Sequence[float],
     ) -> None:
-        """The next sample: by axis target, command, measured displacement, force.
+        """Add a sample by axis: target, command, measured displacement, force.
 
-        ``aimed`` is what the target is compared with: the displacement, or the force of an axis controlled by it;
-        nan where it is compared with nothing.
+        ``aimed`` is compared with the target: displacement, or force of a force axis; nan for none.
         """
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))
@@ -98,10 +91,7 @@ class LiveColumns:
         return [row[place : place + n] for place in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """First sample and columns ``(columns, curves, 4)`` of what is complete; with the ``rest`` all there is.
-
-        Each column is given once.
-        """
+        """Return first sample and new complete columns ``(columns, curves, 4)``, with ``rest`` all."""
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
         whole = len(rows) if rest else len(rows) // per * per
@@ -113,13 +103,13 @@ class LiveColumns:
 
 
 def columns_of(rows: Array, per: int) -> Array:
-    """Columns ``(columns, curves, 4)`` of samples ``(n, curves)``, ``per`` each; the last one may be short."""
+    """Return columns ``(columns, curves, 4)`` of samples ``(n, curves)``, ``per`` each; the last may be short."""
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     return envelopes(padded.reshape(-1, per, rows.shape[1]))
 
 
 def envelopes(samples: Array) -> Array:
-    """First, lowest, highest and last number of each column: ``(columns, samples, curves)`` -> ``(.., 4)``."""
+    """Return first, lowest, highest and last of each column: ``(columns, samples, curves)`` -> ``(.., 4)``."""
     columns, per, width = samples.shape
     found = np.empty((columns, width, PER_CURVE))
     if not columns:

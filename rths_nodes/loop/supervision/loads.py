@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Axes that are controlled by force while Commands are missing, in a pause, and in a safe stop.
+"""Force axes while Commands are missing, in a pause, and in a safe stop.
 
-In bridges and pauses they hold their last command: a load is not going anywhere, its slope is not continued. Where
-Commands come again it catches up at its force rate limit at most, by a share that the limits do not trip at.
+In bridges and pauses loads hold their last command. When Commands return, they catch up at a share of their force
+rate limit that does not trip.
 
-In a safe stop each keeps its force until the others rest, and is then held. An axis that was held at its place
-instead would take the load off a specimen whose head still drifts. It is held at once where the trip is its own:
-its limit, its force error, its force loop, or a rig that does not follow.
+In a safe stop each keeps its force until the others rest, and is then held: holding its position would unload a
+specimen whose head still drifts. It is held at once if the trip is its own: its limit, force error or force loop,
+or a rig that does not follow.
 
-A force loop reads the target of the axis beside it, which the actuator is about to reach; the command of that axis
-leads it by its delay. So the target does not stop with the command: it goes on to the same place along a cubic,
+A force loop reads the target of the neighbouring axis, which the actuator is about to reach; that axis' command
+leads it by its delay. So the target does not stop with the command: it continues to the same position along a
+cubic,
 
     x(s) = x_0 (1 - 3 s^2 + 2 s^3) + M v (s - 2 s^2 + s^3) + x_end (3 s^2 - 2 s^3),    s = m / M,
 
-with M = N + 2 l / v samples, N those of the stop, l the lead of the command and v the step of the target: with a
+with M = N + 2 l / v samples, N of the stop, l the lead of the command and v the step of the target: with a
 command that leads by a pure delay v falls evenly to zero.
 """
 
@@ -33,11 +34,11 @@ from rths_nodes.loop.supervision.pause import Pause
 SHARE = 0.99
 """Share of the force rate limit at which loads catch up."""
 LONGEST_LEAD_S = 0.1
-"""s: no actuator is later."""
+"""Longest delay of an actuator, s."""
 
 
 class LoadBridge:
-    """A ``bridge`` for the first ``n_moved`` axes, behind which stand loads with ``rates`` (N/s) as limits."""
+    """A ``bridge`` for the first ``n_moved`` axes, followed by loads with ``rates`` (N/s) as limits."""
 
     def __init__(self, bridge: CommandBridge, n_moved: int, rates: list[float], dt: float) -> None:
         self._inner, self._n = bridge, n_moved
@@ -46,21 +47,19 @@ class LoadBridge:
         self._sent, self._target, self._modes = np.zeros(len(rates)), np.zeros(len(rates)), b""
 
     def start(self, position: Array) -> None:
-        """The axes stand at ``position`` ``(n_axes,)`` m when the test begins, all of them held."""
+        """Begin a test at ``position`` ``(n_axes,)`` m, all axes held."""
         self._inner.start(position[: self._n])
         self._sent = self._target = position[self._n :].copy()
 
     def heard(self, command: Command) -> None:
-        """A late Command; one that is older than the newest tells nothing."""
         self._inner.heard(_first(command, self._n))
 
     def command(self, sample: int) -> Command:
-        """The straight line of the others at ``sample``, and the loads as they were sent last."""
+        """Return the straight line of the others at ``sample``, with the last sent loads."""
         self._catching_up = True
         return _whole(self._inner.command(sample), self._target, self._sent, self._modes)
 
     def rejoin(self, command: Command) -> Command:
-        """A Command in time, which is heard by it, without a jump from what was bridged before."""
         moved, n = self._inner.rejoin(_first(command, self._n)), self._n
         loads = command.command[n:].copy()
         if self._catching_up:
@@ -69,7 +68,7 @@ class LoadBridge:
         return _whole(moved, self._target, self._sent, self._modes)
 
     def _nearer(self, wanted: Array, modes: bytes) -> Array:
-        """From what was sent last towards the ``wanted`` loads; where the mode changes they are what they are."""
+        """Return the next step towards the ``wanted`` loads; exact after a change of mode."""
         n, before = self._n, self._modes
         both = [
             bool(modes and before) and modes[n + i] == before[n + i] == MODE_FORCE for i in range(len(self._steps))
@@ -80,7 +79,7 @@ class LoadBridge:
 
 
 class LoadPause(Pause):
-    """A pause of the first axes, while those that are controlled by force hold what the last sample gave them."""
+    """Pause of the displacement axes, while force axes hold their last command."""
 
     def __init__(self, params: BridgeParams, limits: dict[str, Limits], dt: float) -> None:
         super().__init__(params, {name: each for name, each in limits.items() if not each.of_force}, dt)
@@ -110,10 +109,10 @@ class LoadPause(Pause):
 
 
 class LoadStop:
-    """The loads on ``axes`` behind the first ``n_moved`` in a safe stop; ``dt`` s.
+    """Loads on ``axes`` after the first ``n_moved`` in a safe stop; ``dt`` s.
 
-    ``breach`` says why they must not go on after a Measurement that was sent targets (N) in the given modes; empty
-    where they may.
+    ``breach`` returns why they must not continue after a Measurement with sent targets (N) in the given modes, or
+    empty.
     """
 
     def __init__(
@@ -122,18 +121,18 @@ class LoadStop:
         self._names, self._n = tuple(axes), n_moved
         self._longest, self._breach = LONGEST_LEAD_S / dt, breach
         self._kept: dict[int, float] = {}
-        """Force (N) that an axis keeps, by its index."""
+        """Force (N) that an axis keeps, by index."""
         self._held: dict[int, float] = {}
-        """Place (m) where an axis is held that has kept its force."""
+        """Position (m) of an axis that has kept its force and is now held."""
         self._done = 0
 
     @property
     def at_rest(self) -> bool:
-        """True when no axis is controlled by force any more."""
+        """True if no axis is in force control."""
         return not self._kept
 
     def begin(self, before: Command | None, last: Command | None, goal: Array, samples: int, reason: str) -> None:
-        """The others stop in ``samples`` at ``goal`` ``(n_axes,)`` m, after Commands ``before`` and ``last``."""
+        """Begin a stop of the others in ``samples`` at ``goal`` ``(n_axes,)`` m, after ``before`` and ``last``."""
         if last is None or not last.control_mode:
             return
         before, n = before or last, self._n
@@ -149,7 +148,7 @@ class LoadStop:
         self._samples, self._done = samples + 2 * math.ceil(later.max()), 0
 
     def command(self, command: Command, measured: Measurement, shown: Measurement) -> Command:
-        """``command`` of the stop, with the loads in it; ``measured`` as the test counts, ``shown`` by sensors."""
+        """Insert the loads into ``command`` of the stop; ``measured`` is tared, ``shown`` untared."""
         self._release(measured, shown)
         if not (self._kept or self._held):
             return command
@@ -173,7 +172,7 @@ class LoadStop:
         return found
 
     def _release(self, measured: Measurement, shown: Measurement) -> None:
-        """Hold what must not be controlled by force any more, and all where the others rest."""
+        """Hold axes that must leave force control, and all once the others rest."""
         if not self._kept:
             return
         over = self._done >= self._samples or shown.interlock == INTERLOCK_OPEN
@@ -200,12 +199,12 @@ def _whole(moved: Command, targets: Array, commands: Array, modes: bytes) -> Com
 
 
 def _own(reason: str, axis: str) -> bool:
-    """Return whether a trip is that of ``axis``: its ``reason`` begins with the place of what was broken."""
+    """Return whether ``axis`` caused the trip: its path begins the ``reason``."""
     return reason.startswith((f"axes.{axis}.", f"axes.{axis}:"))
 
 
 def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fading:
-    """The fading of the difference that a bridge leaves on the axes that follow displacements; ``dt`` s."""
+    """Return the fading after a bridge of displacement axes; ``dt`` s."""
     fastest = np.array([axis.velocity for axis in limits.values() if not axis.of_force])
     return Fading(bridge.rejoin_samples, dt, fastest)
 
@@ -213,7 +212,7 @@ def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fad
 def bridge_of(
     bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
 ) -> CommandBridge | LoadBridge:
-    """Return the bridge over Commands that are late: loads are held; ``passive`` are the auxiliary inputs."""
+    """Return the bridge over late Commands, which holds loads; ``passive`` are auxiliary inputs."""
     rates = [each.force_rate for each in limits.values() if each.force_rate is not None]
     n_moved = len(limits) - len(rates)
     of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)

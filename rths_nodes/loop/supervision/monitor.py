@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The monitor: feeds the indices sample by sample and checks the limits on them."""
+"""Monitor: feeds the indices sample by sample and checks their limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rths_nodes.loop.supervision.indices import Tracking, Watch
 
 INDICATE, TRIP = "indicate", "trip"
 NEVER = -1.0
-"""An energy error (J) within which none is."""
+"""Energy error (J) within which no error is."""
 
 
 @params
@@ -84,7 +84,7 @@ class MonitorParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses a limit over an amplitude that may be zero, and a trip by a corridor that is not there."""
+        """Refuse a limit over an amplitude that may be zero, and a trip by a missing corridor."""
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
             raise ConfigError(
                 f"{path}.smallest_amplitude: missing: tracking_indicator_rate_over_amplitude needs it, for the "
@@ -97,10 +97,9 @@ class MonitorParams:
 class Monitor:
     """All indices of a test, and the limits on them.
 
-    It takes every Target, and every sample in order of their numbers (sample 0 first), and gives the
-    ``metrics`` at the end. ``names`` are those of the axes. ``breach`` is the first sample at which a limit was
-    broken, and the reason. Samples of the soft start are followed but do not count: the indices are those of
-    the test alone, their chunks and slopes count from its first sample.
+    It takes every Target, and every sample in order (sample 0 first), and gives the ``metrics`` at the end.
+    ``names`` of the axes. ``breach`` is the first sample at which a limit was broken, and the reason. Samples of
+    the soft start do not count: indices, their chunks and slopes begin with the test proper.
     """
 
     def __init__(
@@ -114,7 +113,6 @@ class Monitor:
         corridor: Corridor | None = None,
         spread: bool = False,
     ) -> None:
-        """``energy_scale`` and ``spread`` as of :class:`Tracking`."""
         self.names = tuple(axes)
         self._dt = dt
         n_axes = len(self.names)
@@ -134,27 +132,26 @@ class Monitor:
             params.smallest_amplitude,
         )
         self.in_order = corridor is not None or self._limits.steep
-        """A sample is judged by what was before it."""
+        """True if a sample is judged with earlier ones."""
         self._within = NEVER if self.in_order else self._limits.energy_within(reference_energy)
         watch = Watch(self._within, self._judge, self._take_targets)
         self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, watch)
         self.step = self.tracking.step
-        """The next sample: its number, target, measured displacement (m) and force (N), each ``(n_axes,)``."""
+        """Advance by a sample: number, target, measured displacement (m) and force (N), each ``(n_axes,)``."""
 
     @property
     def sample(self) -> int:
-        """The last sample; -1 before the first."""
         return self.tracking.sample
 
     def prepare(self, sample: int, target: list[float], measured: list[float], force: list[float]) -> None:
-        """The next sample, of the soft start: all indices begin anew behind it."""
+        """Take a sample of the soft start, which resets all indices."""
         self.tracking.start(target, measured, force)
         self.skip(sample)
         if self.corridor:
             self.corridor.start(measured, force)
 
     def skip(self, sample: int) -> None:
-        """A sample of the safe stop: it does not count in the indices of the test."""
+        """Take a sample of the safe stop, which does not count."""
         self.tracking.sample = sample
 
     def _take_targets(self) -> None:
@@ -173,10 +170,10 @@ class Monitor:
             self.breach = sample, f"monitor.corridor: {why}"
 
     def breaks(self, errors: Array, given: Array) -> bool:
-        """Return whether the running energy monitor is beyond its limit at one of some samples.
+        """Return whether the running energy monitor breaks its limit at one of these samples.
 
-        ``errors`` and input energies ``given`` up to each of them, ``(n,)`` J. What else may be limited needs
-        every sample in order: ``in_order``.
+        ``errors`` and input energies ``given`` up to each of them, ``(n,)`` J. Other limits need every sample
+        ``in_order``.
         """
         doubtful = ~(np.abs(errors) <= self._within)
         percents = self.energy.running_percents(errors[doubtful], given[doubtful])
@@ -184,7 +181,6 @@ class Monitor:
 
     @property
     def waits(self) -> bool:
-        """True while a part of the delay is not worked in yet."""
         return any(delay.waits for delay in self.tracking.delays)
 
     def work(self) -> None:
@@ -194,7 +190,7 @@ class Monitor:
                 return
 
     def status(self) -> Data:
-        """Running indices, as in SyncStatus.msg."""
+        """Return running indices, as in SyncStatus.msg."""
         self._take_targets()
         tracking = self.tracking
         return {
@@ -206,7 +202,7 @@ class Monitor:
         }
 
     def metrics(self) -> Data:
-        """The indices by name, nested; nan where an index is not defined."""
+        """Return the indices by name, nested; nan if undefined."""
         self._take_targets()
         highest, lowest = self.energy.highest, self.energy.lowest
         largest = int(np.argmax(np.maximum(np.abs(highest), np.abs(lowest))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levels of a laboratory's own: expressions over what the rig shows, sample by sample."""
+"""User-defined levels: expressions over measurements of the rig, sample by sample."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rths_nodes.loop.supervision.limit_rows import PER_AXIS
 
 COMMAND, TARGET, CHANNEL, QUANTITY = "command", "target", "channel", "quantity"
 OF_AXES = (*list(QUANTITIES)[:PER_AXIS], COMMAND, TARGET)
-"""Nouns of an expression behind which the name of an axis stands."""
+"""Nouns of an expression that are followed by an axis name."""
 
 
 class OwnLevels:
-    """Values of expressions that have levels; false while there are none.
+    """Values of expressions that have levels; false without any.
 
-    They may name the first PER_AXIS of QUANTITIES of each of the ``axes``, its command and target (m), the
-    auxiliary ``channels`` whose unit is known, and what :meth:`remember` has made.
+    Expressions may use the first PER_AXIS of QUANTITIES of each of the ``axes``, its command and target (m),
+    auxiliary ``channels`` with a known unit, and quantities of :meth:`remember`.
     """
 
     def __init__(self, axes: Sequence[str], channels: Sequence[str]) -> None:
@@ -44,18 +44,15 @@ class OwnLevels:
             try:
                 self._names[CHANNEL][name] = self._first_channel + number, unit_of(unit.rstrip("]") or "1")
             except ValueError:
-                continue  # nobody can say what it may be added to
+                continue  # without a unit nothing can be added to it
         self._remembered: list[tuple[str, Quantity, list[Expression]]] = []
         self.failure = ""
-        """What the first quantity that failed has raised, in words; empty before. It is not a number since."""
+        """Error of the first quantity that failed, which is nan since, or empty."""
         self._names[QUANTITY] = {}
         self._behind = self._first_channel + len(channels)
 
     def remember(self, quantities: Mapping[str, Any], dt: float) -> None:
-        """Make ``quantities`` (parameters by name), each from those before it; ``dt`` s.
-
-        Raises ConfigError where one cannot be made.
-        """
+        """Make ``quantities`` (parameters by name), each from earlier ones; ``dt`` s. Raises ConfigError."""
         for name, params in quantities.items():
             made: Quantity = registry.build("quantity", params, dt)
             try:
@@ -72,9 +69,9 @@ class OwnLevels:
         return bool(self._made)
 
     def add(self, path: str, level: OfExpression) -> int:
-        """Return the number of the expression that ``level``, at ``path``, is of.
+        """Return the number of the expression of ``level``, at ``path``.
 
-        Raises ConfigError for one that is none or of another unit, and where the level acts on a rig at rest.
+        Raises ConfigError for an invalid one, for another unit, and if the level acts on a rig at rest.
         """
         try:
             made, unit = Expression(level.of, self._names), unit_of(level.unit)
@@ -98,13 +95,13 @@ class OwnLevels:
     def values(self, values: list[float], *beside: Sequence[float]) -> list[float]:
         """Return the value of each expression, in the unit of its levels.
 
-        From the ``values`` that a ``LevelWatch`` has and, ``beside`` them, commands, targets and channels.
+        From ``values`` of a ``LevelWatch``, followed (``beside``) by commands, targets and channels.
         """
         known = [*values, *(each for row in beside for each in row)]
         for name, quantity, parts in self._remembered:
             try:
                 value = float(quantity.step([each.value(known) for each in parts]))
-            except Exception as error:  # of another package: whatever it raises, the rig goes on being watched
+            except Exception as error:  # foreign code may raise anything; the supervision continues
                 value = math.nan
                 self.failure = self.failure or f"levels.quantities.{name}: {type(error).__name__}: {error}"
             known.append(value)

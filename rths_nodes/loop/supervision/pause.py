@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pause of the test: the rig slows down to rest, waits for what is late, and joins the motion again.
+"""Pause of the test: the rig slows down to rest, waits for a late message, and joins the motion again.
 
-While the rig pauses, ticks go on and samples do not. With s the share of a phase that is over, of M ticks, x the
-target of an axis, l = u - x how far its command leads it, and v, w their changes in the last sample:
+Ticks continue during a pause, samples do not. With s the elapsed share of a phase of M ticks, x the target of an
+axis, l = u - x the lead of its command, and v, w their changes in the last sample:
 
     slows down   x + g v,  r (l + g w)     g = M (s - s^3 + s^4 / 2),  r = 1 - 3 s^2 + 2 s^3
-    waits        where that has come to rest, without a lead
+    waits        at the end of that, without a lead
     returns      x_k + d (1 - 10 s^3 + 15 s^4 - 6 s^5)     to the target of the last sample, d away
-    starts       x(k + g),  r l(k + g)     g = M (s^3 - s^4 / 2),  r = 3 s^2 - 2 s^3; straight between samples
+    starts       x(k + g),  r l(k + g)     g = M (s^3 - s^4 / 2),  r = 3 s^2 - 2 s^3; linear between samples
 
-A compensator leads by what an actuator at full speed is late: at the share r of the speed it is that share of it.
-Displacement and velocity never jump, and no phase begins or ends with an acceleration of its own; M is such that
-it adds no more of it than the deceleration of each axis. Samples on the way are taken at their targets, to half a
-sample of the motion, only slower: what a specimen without rates makes of them is right.
+A compensator leads by the lag of an actuator at full speed: at the share r of the speed it is that share of the
+lead. Displacement and velocity never jump, and phases add no acceleration at their ends; M keeps it within the
+deceleration of each axis. Samples on the way are taken at their targets, to half a sample of the motion, only
+slower: correct for a rate-independent specimen.
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ from rths_nodes.core.samples import FLAG_SLOWED, Array, Command
 from rths_nodes.loop.supervision.bridges import SHARE, STEEPEST, BridgeParams
 
 SHARPEST = 1.5
-"""Largest slope of r: of what the velocity v changes in a phase."""
+"""Largest slope of r: share of the velocity v that changes in a phase."""
 
 BENT = 6.0
-"""Largest curvature of r. Of r l it is (BENT l + BENT w M) / M^2 at most."""
+"""Largest curvature of r; of r l at most (BENT l + BENT w M) / M^2."""
 
 MOST_CURVED = 10.0 / math.sqrt(3.0)
 """Largest curvature of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
 
 
 class Pause:
-    """Drives the rig over a Command that does not come, from :meth:`begin` on while it is ``active``.
+    """Drives the rig while a Command is missing, from :meth:`begin` on while ``active``.
 
-    ``allowed`` is false where the rig trips instead.
-
-    ``coming`` is the Command of the next sample, which :meth:`supply` brings; None until then. ``sampled``
-    tells whether the last tick was one of a sample. ``known`` is the Command of the last sample, ``count`` the
-    number of pauses so far. While it is ``held`` an operator keeps the rig at rest, for as long as he likes. Rows
-    are ``(2, n_axes)`` m: target and lead.
+    ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, by :meth:`supply`,
+    or None. ``sampled``: the last tick had a sample. ``known`` is the Command of the last sample, ``count`` the
+    number of pauses. While ``held`` an operator keeps the rig at rest. Rows are ``(2, n_axes)`` m: target and
+    lead.
     """
 
     known: Command
@@ -58,9 +56,9 @@ class Pause:
         self.coming: Command | None = None
 
     def begin(self, before: Command, last: Command) -> None:
-        """The Command of the coming sample has not come; ``before`` and ``last`` are those that were sent last.
+        """Begin without the next Command; ``before`` and ``last`` were sent last.
 
-        Where the rig was on its way from an earlier pause, it goes back to the last sample of that way.
+        A rig still starting from an earlier pause returns to the last sample of that way.
         """
         if not self.active:
             self.known, self.coming = last, None
@@ -79,7 +77,7 @@ class Pause:
 
     @property
     def rests(self) -> bool:
-        """True when the rig stands still, held."""
+        """True if the rig rests, held."""
         return self.active and self.held and (self._phase == self._wait or self._returned)
 
     @property
@@ -88,7 +86,7 @@ class Pause:
 
     @property
     def can_be_held(self) -> bool:
-        """True unless the rig already slows down, or stands."""
+        """True unless the rig slows down or rests."""
         return not self.active or self._phase == self._start
 
     def supply(self, command: Command) -> None:
@@ -96,24 +94,24 @@ class Pause:
 
     @property
     def needs_command(self) -> bool:
-        """True when the test is on its way again and the coming tick cannot do without the Command."""
+        """True if the next tick needs the Command to continue."""
         return self._phase == self._start and self.coming is None and self._ahead(self._tick + 1) > self._samples
 
     @property
     def goes_on(self) -> bool:
-        """True when the coming tick belongs to the pause and wants no Command."""
+        """True if the next tick belongs to the pause and needs no Command."""
         return self.active and not self.needs_command
 
     @property
     def breach(self) -> str:
-        """Why the test must not pause any longer; empty while it may."""
+        """Reason why the test must not pause any longer, or empty."""
         waited = self._waited * self._dt
         if self.coming is not None or waited <= self._longest:
             return ""
         return f"bridge.max_pause: nothing to follow for {waited:.3g} s: must be <= {self._longest:g} s"
 
     def command(self, sample: int) -> Command:
-        """Return the Command of the coming tick; ``sample`` is the number of the next sample."""
+        """Return the Command of the next tick; ``sample`` is the number of the next sample."""
         self.sampled = False
         if self.coming is None and not self.held:
             self._waited += 1
@@ -124,7 +122,7 @@ class Pause:
             self.known, self.coming = of, None
         return Command(sample, target, target + lead, of.auxiliary, of.flags | FLAG_SLOWED)
 
-    # -- phases: each gives the rows of a tick
+    # -- phases: rows of a tick ------------------------------------------------------------------------
 
     def _slow_down(self) -> Array:
         if self._tick == self._ticks:
@@ -160,7 +158,7 @@ class Pause:
             return np.array((self.known.target, self._last[1]))
         assert self.coming is not None
         coming = _rows(self.coming)
-        # an even number, so that it ends with a sample
+        # even, so that it ends with a sample
         self._ticks = 2 * math.ceil(0.5 * self._needed(coming[1], coming - _rows(self.known)))
         self._tick = self._samples = 0
         self._phase = self._start
@@ -170,7 +168,7 @@ class Pause:
         self._tick += 1
         ahead = self._ahead(self._tick)
         behind, coming = self._samples, self.coming
-        if ahead <= behind or coming is None:  # a little short of the last sample, which was taken before its time
+        if ahead <= behind or coming is None:  # just before the last sample, which was taken early
             behind, one, other = behind - 1, _rows(self._passed), _rows(self.known)
         else:
             one, other = _rows(self.known), _rows(coming)
@@ -189,7 +187,7 @@ class Pause:
         return self._ticks * (s**3 - 0.5 * s**4)
 
     def _needed(self, lead: Array, change: Array) -> float:
-        """Ticks in which the motion may grow from nothing, or fall to it: rows ``change`` in a sample.
+        """Return the ticks in which the motion may rise from zero, or fall to it: rows ``change`` per sample.
 
         The smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is the deceleration.
         """
@@ -197,7 +195,7 @@ class Pause:
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)
         quick = SHARPEST * np.abs(lead) / (SHARE * self._fastest)
         needed = float(np.maximum(gentle, quick).max())
-        # the limits trip on nan; here it must only not become a length
+        # the limits trip on nan; it must not become a length
         return needed if math.isfinite(needed) else 0.0
 
 

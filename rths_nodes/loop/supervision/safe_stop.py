@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Safe policies: what drives the rig when no Command may. The safe stop is the first of them.
+"""Safe policies, which drive the rig when no Command may; the safe stop is the first of them.
 
 The software stop is not a safety function: a rig needs its own interlocks.
 """
@@ -32,24 +32,24 @@ def braking_time(limits: Iterable[Limits]) -> float:
 
 
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
-    """Return how far an axis' command goes on, m, from the last sample that has all it needs until it stands.
+    """Return how far an axis' command moves on, m, from the last sample with all its data to rest.
 
-    At most it moves at the velocity limit for ``max_bridge`` s, then slows down with the deceleration of the safe
-    stop, which is ``sharpest`` times that of the mean; with others it takes ``time`` s, where that is longer. The
-    actuator goes by as much more as it is behind its command at that sample.
+    At most ``max_bridge`` s at the velocity limit, then deceleration of the safe stop, ``sharpest`` times its
+    mean; with other axes it takes ``time`` s if that is longer. The actuator moves further by its lag at that
+    sample.
     """
     braking = 0.5 * sharpest * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
 
 
 class SafePolicy(Protocol):
-    """Drives the rig from the moment on at which no Command may be sent any more, until it is at rest.
+    """Drives the rig once no Command may be sent any more, until it is at rest.
 
-    It has no limits above it: what it commands is sent as it is.
+    No limits are applied: its commands are sent unchanged.
     """
 
     def begin(self, before: Array, last: Array) -> None:
-        """Take over. ``before`` and ``last`` are the last two commands that were sent, ``(n_axes,)`` m."""
+        """Take over. ``before`` and ``last`` are the last two sent commands, ``(n_axes,)`` m."""
         ...
 
     samples: int
@@ -57,29 +57,29 @@ class SafePolicy(Protocol):
 
     @property
     def goal(self) -> Array:
-        """Where the commands come to rest, ``(n_axes,)`` m."""
+        """Final commands, ``(n_axes,)`` m."""
         ...
 
     def step(self, measured: Measurement) -> Array:
-        """The command of the next sample ``(n_axes,)`` m, after ``measured``; a new array, which may be kept."""
+        """Return the command of the next sample ``(n_axes,)`` m, after ``measured``, as a new array."""
         ...
 
     @property
     def at_rest(self) -> bool:
-        """True when the rig is safe and stays where it is."""
+        """True if the rig is safe and rests."""
         ...
 
 
 class SafeStop:
-    """Axes go on with their velocities, slow down, those of one group in a common time, and hold.
+    """Slows axes down from their velocities, each group in a common time, and holds.
 
-    The time of a group is the longest that an axis of it needs at its deceleration, so that it stays on the
-    straight line on which it moves (``core/braking.py``). ``groups`` has a number by axis; empty: each axis stops
-    by itself. Commands count from the zero of the test, which ``tares`` tell.
+    The time of a group is the longest that one of its axes needs, so that it stays on its straight line
+    (``core/braking.py``). ``groups`` has a number by axis; empty: each axis stops by itself. Commands count from
+    the zero of the test (``tares``).
 
-    From a state that has passed the limits no axis is braked harder than its deceleration, nor leaves its stroke.
-    From another one, as a foreign driver may leave it, a group brakes as hard as it must to end at the stroke; an
-    axis that is beyond its stroke already goes no further outwards.
+    From a state within the limits no axis exceeds its deceleration or leaves its stroke. From another one, e.g.
+    after a foreign driver, a group brakes as hard as necessary to end at the stroke; an axis beyond its stroke
+    moves no further outwards.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SafeStop:
         self.begin(at_zero, at_zero)
 
     def begin(self, before: Array, last: Array) -> None:
-        """The stop begins at the last command, with the velocity of the last two, within the limits."""
+        """Begin the stop at the last command, with the velocity of the last two, within the limits."""
         self._start, self._done = last.tolist(), 0
         rows = zip(self._start, self._strokes, self._zeros, strict=True)
         self._ends = [(min(-far - zero, start), max(far - zero, start)) for start, far, zero in rows]
@@ -141,7 +141,7 @@ class SafeStop:
 
 
 def _braked(done: int, samples: int) -> float:
-    """Way after ``done`` samples of a stop of ``samples``, in steps of its beginning."""
+    """Return the travel after ``done`` samples of a stop of ``samples``, in initial steps."""
     m = min(done, samples)
     return m - 0.5 * m * (m + 1) / samples if m else 0.0
 
@@ -149,10 +149,10 @@ def _braked(done: int, samples: int) -> float:
 def held_places(
     commands: tuple[Array, Array], modes: tuple[bytes, bytes], n_moved: int, measured: Measurement
 ) -> tuple[Array, Array]:
-    """The last two ``commands`` ``(n_axes,)``, in m, where the axes behind ``n_moved`` may have had them in N.
+    """Return the last two ``commands`` ``(n_axes,)`` in m, where axes after ``n_moved`` may have had N.
 
-    ``modes`` are those of both. In place of N stands where the axis is: there it is held from now on, without
-    velocity. Its force loop ends where it has led the axis to, whatever number says so (``ForceAxis.hold``).
+    ``modes`` of both. N are replaced by the position of the axis, where it is held, without velocity. Its force
+    loop ends where it has led the axis, whatever number says so (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The states of a test and the transitions between them; those of a procedure are apart."""
+"""States of a test and the transitions between them; a procedure has its own transitions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 LOCKSTEP_WINDOW = 512
-"""In lockstep the rig runs at most this many samples ahead of the monitor and the recorder, and a trip found by
-the monitor at sample k takes effect at k + LOCKSTEP_WINDOW: the same sample, however fast anybody is."""
+"""Samples that the rig may run ahead of monitor and recorder in lockstep. A trip found at sample k takes effect at
+k + LOCKSTEP_WINDOW, independent of speed."""
 
 
 class State(IntEnum):
@@ -24,7 +24,7 @@ class State(IntEnum):
     FINISHED = 7
     HELD = 8
     TRIPPED = 9
-    # of a procedure only (``procedure/machine.py``)
+    # for procedures only (``procedure/machine.py``)
     CHECKING = 10
     POSITIONING = 11
     RESUMING = 12
@@ -47,16 +47,16 @@ _SUCCESSORS = {
 
 
 class TestMachine:
-    """The state of a test and why it was entered; refuses a transition that is not in the diagram."""
+    """State of a test and its reason; refuses invalid transitions."""
 
-    __test__ = False  # not a test case, whatever pytest thinks of the name
+    __test__ = False  # not a test case of pytest
 
     def __init__(self) -> None:
         self.state = State.IDLE
         self.reason = ""
 
     def to(self, state: State, reason: str = "") -> None:
-        """Enter ``state``. Raises RuntimeError when the diagram has no such arrow."""
+        """Enter ``state``. Raises RuntimeError for an invalid transition."""
         if state not in _SUCCESSORS[self.state]:
             raise RuntimeError(f"test state {self.state.name} -> {state.name}: no such transition")
         self.state = state
@@ -65,9 +65,9 @@ class TestMachine:
 
 @dataclass(frozen=True)
 class StopRequest:
-    """``reason`` says who asks for the stop and why; the test ends as ``end``, HELD or TRIPPED.
+    """``reason`` names source and cause of the stop; the test ends as ``end``, HELD or TRIPPED.
 
-    The stop begins at ``sample``, or with the next sample where that is past.
+    The stop begins at ``sample``, at the earliest with the next one.
     """
 
     reason: str
@@ -75,5 +75,4 @@ class StopRequest:
     end: State = State.TRIPPED
 
     def due(self, sample: int) -> bool:
-        """True when ``sample`` belongs to the stop."""
         return sample >= self.sample

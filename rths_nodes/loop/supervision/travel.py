@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Travel of a command one way, and the part of it that a sensor shows: identical readings alone prove nothing.
 
-In each LATE_S the command stays between its lowest l and its highest h. If l is by D above an earlier h, an
-actuator with a delay below LATE_S has gone up since; its sensor has to show STUCK of that, and the same
-downwards.
+In each LATE_S the command stays between its lowest l and its highest h. If l exceeds an earlier h by D, an
+actuator with a delay below LATE_S has risen since; its sensor has to show STUCK of that, and likewise downwards.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ BLOCKS = 8
 STUCK = 0.1
 """Share of its travel below which a channel does not move with the rig."""
 STEPS, LOUDEST = 20.0, 8.0
-"""Travel D: number of steps of the resolution, and multiple of the noise. A load cell that shows less is dead if
-more than D / STUCK was expected."""
+"""Travel D in steps of the resolution, and in multiples of the noise. A load cell that shows less is dead if more
+than D / STUCK was expected."""
 TWICE = 2.0
-"""D in lost motion and static error."""
+"""D in multiples of lost motion and static error."""
 LEAST_TRAVEL = 5e-4
-"""Share of the stroke that D is at least."""
+"""Smallest D, as a share of the stroke."""
 
 
 class Travel(NamedTuple):
@@ -35,7 +34,7 @@ class Travel(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """Highest command of an earlier window, the reading then, and the range of readings since."""
+    """Highest command of an earlier window, its reading, and the range of readings since."""
 
     high: float
     shown: float
@@ -44,16 +43,16 @@ class _Mark(NamedTuple):
 
 
 class OneWay:
-    """One command and its measurement: whether a travel of ``way`` is shown; ``block`` samples are a block.
+    """Check that one measurement shows a travel ``way`` of its command; ``block``: samples of a block.
 
-    It is by STUCK of it, the same way; or, with ``least``, by anything more than that, whatever its direction.
+    STUCK of it, in the same direction; or, with ``least``, anything more than that in any direction.
     """
 
     def __init__(self, way: float, block: int, least: float | None = None) -> None:
         self._way, self._block, self._least = way, block, least
         self._blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
         self._marks: list[_Mark | None] = [None, None]
-        """Upwards and downwards, with the sign of the direction: the end of an earlier window."""
+        """End of an earlier window upwards and downwards, with the sign of the direction."""
         self._silent = [False, False]
         self._empty()
 
@@ -67,17 +66,17 @@ class OneWay:
 
     @property
     def both_ways(self) -> bool:
-        """No travel was shown since one was not, upwards and downwards."""
+        """True if no travel was shown upwards and downwards since a missing one."""
         return all(self._silent)
 
     @property
     def window(self) -> tuple[float, float]:
-        """Between what the command has stayed for LATE_S."""
+        """Range of the command in the last LATE_S."""
         lows, highs = zip(*self._blocks, strict=True)
         return min(lows), max(highs)
 
     def stuck(self, command: float, measured: float) -> Travel | None:
-        """Work a sample in; the travel that was not shown, if there is one."""
+        """Add a sample; return the travel that was not shown, if any."""
         self._samples += 1
         self._sum += measured
         self._low, self._high = min(self._low, command), max(self._high, command)
@@ -88,7 +87,7 @@ class OneWay:
         return self.block(low, high, shown)
 
     def block(self, low: float, high: float, shown: float) -> Travel | None:
-        """Work in a block: its command was between ``low`` and ``high``, its mean measurement is ``shown``."""
+        """Add a block: range ``low`` to ``high`` of its command, mean measurement ``shown``."""
         self._blocks.append((low, high))
         if not self.settled:
             return None

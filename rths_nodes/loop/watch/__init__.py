@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A watcher beside a test: it sees by sensors of its own, and compares."""
+"""Watcher of a test: compares its own sensors with the published state."""

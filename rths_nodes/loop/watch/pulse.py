@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pulse of a watcher to an interlock: one small datagram, again and again, as long as all agrees.
+"""Pulse of a watcher to an interlock: a small datagram, repeated while all agrees.
 
-Little-endian, 20 bytes; the checksum is CRC-32 (that of zlib and Ethernet) of all bytes before it. Whoever hears
-it takes a pulse only where it is whole, of the session that it was begun with, and its counter has gone on; an
-interlock opens where none came for the time that it allows, and stays open until somebody closes it.
+Little-endian, 20 bytes; the checksum is CRC-32 (zlib, Ethernet) of all bytes before it. A receiver accepts a pulse
+only if it is intact, of its session, and its counter has increased; an interlock opens after its timeout, and
+stays open until a person closes it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ BODY = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
 CHECKSUM = struct.Struct("<I")
 SIZE = BODY.size + CHECKSUM.size
 PER_S = 1e4
-"""Units of the field period in a second."""
+"""Units of the field period per second."""
 
 
 class Pulses:
-    """The datagrams of one session, with ``period`` (s) between them."""
+    """Datagrams of one session, every ``period`` s."""
 
     def __init__(self, period: float) -> None:
         self._period = round(period * PER_S)
@@ -44,9 +44,9 @@ class Pulses:
 
 
 class PulseEar:
-    """The interlock's side of the datagrams: ``closed`` while they come within ``patience`` (s), from the first.
+    """Receiver of the pulses: ``closed`` while they arrive within ``patience`` (s), from the first.
 
-    It opens for good where none came in time.
+    It opens permanently after a timeout.
     """
 
     def __init__(self, patience: float) -> None:
@@ -56,7 +56,7 @@ class PulseEar:
         self.opened = False
 
     def hear(self, data: bytes, now: float) -> bool:
-        """Take in what came at ``now`` (s); whether it was a pulse of the session."""
+        """Receive ``data`` at ``now`` (s); return whether it was a pulse of the session."""
         if len(data) != SIZE or CHECKSUM.unpack_from(data, BODY.size)[0] != zlib.crc32(data[: BODY.size]):
             return False
         magic, version, _, session, counter = BODY.unpack_from(data)
@@ -68,7 +68,7 @@ class PulseEar:
         return True
 
     def look(self, now: float) -> bool:
-        """Return whether it is open for good at ``now`` (s)."""
+        """Return whether it is permanently open at ``now`` (s)."""
         self.opened = self.opened or bool(self._session and now - self._at > self._patience)
         return self.opened
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section ``watch`` of a rig file: what a watcher on another computer sees, expects, and tells the interlock.
+"""Section ``watch`` of a rig file: sensors, expectations and pulse of a watcher on another computer.
 
-Nothing that it judges by has a default. Times are bounded, so that the pulse ends within 50 ms.
+Criteria have no defaults. Times are bounded, so that the pulse ends within 50 ms.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from rths_nodes.core.parameters import integer, number, params, section, section
 from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
 
 LONGEST_S = 0.04
-"""Largest ``late``, ``silence`` and ``delay`` (s): the pulse ends 50 ms after a cause at the latest."""
+"""Largest ``late``, ``silence`` and ``delay`` (s): the pulse ends at most 50 ms after a cause."""
 TOLD_HZ = 200.0
-"""Statements of the test in a second, where the rig file does not say how many."""
+"""Default rate of state messages of the test, Hz."""
 LEAST_TOLD = 6.0
-"""Statements that have to fit into ``late``: all but one of them may be lost on the way."""
+"""Messages that have to fit into ``late``: all but one of them may be lost."""
 
 
 @params
@@ -65,7 +65,7 @@ class WatchedAxis:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses limits that a sensor cannot show, and bounds of rest within its resolution."""
+        """Refuse limits that a sensor cannot show, and bounds of rest within its resolution."""
         for key, channel, unit in (("displacement", self.displacement, "m"), ("force", self.force, "N")):
             limit, end = getattr(self.limits, key), channel.range_si
             if limit >= end:
@@ -128,7 +128,7 @@ class WatchSection:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses times into which too few samples fit."""
+        """Refuse times with too few samples."""
         least = LEAST_TOLD / self.told
         if self.late < least:
             raise ConfigError(

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict of a watcher: does the rig, as sensors of its own see it, do what the test says?
+"""Verdict of a watcher: does the rig, by the watcher's own sensors, do what the test says?
 
-It is deterministic and knows no clock, no ROS and no socket: samples of its own, statements of the test and the
-time on its own clock go in, words come out at the first disagreement, and stay. Clocks of two computers differ, so
-nothing is compared by stamps. With T = ``late`` and d = ``delay``, a statement that is heard at t was measured
-between t - T and t, and a sample of its own sensors arrives up to d after its moment. So there must be one moment
-between t - T and t + d, the same one for all axes and quantities, at which its own samples are, within the
-tolerances, what the test says.
+It is deterministic, without clock, ROS or socket: it takes its own samples, messages of the test and the time on
+its own clock, and gives a permanent reason at the first disagreement. Clocks of two computers differ, so stamps
+are not compared. With T = ``late`` and d = ``delay``, a message received at t was measured between t - T and t,
+and an own sample arrives up to d after its time. So there must be one time between t - T and t + d, the same for
+all axes and quantities, at which own samples agree with the message within the tolerances.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from rths_nodes.loop.watch.section import WatchSection
 MOVING = frozenset(
     (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
 )
-"""States of a procedure in which the rig may move; in all others it has to rest."""
+"""States of a procedure in which the rig may move; in others it has to rest."""
 BEGINS = frozenset((State.IDLE, State.CONNECTED, State.FINISHED))
-"""States in which the counter of a rig may begin anew: its port is opened."""
+"""States in which the counter of a rig may restart, because its port is opened."""
 SEEN_S = 0.25
-"""An axis moves where it has gone by more than ``rest`` in this time, s."""
+"""Time in which an axis that moves by more than ``rest`` counts as moving, s."""
 PIECES = 10
-"""Pieces in which that time is looked at."""
+"""Parts of that time."""
 COUNTED_S = 1.0
-"""The counter of the test is held beside the watcher's clock over this time, s."""
+"""Time over which the test's counter is compared with the watcher's clock, s."""
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("command", "m"))
 Numbers = tuple[float, ...]
 
 
 class Sample(NamedTuple):
-    """One sample of the watcher's own sensors: when it came (s), its counter, displacements (m) and forces (N)."""
+    """One own sample: arrival (s), counter, displacements (m) and forces (N)."""
 
     at: float
     counter: int
@@ -46,9 +45,7 @@ class Sample(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A statement of the test on the rig: when it was heard (s), the rig's counter, and by axis, untared,
-    displacement (m), force (N) and command (m; nan for one that is driven by force).
-    """
+    """Message of the test: arrival (s), counter, and by axis displacement (m), force (N), command (m or nan)."""
 
     at: float
     counter: int
@@ -58,10 +55,10 @@ class Statement(NamedTuple):
 
 
 class Watch:
-    """The watcher of a rig by its ``section``; ``servo_rate`` (Hz) is that of the rig's counter.
+    """Watcher of a rig by its ``section``; ``servo_rate`` (Hz) of the rig's counter.
 
-    ``ended`` is why the pulse has ended, in words; empty while all agrees. It never becomes empty again.
-    ``used`` is the largest share of the tolerances that an agreement took.
+    ``ended`` is why the pulse has ended, permanently, or empty. ``used`` is the largest share of the tolerances
+    that an agreement took.
     """
 
     def __init__(self, section: WatchSection, servo_rate: float) -> None:
@@ -79,28 +76,27 @@ class Watch:
         self._limits = table(self._rows)
         self._over = [max(1, round(axis.limits.velocity_over * self._rate)) for axis in axes.values()]
         self._own: deque[Sample] = deque()
-        """Samples that a statement may be about."""
+        """Samples that a message may refer to."""
         self._before: deque[Sample] = deque(maxlen=1 + max(self._over))
         self._begun_at = self._judged_at = math.nan
         self._waiting: deque[Statement] = deque()
-        """Statements that samples of its own on their way may still belong to."""
+        """Messages that later own samples may match."""
         self._heard: Statement | None = None
         self._counted: deque[tuple[float, float]] = deque()
-        """When something was heard (s), and its counter on the watcher's clock, s."""
+        """Arrival (s), and counter on the watcher's clock, s."""
         self._lead = -math.inf
-        """The largest of these."""
         self._state: State | None = None
         self._place: Numbers | None = None
-        """Where the rig stands, by its own sensors, when it has to rest."""
+        """Position of the rig, by own sensors, while it has to rest."""
         self._commanded: Numbers | None = None
-        """Command with which it rests."""
+        """Command at rest."""
         self._seen = Seen(len(axes))
 
-    # -- what comes in ------------------------------------------------------------------------------------
+    # -- input --------------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """True once its own sensors have been seen long enough to compare."""
+        """True once its own sensors have been received long enough to compare."""
         return not self.ended and self._span >= self._late + self._delay
 
     @property
@@ -108,9 +104,9 @@ class Watch:
         return self._own[-1].at - self._begun_at if self._own else 0.0
 
     def sense(self, sample: Sample) -> None:
-        """Take in one sample of its own sensors."""
+        """Take an own sample."""
         if self._own and sample.counter <= self._own[-1].counter:
-            return  # it came twice, or late: where nothing newer comes, the sensors are silent
+            return  # repeated or late: without newer ones the sensors are silent
         if not self._own:
             self._begun_at = sample.at
         self._own.append(sample)
@@ -138,7 +134,7 @@ class Watch:
         return found
 
     def told(self, number: int) -> None:
-        """Take in the state that the test says it is in."""
+        """Take the state of the test."""
         try:
             state = State(number)
         except ValueError:
@@ -155,7 +151,7 @@ class Watch:
         self._state = state
 
     def hear(self, said: Statement) -> None:
-        """Take in what the test says of the rig."""
+        """Take a message on the rig."""
         numbers = (*said.displacement, *said.force, *(each for each in said.command if not math.isnan(each)))
         if not all(map(math.isfinite, numbers)):
             self.end("the test says what is not a number")
@@ -164,7 +160,7 @@ class Watch:
         if last is not None and said.counter == last.counter:
             if said[2:4] != last[2:4]:
                 self.end(f"the test says two things of its sample {said.counter}")
-            return  # nothing new
+            return  # repeated
         if last is not None and said.counter < last.counter:
             self.end(f"the counter of the test goes back, from {last.counter} to {said.counter}")
             return
@@ -177,10 +173,9 @@ class Watch:
             self._rests_by_command(said)
 
     def _count(self, said: Statement) -> None:
-        """Hold the counter of the test beside the watcher's own clock, while the rig moves.
+        """Compare the test's counter with the watcher's own clock while the rig moves.
 
-        A test computer that is busy says later what it has measured, and catches up: it is ahead only of where it
-        ever was.
+        A busy test computer reports late and catches up, up to the largest earlier lead.
         """
         ahead = said.counter / self._servo_rate - said.at
         lead, self._lead = self._lead, max(self._lead, ahead)
@@ -219,7 +214,7 @@ class Watch:
     # -- the verdict --------------------------------------------------------------------------------------
 
     def judge(self, now: float) -> str:
-        """Return why the pulse has ended by ``now`` (s); empty while all agrees."""
+        """Return why the pulse has ended by ``now`` (s), or empty."""
         stood_still = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
@@ -230,14 +225,14 @@ class Watch:
             self.end(f"its own sensors are silent for {1e3 * silent:.0f} ms")
         while self._waiting and self._waiting[0].at + self._delay <= now and not self.ended:
             if self._waiting[0].at - self._late < self._begun_at:
-                self._waiting.popleft()  # of before the watcher saw anything
+                self._waiting.popleft()  # from before the first own sample
                 continue
             self._compare(self._waiting.popleft())
         self._rests(now)
         return self.ended
 
     def _compare(self, said: Statement) -> None:
-        """Find the moment that ``said`` may be of at which it is nearest to the watcher's own samples."""
+        """Find the time at which ``said`` is nearest to own samples."""
         begin, end = said.at - self._late, said.at + self._delay
         best, worst = math.inf, ("", "", 0.0)
         before: Sample | None = None
@@ -255,7 +250,7 @@ class Watch:
         self.end(f"{axis}: what the test says of its {quantity} is off by {off:.4g} {unit}, {best:.2g} tolerances")
 
     def _share(self, said: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
-        """Return the largest share of a tolerance by which ``said`` is off between two samples, and of what."""
+        """Return the largest share of a tolerance that ``said`` uses between two samples, and its quantity."""
         most, what = 0.0, ("", "", 0.0)
         for axis, tolerances in enumerate(self._tolerances):
             x = one.displacement[axis], other.displacement[axis]
@@ -272,7 +267,7 @@ class Watch:
         return most, what
 
     def _rests(self, now: float) -> None:
-        """End the pulse where the rig moves though nobody says that it does, or says nothing any more."""
+        """End the pulse if the rig moves in a state of rest, or without messages."""
         newest = self._own[-1].displacement
         moving = self._state in MOVING
         silent = now - self._heard.at if self._heard is not None else math.inf
@@ -293,7 +288,7 @@ class Watch:
 
 
 class Seen:
-    """Spans of displacements ``(n_axes,)`` m in the last ``SEEN_S``."""
+    """Ranges of displacements ``(n_axes,)`` m in the last ``SEEN_S``."""
 
     def __init__(self, n_axes: int) -> None:
         self._none = [0.0] * n_axes

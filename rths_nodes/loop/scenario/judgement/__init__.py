@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judgements about the numbers of a test and its rig: one table of rules, for all that judges.
+"""Judgements about the numbers of a test and its rig, in one table of rules.
 
-A rule relates numbers of scenario and rig file to each other, never to the size of a building: a desktop rig of
-10 N and a rig of 5 MN get no false word. What is never right is refused wherever a scenario is loaded or run; what
-is hardly right is a caution: ``rths check`` prints it, an operator signs for it where a real rig moves, the report
-has it. What a section can tell by itself is refused by its ``validate``; what only a component knows of its test,
-by its ``fits`` and ``cautions`` (``core/checks.py``). The next rule is a function in one of the modules of this
-folder and a row in its test; ``doc/rig_file.md`` has them all.
+A rule relates numbers of scenario and rig file to each other, independent of size: it suits a desktop rig of 10 N
+and a rig of 5 MN. Impossible values are refused when a scenario is loaded or run; doubtful ones are cautions:
+``rths check`` prints them, an operator signs for them on a real rig, and the report lists them. Checks within a
+section belong to its ``validate``, checks of a component in its test to ``fits`` and ``cautions``
+(``core/checks.py``). A rule is a function in a module of this folder and a row in its test; ``doc/rig_file.md``
+lists all.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ RULES: tuple[Rule, ...] = (*LIMITS, *CHANNELS, *TIMES, *PARTS)
 
 
 def refuse(scenario: Scenario, simulated: bool = True) -> None:
-    """Raises one ConfigError with every number of ``scenario`` that is never right.
+    """Raise one ConfigError with every impossible number of ``scenario``.
 
-    Where the port is not ``simulated`` the numbers that a real rig must have are among them.
+    Unless the port is ``simulated``, required numbers of a real rig are included.
     """
     found = [each.words for each in _found(scenario, simulated, REFUSED, date.today())]
     if found:
@@ -38,9 +38,9 @@ def refuse(scenario: Scenario, simulated: bool = True) -> None:
 
 
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
-    """Return what is hardly right in ``scenario``, by rules and by its components; ``today`` judges calibrations.
+    """Return doubtful numbers of ``scenario``, by rules and by its components; ``today`` judges calibrations.
 
-    Raises ConfigError where an input, a record say, cannot be read.
+    Raises ConfigError if an input, such as a record, cannot be read.
     """
     own = [Judgement(name, words) for name, words in of_components(scenario)]
     return [*own, *_found(scenario, simulated, CAUTION, today or date.today())]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about sensors, their calibration, what is taken off a load cell, and the scale of a specimen."""
+"""Rules about sensors, their calibration, tares of load cells, and the scale of a specimen."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from rths_nodes.laboratory.corrections import Corrections
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, rule, rules_in
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Share of a range that noise (rms) covers, and from which on it is doubtful."""
+"""Noise (rms) over range: impossible, and doubtful."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
-"""Number of a port at the end of a channel: converters have volts, milliamperes, or counts of up to 24 bits."""
+"""Number of a port at the end of a channel: converters give volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
-"""Factor between units of a channel that are taken for each other: N and kN, mm and m."""
+"""Factor between units that are easily confused: N and kN, mm and m."""
 BITS = range(15, 25)
-"""Bits of converters. Their numbers at the end over 1000 (32.768, 65.536 ...) belong to no converter."""
+"""Bits of converters. Their full-scale numbers over 1000 (32.768, 65.536 ...) do not occur in converters."""
 EXACT = 1e-3
-"""Share to which the number of counts at the end of a channel is known."""
+"""Relative tolerance of the full-scale counts."""
 OVERSIZED, LOST = 100.0, 500.0
-"""Range of a sensor over the limit that it watches: doubtful, and beyond what its linearity can show."""
+"""Range of a sensor over the limit that it watches: doubtful, and beyond its linearity."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
-"""Beyond, nobody calls a sensor calibrated, not even an emulated one."""
+"""Age beyond which no sensor counts as calibrated, not even an emulated one."""
 LARGE_FRICTION = 0.2
-"""Share of the limit of force that friction may have without a word."""
+"""Friction over the limit of force from which it is doubtful."""
 LARGEST_LENGTH = 200.0
-"""Scale of length of a specimen, to either side of 1."""
+"""Largest scale of length of a specimen, or its inverse."""
 OFF_FORCE = 100.0
-"""By which the scale of force may differ from the square of that of length."""
+"""Largest ratio of the scale of force to the square of the scale of length, or its inverse."""
 HARDLY_KNOWN = 0.3
-"""Share: a stiffness known worse than this lets nearly every specimen pass."""
+"""Relative uncertainty of a stiffness beyond which nearly every specimen would pass."""
 
 
 def _channels(seen: Seen) -> Iterator[tuple[str, str, Channel]]:
@@ -71,13 +71,13 @@ def noise_is_large(seen: Seen) -> Iterator[Found]:
 
 
 def _converts_units(scale: float) -> bool:
-    """True for a power of ten: the port gives another unit, kN for a channel in N, and has no converter."""
+    """Return whether the scale is a power of ten: another unit (kN for N), without a converter."""
     exponent = math.log10(scale)
     return abs(exponent - round(exponent)) < EXACT
 
 
 def _of_other_unit(number: float) -> bool:
-    """True for a ``number`` of the port at the end of a channel that is one of a converter over 1000."""
+    """Return whether the ``number`` at the end of a channel is a converter's over 1000."""
     counts = THOUSAND * number
     return number < SMALLEST_SIGNAL or any(abs(counts / 2.0**bits - 1.0) < EXACT for bits in BITS)
 
@@ -138,11 +138,11 @@ def range_is_large(seen: Seen) -> Iterator[Found]:
     "no converter ends there: are scale and range in the same unit?",
 )
 def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
-    """One whose scale is 1 gives its own unit: then there is no converter to judge."""
+    """A scale of 1 has the channel's own unit, without a converter."""
     for place, _, channel in _channels(seen):
         number = channel.range / channel.scale
         if not _converts_units(channel.scale) and _of_other_unit(number):
-            continue  # is refused
+            continue  # refused elsewhere
         if channel.scale != 1.0 and not SMALLEST_SIGNAL <= number <= LARGEST_SIGNAL:
             yield Found(
                 f"{place}.scale",

@@ -15,24 +15,24 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, rule, rules_in
 
 SLACK = 4.0
-"""So many times sqrt(deceleration x stroke) an axis may be fast: from end to end of its stroke, 2 is the fastest
-from which it can still be stopped within it."""
+"""Largest velocity over sqrt(deceleration x stroke); 2 is the fastest that can still be stopped within the
+stroke."""
 SHARPEST = 100.0
-"""m/s^2: a deceleration up to here is none that a rig cannot have, however slow the axis is."""
+"""Deceleration that any rig can have, however slow the axis, m/s^2."""
 HARDEST = 1e4
-"""m/s^2: a thousand times gravity; no actuator brakes so."""
+"""Deceleration that no actuator has: a thousand times gravity, m/s^2."""
 NEAR = 0.98
-"""Share of the range of a sensor beyond which a limit is one with its end."""
+"""Share of a sensor's range from which a limit is at its end."""
 OVERSHOOT = 1.5
-"""A measured velocity is that often the limit of the command, with its noise."""
+"""Measured over commanded velocity, including noise."""
 SLIGHT = 0.01
-"""Share of the limit of velocity that any motion reaches."""
+"""Share of the velocity limit that any motion reaches."""
 SIGMAS = 6.0
-"""Multiple of the rms noise; one sample in ten million is beyond."""
+"""Multiple of the rms noise that one sample in ten million exceeds."""
 MAY_STAND = ("displacement", "force")
-"""Quantities that need not be zero at rest: a specimen is preloaded, a rig stands off its zero."""
+"""Quantities that may be non-zero at rest: preload, position."""
 GUARDS = ("displacement", "force", "tracking_error")
-"""Quantities whose levels keep a specimen from harm."""
+"""Quantities whose levels protect a specimen."""
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
@@ -93,7 +93,7 @@ def stop_in_one_sample(seen: Seen) -> Iterator[Found]:
 
 
 def _errors(seen: Seen, key: str, limit: str, unit: str) -> Iterator[Found]:
-    """Errors that may be larger than all that the axis may show."""
+    """Yield errors larger than the axis' whole range."""
     for place, axis in seen.axes:
         value, most = getattr(axis.limits, key), getattr(axis.limits, limit)
         if value is not None and value > most:
@@ -295,7 +295,7 @@ def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
     real=True,
 )
 def error_not_bounded(seen: Seen) -> Iterator[Found]:
-    """Places are those of the rig file, where there is one: there the number is missing."""
+    """Paths refer to the rig file, if any, where the number is missing."""
     head = seen.scenario.rig_file
     for name, axis in seen.scenario.axes.items():
         key, unit = ("force_error", "N") if axis.limits.of_force else ("tracking_error", "m")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about structure, specimen and excitation, and what the components themselves have to say of their test."""
+"""Rules about structure, specimen and excitation, and cautions of the components."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from rths_nodes.loop.scenario.assembly import Assembly
 
 OTHER, CONTRARY = 2.0, 100.0
-"""Ratio of two numbers for one stiffness that is doubtful, and that is never right."""
+"""Ratio of two values of one stiffness: doubtful, and impossible."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
-"""Parameters of structures that state which stiffness is under test."""
+"""Parameters of structures with the stiffness under test."""
 STEPS = 10.0
-"""Integration steps in the first period: with fewer no integrator follows it."""
+"""Integration steps in the first period that every integrator needs."""
 LONGEST_PERIOD = 20.0
-"""s: the tallest towers, and isolated buildings, have half of it; a shortened test is longer than no period."""
+"""Twice the period of the tallest towers and of isolated buildings, s."""
 UNLIKE = 10.0
-"""Ratio of two stiffnesses of a specimen beyond which they are of two specimens."""
+"""Ratio of two stiffnesses that cannot belong to one specimen."""
 NO_FORCE = 1e-4
-"""Share of the limit of force below which a specimen has none."""
+"""Share of the force limit below which a specimen has no force."""
 STRONGEST = 15.0
-"""m/s^2: beyond, a record is one of a handful, or in another unit."""
+"""Ground acceleration from which a record is exceptional, or in another unit, m/s^2."""
 LARGEST = 64
-"""Degrees of freedom up to which periods are looked at."""
+"""Largest number of degrees of freedom for which periods are computed."""
 
 
 def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
-    """The stiffness of a structure of mass and frequency beside that of its restoring force, as their ratio."""
+    """Yield the ratio of a structure's stiffness, from mass and frequency, to its restoring force's."""
     structure = seen.scenario.structure
     mass, frequency = given(structure, "mass"), given(structure, "frequency")
     own = given(given(structure, "restoring_force"), "stiffness")
@@ -88,7 +88,7 @@ def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
         tested = np.array(given(params, name), float) if assembly.structure is None else _under_test(assembly)
         moved, forces = (np.linalg.pinv(matrix) for matrix in transformation(assembly))
         stated = np.diag(forces @ tested @ moved)
-    except (ConfigError, ValueError, np.linalg.LinAlgError):  # is refused with its reason when it is built
+    except (ConfigError, ValueError, np.linalg.LinAlgError):  # refused, with its reason, when it is built
         return
     for axis, stiffness in zip(scenario.moved_axes, stated.tolist(), strict=True):
         if stiffness > ROUNDING * np.abs(tested).max():
@@ -96,7 +96,7 @@ def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
 
 
 def _under_test(assembly: Assembly) -> Array:
-    """Stiffness (N/m) that a structure states as under test. Raises ValueError for a large one."""
+    """Return the stiffness under test of a structure (N/m). Raises ValueError for a large one."""
     assert assembly.structure is not None
     stiffness = assembly.structure.experimental_stiffness
     if is_sparse(stiffness) or len(stiffness) > LARGEST:
@@ -105,14 +105,14 @@ def _under_test(assembly: Assembly) -> Array:
 
 
 def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
-    """Yield paths and values (N/m) that say how stiff the specimen of ``axis`` is at small motion."""
+    """Yield paths and values (N/m) of the stiffness of ``axis``'s specimen at small motion."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         yield f"{section}.rig_axis.stiffness", axis.rig_axis.stiffness
     if axis.specimen is None:
         return
     try:
         small = SmallSpecimen.of(registry.build("specimen", axis.specimen)).slope
-    except (ConfigError, ValueError):  # it has no stiffness: friction at rest, say
+    except (ConfigError, ValueError):  # no stiffness, e.g. friction at rest
         return
     yield f"{section}.specimen" + ".stiffness" * (given(axis.specimen, "stiffness") == small), small
 
@@ -132,17 +132,17 @@ def specimen_beside_partition(seen: Seen) -> Iterator[Found]:
 
 
 def first_period(scenario: Scenario) -> float | None:
-    """The longest period (s) of the structure with what it states of its part under test; None: not known."""
+    """Return the longest period (s) of the structure with its tested part, or None."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
-    from rths_nodes.numerical.structures.damping import modes  # loads scipy, which a mere run has no need of
+    from rths_nodes.numerical.structures.damping import modes  # imports scipy, which a run does not need
 
     try:
         built = registry.build("structure", scenario.structure)
         if is_sparse(built.mass) or len(built.mass) > LARGEST:
             return None
         omega, _ = modes(built.mass + built.experimental_mass, built.stiffness + built.experimental_stiffness)
-    except (ConfigError, np.linalg.LinAlgError):  # is refused with its reason when it is built
+    except (ConfigError, np.linalg.LinAlgError):  # refused, with its reason, when it is built
         return None
     return 2.0 * math.pi / float(omega[0]) if len(omega) and omega[0] > 0.0 else None
 
@@ -211,7 +211,7 @@ def specimen_without_force(seen: Seen) -> Iterator[Found]:
     "the small move is given up before it has shown anything",
 )
 def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
-    """A small move that goes further than its force allows, by the stiffness that the rig file expects."""
+    """Small move that would exceed its force, by the stiffness of the rig file."""
     for place, axis in seen.axes:
         rig = axis.rig_axis
         if rig is None or rig.small_move is None or rig.stiffness is None:
@@ -255,7 +255,7 @@ def copies_that_follow(seen: Seen) -> Iterator[Found]:
 
 
 def of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield what each component finds unwise in this test: its whole name, and words."""
+    """Yield cautions of each component: full name, and text."""
     many: Counter[str] = Counter()
     for place, part, own in scenario.parts():
         for words in part.cautions(own):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the numbers of a test and its rig: what one is, what it is shown, and what it finds."""
+"""Rules about the numbers of a test and its rig: input, result, and registration."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 
 REFUSED, CAUTION = "refused", "caution"
-"""Consequence: a number that is never right is refused, one that is hardly right is told, and signed for."""
+"""Consequence: impossible numbers are refused, doubtful ones reported and signed for."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The ``scenario`` that is judged, on its rig; ``simulated``: nothing of steel moves behind its port.
+    """The judged ``scenario`` on its rig; ``simulated``: no real actuators behind its port.
 
-    ``today`` is the date by which calibrations are old.
+    ``today`` judges calibrations.
     """
 
     scenario: Scenario
@@ -29,13 +29,13 @@ class Seen:
 
     @property
     def axes(self) -> Iterator[tuple[str, Axis]]:
-        """Each axis with its place in the scenario."""
+        """Each axis with its path in the scenario."""
         return ((f"axes.{name}", axis) for name, axis in self.scenario.axes.items())
 
 
 @dataclass(frozen=True)
 class Found:
-    """A number that a rule does not let pass: its ``place``, its ``value`` with its unit, what it should be."""
+    """Number that breaks a rule: ``place``, ``value`` with unit, and requirement."""
 
     place: str
     value: str
@@ -43,14 +43,14 @@ class Found:
 
 
 Look = Callable[[Seen], Iterable[Found]]
-"""Function that looks for numbers that a rule does not let pass."""
+"""Function that finds numbers which break a rule."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One judgement: its ``name``, the ``relation`` that it asks for, why, and the function that looks.
+    """One judgement: ``name``, required ``relation``, reason, and the function that looks.
 
-    With ``real`` it holds only where something of steel moves behind the port.
+    ``real``: only for a real rig.
     """
 
     name: str
@@ -62,18 +62,18 @@ class Rule:
 
 
 def rule(weight: str, relation: str, reason: str, real: bool = False) -> Callable[[Look], Rule]:
-    """A decorator that makes a :class:`Rule` of the function that looks, by the name of that."""
+    """Decorator that makes a :class:`Rule`, named after the function."""
     return lambda look: Rule(look.__name__, weight, relation, reason, look, real)
 
 
 def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
-    """The rules among the globals of a ``module``, in the order of their lines."""
+    """Return the rules among the globals of a ``module``, in order."""
     return tuple(each for each in module.values() if isinstance(each, Rule))
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Judgement of a rule on one number: its whole ``name``, by which it is signed for, and the ``words``."""
+    """Judgement of a rule on one number: full name, for signatures, and text."""
 
     name: str
     words: str
@@ -83,5 +83,5 @@ class Judgement:
 
 
 def given(part: object, name: str) -> Any:
-    """The parameter ``name`` of a component, None where it declares none."""
+    """Return the parameter ``name`` of a component, or None."""
     return getattr(part, name) if is_params(part) and name in declared(type(part)) else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the times for which a rig is bridged, waited for, and believed to be alive."""
+"""Rules about bridging times, timeouts and signs of life."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rths_nodes.laboratory.calibration import gains_of
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, Found, Seen, given, rule, rules_in
 
 PAUSES = 10.0
-"""So many times the longest pause a rig waits for a command."""
+"""Timeout of a rig over the longest pause."""
 STEPS = 2.0
-"""Steps at the limit of velocity that the first command may be away."""
+"""Distance of the first command, in steps at the velocity limit."""
 
 
 @rule(

@@ -22,7 +22,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Largest error and target, squared; sums of squares, TI (m^2), W (J); c, m (m), f (N) of a sample before."""
+    """Squared largest error and target; sums of squares, TI (m^2), W (J); previous c, m (m), f (N)."""
 
     largest_error: float
     largest_target: float
@@ -36,19 +36,19 @@ class State(NamedTuple):
 
 
 def rest(target: float, measured: float, force: float) -> State:
-    """Before the first sample, where the motion stands (m) under ``force`` (N)."""
+    """State before the first sample, at rest (m) under ``force`` (N)."""
     return State(*anew(target, measured, force))
 
 
 def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
-    """The same as a step gives it: without names."""
+    """Return :func:`rest` without names, like a step."""
     return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force
 
 
 def step(
     constants: Constants, state: State, target: float, measured: float, force: float
 ) -> tuple[State, tuple[float, float]]:
-    """A sample; beside the state TI (m^2) and W (J)."""
+    """Advance by a sample; return state, TI (m^2) and W (J)."""
     (weight,) = constants
     largest, reach, errors, targets, indicator, energy, c, m, f = state
     error = target - measured

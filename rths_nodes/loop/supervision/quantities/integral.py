@@ -19,7 +19,7 @@ class OfOne:
     of: tuple[str, ...] = texts("the expression that it is made from, in a list")
 
     def validate(self, path: str) -> None:
-        """Refuses none and several."""
+        """Refuse none and several."""
         if len(self.of) != 1:
             raise ConfigError(f"{path}.of: has {len(self.of)} expressions: must have one")
 

@@ -23,10 +23,10 @@ class MovingRms:
         count = max(1, round(params.duration / dt))
         self._squares = deque([0.0] * count, maxlen=count)
         self._sum = self._coming = 0.0
-        """Of the window, and of those that came since it was last made anew: what was added and taken away again
-        leaves its rounding, and to add all at once would take longer than a sample has."""
+        """Sums of the window, and of samples since its last recomputation: adding and subtracting leaves rounding,
+        and a recomputation at once would take longer than a sample."""
         self._left, self._wild = count, 0
-        """Samples until the sum is made anew; how many in the window are not finite, which no sum has."""
+        """Samples until the sum is recomputed; number of non-finite values in the window."""
 
     def unit(self, units: Sequence[Unit]) -> Unit:
         return units[0]
