@@ -25,30 +25,6 @@ from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.sensors import Sensors, converted
 
 Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
-RIGHT, FROZEN, FLICKERS, FLIPPED, DRIFTS = SENSOR_FAULTS = ("right", "frozen", "flickers", "flipped", "drifts")
-"""Faults of a channel: nothing; it stays where it is; the same, and its last bit changes; it counts the
-other way from there; it drifts away."""
-
-
-class ChannelFault:
-    """A channel that goes wrong (SENSOR_FAULTS) while it measures; ``per_sample`` is what it drifts by."""
-
-    def __init__(self, how: str, per_sample: float) -> None:
-        self._how, self._per_sample = how, per_sample
-        self._samples = 0
-        self._first = 0.0
-
-    def shown(self, value: float, step: float) -> float:
-        """The shown value of ``value``; ``step`` is its last bit."""
-        self._first = value if not self._samples else self._first
-        self._samples += 1
-        if self._how == DRIFTS:
-            return value + self._samples * self._per_sample
-        if self._how == FLIPPED:
-            return 2.0 * self._first - value
-        return self._first + (step if self._how == FLICKERS and self._samples % 2 else 0.0)
-
-
 BLOCK = 256
 """Samples of noise drawn at a time; the sequence is the same as drawn one by one."""
 
@@ -173,9 +149,8 @@ class SensorPair:
         self._kernel = self.kernel_of(params)
         self._constants: Pair = self._kernel.constants(params, dt)
         perfect = self.kernel_of(Sensors()).constants(Sensors(), dt)
-        self._late, self._dt = p.force_delay, dt
         same = all(_same(*both) for both in zip(self._constants, perfect, strict=True))
-        self._true = same and not (self.noise.any or self._late)
+        self.perfect = same and not (self.noise.any or p.force_delay)
         self.reset()
 
     @classmethod
@@ -186,9 +161,7 @@ class SensorPair:
         return Kernel(constants, rest, late(sensors, passed))
 
     def reset(self) -> None:
-        """The noise stream from its beginning, no force before, and nothing has gone wrong."""
-        self._faults: list[ChannelFault | None] = [None, None]
-        self.perfect = self._true
+        """The noise stream from its beginning, and no force before."""
         self.noise.reset()
         self._drawn: list[list[float]] = []
         self._state = self._kernel.rest(self._constants)
@@ -197,11 +170,6 @@ class SensorPair:
 
     def bound(self) -> tuple[Kernel, object]:
         return self._kernel, self._constants
-
-    def goes_wrong(self, channel: int, how: str, rate: float = 0.0) -> None:
-        """From the next sample on: 0 is the displacement, 1 the force, ``rate`` m/s or N/s that of a drift."""
-        self._faults[channel] = None if how == RIGHT else ChannelFault(how, rate * self._dt)
-        self.perfect = self._true and self._faults == [None, None]
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
         """Measured displacement and force; ``saturated`` tells whether one is at the end of its range."""
@@ -213,25 +181,9 @@ class SensorPair:
                 self._drawn = self.noise.numbers()
             noise, noise_of_force = self._drawn.pop()
         sample, self._sample = self._sample, self._sample + 1
-        if self._faults != [None, None]:
-            return self._faulty((displacement, force), (noise, noise_of_force), sample)
         self._state, (displacement, force, self.saturated) = self._kernel.step(
             self._constants, self._state, displacement, force, noise, noise_of_force, sample
         )
-        return displacement, force
-
-    def _faulty(self, true: Sequence[float], noise: Sequence[float], sample: int) -> tuple[float, float]:
-        """The same where something happens to a channel between sensor and converter."""
-        shown, self.saturated = [], False
-        for k, value, random, fault in zip(self._constants, true, noise, self._faults, strict=True):
-            seen = read(k, value, random, sample)
-            seen = seen if fault is None else fault.shown(seen, k.resolution)
-            shown.append(converted(seen, k.resolution, k.limit))
-            self.saturated = self.saturated or abs(shown[-1]) >= k.limit
-        displacement, force = shown
-        if self._late:
-            _, passed = waiting(self._late)
-            self._state, force = passed(self._state, force)
         return displacement, force
 
 

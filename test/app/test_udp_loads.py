@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_sensors import set_sensor
 from messages import naming
 
 import rths_nodes
@@ -216,7 +217,7 @@ FAULTS: dict[str, tuple[tuple[str, ...], Callable[[Rig], dict[int, Callable[[], 
 
 
 def cell(rig: Rig, how: str) -> None:
-    rig.emulator._rig.set_sensor(1, "force", how, -50e3)
+    set_sensor(rig.emulator._rig, 1, "force", how, -50e3)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

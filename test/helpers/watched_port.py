@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
+from faulty_sensors import set_sensor
 from motion_watch import MotionWatch
 
 from rths_nodes.core.errors import PortError
@@ -103,13 +104,13 @@ class WatchedPort:
         """A sensor goes wrong (SENSORS), of the axis whose turn it is."""
         channel, how, rate = SENSORS[what]
         axis = self.ticks % len(self._step)
-        self._simulator().set_sensor(axis, channel, how, rate)
+        set_sensor(self._simulator(), axis, channel, how, rate)
         self.wrong.add((axis, channel))
 
     def repaired(self) -> None:
         """All sensors are right again."""
         for axis, channel in self.wrong:
-            self._simulator().set_sensor(axis, channel, "right")
+            set_sensor(self._simulator(), axis, channel, "right")
         self.wrong.clear()
         self.silent, self.shift, self.force_shift = False, 0.0, 0.0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_sensors import FaultySensors
 
 from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.sensing import SensorPair
@@ -117,9 +118,9 @@ def test_the_converter_of_the_command_rounds_and_saturates() -> None:
     ],
 )
 def test_a_channel_goes_wrong_while_it_measures_and_is_right_again(how, shown) -> None:
-    pair = SensorPair(Sensors(displacement_resolution=0.25), 1, "a", 0.5)
+    pair = FaultySensors.of(SensorPair(Sensors(displacement_resolution=0.25), 1, "a", 0.5))
     assert pair.measure(0.0, 7.0) == (0.0, 7.0)
-    pair.goes_wrong(0, how, 1.0)
+    pair.goes_wrong("displacement", how, 0.5)
     assert [pair.measure(value, 7.0) for value in (1.0, 2.0, 3.0, 4.0)] == [(each, 7.0) for each in shown]
-    pair.goes_wrong(0, "right")
+    pair.goes_wrong("displacement", "right")
     assert pair.measure(5.0, 7.0) == (5.0, 7.0)

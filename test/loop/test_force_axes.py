@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_sensors import set_sensor
 from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
@@ -306,7 +307,7 @@ def test_a_load_cell_that_goes_wrong_leads_the_axis_by_its_largest_correction_at
 
     def look(sample: int) -> None:
         if sample == begin:
-            simulator.set_sensor(1, "force", how, -10e3)
+            set_sensor(simulator, 1, "force", how, -10e3)
         if sample >= begin:
             true.append(float(port.truth().force[1]))
 

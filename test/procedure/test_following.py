@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from faulty_sensors import set_sensor
 from messages import mentions, naming
 from rig_walk import RIG
 
@@ -47,7 +48,7 @@ class Wrong:
         self.port.write, self.port.read = sent, seen
 
     def goes(self, how: str, rate: float = 0.0, channel: str = "displacement") -> None:
-        self.port.set_sensor(0, channel, how, rate)
+        set_sensor(self.port, 0, channel, how, rate)
         self.furthest = 0.0
 
 
@@ -216,7 +217,7 @@ def test_a_dead_load_cell_is_told_in_a_test(walk):
         w.to_start()
         w.arm("g")
         w.progress = lambda sample, w=w, how=how: (
-            w.session.drive.port.set_sensor(0, "force", how) if sample == 200 else None
+            set_sensor(w.session.drive.port, 0, "force", how) if sample == 200 else None
         )
         written = w.session.run(w._embedded)
         assert written.outcome == "finished"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from faulty_sensors import set_sensor
 from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
@@ -28,7 +29,7 @@ def held(walk):
     w.climb("g")
     for _ in range(512):
         w.session.drive.tick()
-    w.session.drive.port.set_sensor(0, "force", "frozen")
+    set_sensor(w.session.drive.port, 0, "force", "frozen")
     assert abs(w.sent[-1]) > 5e-3
     return w
 
@@ -67,7 +68,7 @@ def test_what_is_wrong_is_refused_and_nothing_moves(held, to, signed, words):
 
 
 def test_it_goes_only_where_the_displacement_follows(held):
-    held.session.drive.port.set_sensor(0, "displacement", "frozen")
+    set_sensor(held.session.drive.port, 0, "displacement", "frozen")
     before = held.sent[-1]
     with pytest.raises(ActRefused, match=r"displacement|slow_error"):
         held.session.unload({"story_1": 0.0}, "A. Nyone")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_sensors import set_sensor
 from messages import mentions, naming
 
 from rths_nodes.core.errors import ConfigError
@@ -251,7 +252,7 @@ def test_no_load_cell_that_dies_on_the_way_lets_the_axis_go_on(how: str, after: 
 
     def then(command: Command) -> None:
         if len(rig.sent) == after:
-            rig.drive.port.set_sensor(0, "force", how)
+            set_sensor(rig.drive.port, 0, "force", how)
         if len(rig.sent) >= after:
             true = rig.drive.port.truth()
             assert true is not None
@@ -270,7 +271,7 @@ def test_no_load_cell_that_dies_on_the_way_lets_the_axis_go_on(how: str, after: 
 def test_a_load_cell_that_drifts_is_found_before_anything_moves() -> None:
     rig = Rig(scenario({"a": {"specimen": STEEL, "sensors": NOISE}}))
     rig.load(0.05)
-    rig.drive.port.set_sensor(0, "force", "drifts", 1e3)
+    set_sensor(rig.drive.port, 0, "force", "drifts", 1e3)
     record = rig.unload(a=AxisChecks(stiffness=2e6))
     assert mentions(record.given_up, "axes.a", "rest")
     assert record.travel["a"] == pytest.approx(0.0, abs=1e-5)

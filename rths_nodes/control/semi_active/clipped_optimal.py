@@ -153,11 +153,6 @@ class ClippedOptimal(SemiActiveOfKernel):
         known: Array = self._state[0]
         return known[: len(self.gain)]
 
-    @property
-    def desired_force(self) -> float:
-        """f_c at the last measurement, N."""
-        return float(self._state[1])
-
 
 def _channel(measured: Sequence[str], name: str) -> int:
     if name not in measured:

@@ -41,10 +41,9 @@ from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, Transpor
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, WarningPort, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
-from rths_nodes.laboratory.sensing import SENSOR_FAULTS, AuxiliarySensors, SecondSensors, SensorPair
+from rths_nodes.laboratory.sensing import AuxiliarySensors, SecondSensors, SensorPair
 from rths_nodes.laboratory.sensors import Output, converted, seats
 
-CHANNELS = ("displacement", "force")
 """Channels of the sensors of an axis."""
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
@@ -320,17 +319,6 @@ class Simulator(WarningPort):
             self.interlock = self.interlock or OPENED
         elif self.interlock == OPENED:
             self.interlock = ""
-
-    def set_sensor(self, axis: int, channel: str, how: str, rate: float = 0.0) -> None:
-        """A sensor goes wrong, or is right again, from the next sample on: the ``channel`` displacement or force.
-
-        ``how`` is one of SENSOR_FAULTS, ``rate`` m/s or N/s that of a drift. Raises ConfigError for another word.
-        """
-        for key, given, known in (("channel", channel, CHANNELS), ("how", how, SENSOR_FAULTS)):
-            if given not in known:
-                raise unknown(f"sensor.{key}", key, given, known)
-        self._sensors[axis].goes_wrong(CHANNELS.index(channel), how, rate)
-        self.perfect = all(pair.perfect for pair in self._sensors) and not self._seats
 
     def _take_over(self) -> None:
         if not self._driven:
