@@ -31,7 +31,8 @@ COMPILERS = ("cc", "gcc", "clang")
 """Names of compilers, in the order of preference; the variable CC comes before them."""
 ELEMENTARY = ("exp", "log", "pow", "sin", "cos", "tanh")
 FLAGS = (
-    *("-std=c99", "-shared", "-fPIC", "-O2", "-fno-math-errno"),
+    *("-std=c99", "-shared", "-fPIC", "-O3", "-fno-math-errno"),
+    *(("-march=native",) if platform.machine() == "x86_64" else ()),  # on others gcc or clang refuses it
     "-ffp-contract=off",  # a fused product and sum has other bits
     *(f"-fno-builtin-{name}" for name in ELEMENTARY),  # a compiler may fold literals with other bits
 )
@@ -43,7 +44,7 @@ class Unbuilt(ConfigError):
 
 
 class Toolchain(NamedTuple):
-    """A C compiler and the identity of its output: version, machine, C library and flags."""
+    """A C compiler and the identity of its output: version, processor, C library and flags."""
 
     compiler: str
     identity: str
@@ -77,9 +78,18 @@ def toolchain(named: str = "") -> Toolchain:
         )
         if done.returncode == 0:
             library = " ".join(part for part in platform.libc_ver() if part)
-            parts = done.stdout.partition("\n")[0], platform.machine(), library, *FLAGS
+            parts = done.stdout.partition("\n")[0], platform.machine(), instructions(), library, *FLAGS
             return Toolchain(command, " ".join(parts))
     raise Unbuilt(f"no C compiler ({', '.join(names)}): install gcc (sudo apt install gcc)")
+
+
+def instructions() -> str:
+    """Return the instruction sets of this processor as Linux lists them; empty if it does not."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.startswith("flags")), "")
 
 
 def key_of(contents: str, tools: Toolchain) -> str:

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build a C program of a kernel and call it with Python values: numbers, arrays, and tuples of these."""
+"""Build a C program of a kernel and call it with Python values: numbers, arrays, and tuples of these.
+
+The entry point takes the floats, integers and arrays of all arguments, and fills in floats, integers and arrays.
+``Entry`` writes a Python function that takes the arguments apart and puts the result together.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from struct import Struct
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rths_nodes.codegen.building import Library, built, key_of, toolchain
-from rths_nodes.codegen.program import Made, Program, handed_c, is_handed
+from rths_nodes.codegen.program import Aliased, Made, Program, handed_c, is_handed
 from rths_nodes.codegen.values import (
     ARRAY_TYPES,
     BOOL,
@@ -31,21 +36,21 @@ from rths_nodes.codegen.values import (
     row_strides,
 )
 
-DTYPES = {FLOAT: np.float64, INT: np.int64, BOOL: np.bool_}
+DTYPES = {FLOAT: "d", INT: "q", BOOL: "?"}
 ENTRY = "entry"
+HEAD = f"""\
+void {ENTRY}(const double *numbers, const int64_t *integers, void *const *arrays,
+           double *out_numbers, int64_t *out_integers, void *const *out_arrays)
+"""
 AnyArray = npt.NDArray[np.generic]
-Structure = Sequence["Structure"] | None
-"""Nested lists in which each leaf is None."""
-Leaf = list[Any]
-"""Way in which an entry point gives a leaf, and its details."""
-
-
+Template = list[Any]
+"""A result in JSON: a list for a tuple; for a leaf a list that begins with the way in which it is returned."""
 Fixed = bool | tuple["Fixed", ...]
 """True if integers of an argument are part of the text; for a tuple also item by item."""
 
 
 class Slots:
-    """Places of the numbers, integers and arrays of a list of Python values, in the order of the entry point."""
+    """Positions of floats, integers and arrays of Python values among the parameters of the entry point."""
 
     def __init__(self) -> None:
         self._counts = {"numbers": 0, "integers": 0, "arrays": 0}
@@ -58,20 +63,21 @@ class Slots:
         if isinstance(value, np.ndarray):
             return self._array(value, lengths)
         if isinstance(value, (tuple, list, bytes)):
-            items = zip(value, each_of(fixed, len(value)), strict=True)
-            return Tup(tuple(self.value(*item, lengths) for item in items), field_names(value))
-        if isinstance(value, (bool, np.bool_)):
-            return constant(value) if fixed else Scalar(BOOL, f"integers[{self._next('integers')}] != 0")
-        if isinstance(value, (int, np.integer)):
-            return constant(int(value)) if fixed else Scalar(INT, f"integers[{self._next('integers')}]")
+            parts = zip(value, fixed if isinstance(fixed, tuple) else (fixed,) * len(value), strict=True)
+            return Tup(tuple(self.value(*part, lengths) for part in parts), field_names(value))
         if isinstance(value, (float, np.floating)):
-            return Scalar(FLOAT, f"numbers[{self._next('numbers')}]")
+            return Scalar(FLOAT, self._next("numbers"))
+        if isinstance(value, (bool, int, np.bool_, np.integer)):
+            if fixed:
+                return constant(value.item() if isinstance(value, np.generic) else value)
+            if isinstance(value, (bool, np.bool_)):
+                return Scalar(BOOL, f"{self._next('integers')} != 0")
+            return Scalar(INT, self._next("integers"))
         return Plain(value)
 
-    def _next(self, kind: str) -> int:
-        position = self._counts[kind]
+    def _next(self, kind: str) -> str:
         self._counts[kind] += 1
-        return position
+        return f"{kind}[{self._counts[kind] - 1}]"
 
     def _array(self, array: AnyArray, lengths: bool) -> Arr:
         kind = array.dtype.kind
@@ -81,154 +87,143 @@ class Slots:
         shape: tuple[int | None, ...] = array.shape
         if array.flags.c_contiguous:
             strides = row_strides(shape)
-        if not lengths and array.flags.c_contiguous:
-            shape = (None, *shape[1:])
-        return Arr(kind, f"(({ARRAY_TYPES[kind]} *)arrays[{self._next('arrays')}])", shape, strides)
+            shape = shape if lengths else (None, *shape[1:])
+        return Arr(kind, f"(({ARRAY_TYPES[kind]} *){self._next('arrays')})", shape, strides)
 
 
-def each_of(fixed: Fixed, count: int) -> tuple[Fixed, ...]:
-    """Return ``fixed`` for each item of a tuple."""
-    return fixed if isinstance(fixed, tuple) else (fixed,) * count
+def template_of(value: Value, aliases: Iterator[Aliased | None]) -> Template:
+    """Return the template of a result."""
+    if isinstance(value, Tup):
+        return [template_of(item, aliases) for item in value.items]
+    if alias := next(aliases):
+        part = alias.part
+        return ["argument", alias.argument, int(part.offset), list(part.shape), list(part.strides)]
+    if isinstance(value, Arr):
+        return ["array", value.kind, list(value.shape)]
+    if isinstance(value, Scalar) and value.const is None:
+        return ["number", value.kind]
+    return ["value", value.const if isinstance(value, Scalar) else None]
 
 
-def flattened(
-    value: object, fixed: Fixed, numbers: list[float], integers: list[int], arrays: list[AnyArray]
-) -> None:
-    """Append the numbers and arrays of a Python value to the lists of the entry point."""
-    if isinstance(value, np.ndarray):
-        arrays.append(value)
-    elif isinstance(value, (tuple, list, bytes)):
-        for item, fix in zip(value, each_of(fixed, len(value)), strict=True):
-            flattened(item, fix, numbers, integers, arrays)
-    elif isinstance(value, (bool, int, np.bool_, np.integer)):
-        if not fixed:
-            integers.append(int(value))
-    elif isinstance(value, (float, np.floating)):
-        numbers.append(float(value))
-
-
-class Signature(NamedTuple):
-    """Result of an entry point: its structure, and for each leaf how the entry point gives it."""
-
-    structure: Structure
-    """Nested lists; a leaf is None."""
-    leaves: list[Leaf]
-    """Number: kind. Array: kind, shape. Part of an argument: place, offset, shape, strides. Value: itself."""
-    slots: list[int]
-    """Number of floats, integers and arrays of the arguments."""
-
-
-def signature_of(made: Made, values: Sequence[Value]) -> Signature:
-    """Return the signature of a function, as plain data."""
-    rows: list[Leaf] = []
-    for part, alias in zip(leaves(made.result), made.aliases, strict=True):
-        if alias is not None:
-            checked_index = alias.part
-            rows.append(
-                [
-                    "argument",
-                    alias.argument,
-                    int(checked_index.offset),
-                    list(checked_index.shape),
-                    list(checked_index.strides),
-                ]
-            )
-        elif isinstance(part, Arr):
-            rows.append(["array", part.kind, list(part.shape)])
-        elif isinstance(part, Scalar) and part.const is None:
-            rows.append(["number", part.kind])
-        else:
-            rows.append(["value", part.const if isinstance(part, Scalar) else None])
-    handed = [part for value in values for part in leaves(value) if is_handed(part)]
-    kinds = [part.kind if isinstance(part, Scalar) else "array" for part in handed]
-    floats, rest_of = kinds.count(FLOAT), kinds.count("array")
-    return Signature(structure_of(made.result), rows, [floats, len(kinds) - floats - rest_of, rest_of])
-
-
-def structure_of(value: Value) -> Structure:
-    """Return a value as nested lists in which each leaf is None."""
-    return [structure_of(item) for item in value.items] if isinstance(value, Tup) else None
-
-
-def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, Signature]:
-    """Return the C text of a function for arguments of this form, and its signature. Raises Untranslatable."""
+def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, Template]:
+    """Return the C text of a function for arguments of this form, and its result. Raises Untranslatable."""
     program = Program()
     made = program.translated(function, values)
-    handed = [handed_c(part) for value in values for part in leaves(value) if is_handed(part)]
-    signature = signature_of(made, values)
+    call = entry_point(made, [handed_c(part) for value in values for part in leaves(value) if is_handed(part)])
+    return program.text("\n".join([HEAD + "{", *call, "}"])), template_of(made.result, iter(made.aliases))
+
+
+def entry_point(made: Made, handed: Sequence[str]) -> list[str]:
+    """Return the lines of the entry point, which calls a function with the expressions ``handed``."""
+    counts = dict.fromkeys("fia", 0)
     outs, before, after = [], [], []
-    counts = dict.fromkeys((FLOAT, INT, "array"), 0)
-
-    def position(kind: str) -> int:
-        counts[kind] += 1
-        return counts[kind] - 1
-
-    for kind, *about in signature.leaves:
-        if kind == "array":
-            outs.append(f"({ARRAY_TYPES[about[0]]} *)out_arrays[{position('array')}]")
-        elif kind == "number" and about[0] == FLOAT:
-            outs.append(f"&out_numbers[{position(FLOAT)}]")
-        elif kind == "number" and about[0] == INT:
-            outs.append(f"&out_integers[{position(INT)}]")
-        elif kind == "number":
-            at = position(INT)
+    for part, alias in zip(leaves(made.result), made.aliases, strict=True):
+        if alias is not None or not (isinstance(part, Arr) or (isinstance(part, Scalar) and part.const is None)):
+            continue
+        group = "a" if isinstance(part, Arr) else FLOAT if part.kind == FLOAT else INT
+        at = counts[group]
+        counts[group] += 1
+        if isinstance(part, Arr):
+            outs.append(f"({ARRAY_TYPES[part.kind]} *)out_arrays[{at}]")
+        elif part.kind == BOOL:
             before.append(f"    bool truth_{at};")
-            after.append(f"    out_integers[{at}] = truth_{at};")
             outs.append(f"&truth_{at}")
-    call = f"    {made.name}({', '.join([*handed, *outs])});"
-    if made.returns != "void":
-        target = "out_numbers" if made.returns == C_TYPES[FLOAT] else "out_integers"
-        before, after, call = [], [], f"    {target}[0] = {made.name}({', '.join(handed)});"
-    head = (
-        f"void {ENTRY}(const double *numbers, const int64_t *integers, void *const *arrays,\n"
-        "           double *out_numbers, int64_t *out_integers, void *const *out_arrays)"
+            after.append(f"    out_integers[{at}] = truth_{at};")
+        else:
+            outs.append(f"&out_{'numbers' if part.kind == FLOAT else 'integers'}[{at}]")
+    if made.returns == "void":
+        return [*before, f"    {made.name}({', '.join([*handed, *outs])});", *after]
+    target = "out_numbers" if made.returns == C_TYPES[FLOAT] else "out_integers"
+    return [f"    {target}[0] = {made.name}({', '.join(handed)});"]
+
+
+class Marshalling:
+    """Text of a Python function that calls an entry point for arguments of one form."""
+
+    def __init__(self, values: Sequence[Value], template: Template) -> None:
+        self.arguments: dict[str, list[str]] = {FLOAT: [], INT: [], "arrays": []}
+        self.buffers: list[str] = []
+        self.fresh: list[str] = []
+        self.counts = {FLOAT: 0, INT: 0}
+        pattern, result = self._pattern(Tup(tuple(values))), self._result(template)
+        self.text = f"""\
+def call(*arguments):
+    {pattern} = arguments
+    arrays = [{", ".join(self.arguments["arrays"])}]
+    fresh = [{", ".join(self.fresh)}]
+    numbers, integers = Numbers(), Integers()
+    entry(
+        pack_floats({", ".join(self.arguments[FLOAT])}),
+        pack_integers({", ".join(self.arguments[INT])}),
+        pack_arrays(*pointers([{", ".join(self.buffers)}])),
+        numbers,
+        integers,
+        pack_fresh(*pointers(fresh)),
     )
-    return program.text("\n".join([head, "{", *before, call, *after, "}"])), signature
+    numbers, integers = numbers[:], integers[:]
+    return {result}
+"""
+
+    def _pattern(self, value: Value) -> str:
+        if isinstance(value, Tup):
+            return f"[{', '.join(map(self._pattern, value.items))}]"
+        if not is_handed(value):
+            return "_"
+        kind = (
+            "arrays"
+            if isinstance(value, Arr)
+            else FLOAT
+            if isinstance(value, Scalar) and value.kind == FLOAT
+            else INT
+        )
+        name = f"{kind}_{len(self.arguments[kind])}"
+        self.arguments[kind].append(f"int({name})" if kind == INT else name)
+        if isinstance(value, Arr):
+            self.buffers.append(name if value.contiguous else f"{name}.T")
+        return name
+
+    def _result(self, template: Template) -> str:
+        if not template or not isinstance(template[0], str):
+            return f"({''.join(self._result(item) + ', ' for item in template)})"
+        how, *details = template
+        if how == "number":
+            group = FLOAT if details[0] == FLOAT else INT
+            self.counts[group] += 1
+            c = f"{'numbers' if group == FLOAT else 'integers'}[{self.counts[group] - 1}]"
+            return f"bool({c})" if details[0] == BOOL else c
+        if how == "array":
+            self.fresh.append(f"empty({tuple(details[1])}, {DTYPES[details[0]]!r})")
+            return f"fresh[{len(self.fresh) - 1}]"
+        if how == "argument":
+            return f"view(arrays[{details[0]}], {', '.join(map(str, details[1:]))})"
+        return repr(details[0])
 
 
 class Entry:
-    """The entry point of a library as a Python function; ``fixed`` as when its text was made."""
+    """The entry point of a library as a Python function of arguments of the form of ``values``."""
 
-    def __init__(self, library: Library, signature: Signature, fixed: Sequence[Fixed]) -> None:
-        self._call, self._signature, self._fixed = getattr(library.handle, ENTRY), signature, tuple(fixed)
-        self._call.restype = None
-        self._numbers = sum(row == ["number", FLOAT] for row in signature.leaves)
-        self._integers = sum(row[0] == "number" and row[1] != FLOAT for row in signature.leaves)
+    def __init__(self, library: Library, values: Sequence[Value], template: Template) -> None:
+        written = Marshalling(values, template)
+        counts = {kind: len(names) for kind, names in written.arguments.items()}
+        entry = getattr(library.handle, ENTRY)
+        entry.restype = None
+        space: dict[str, Any] = {
+            "entry": entry,
+            "empty": np.empty,
+            "view": view,
+            "pointers": pointers,
+            "pack_floats": Struct(f"{counts[FLOAT]}d").pack,
+            "pack_integers": Struct(f"{counts[INT]}q").pack,
+            "pack_arrays": Struct(f"{counts['arrays']}P").pack,
+            "pack_fresh": Struct(f"{len(written.fresh)}P").pack,
+            "Numbers": ctypes.c_double * max(written.counts[FLOAT], 1),
+            "Integers": ctypes.c_int64 * max(written.counts[INT], 1),
+        }
+        exec(written.text, space)
+        self._call = space["call"]
 
     def __call__(self, *arguments: object) -> object:
-        numbers: list[float] = []
-        integers: list[int] = []
-        arrays: list[AnyArray] = []
-        flattened(arguments, self._fixed, numbers, integers, arrays)
-        if [len(numbers), len(integers), len(arrays)] != self._signature.slots:
-            raise TypeError(
-                "the arguments of a compiled function have another form than those it was compiled for"
-            )
-        rows = self._signature.leaves
-        outs: list[AnyArray] = [np.empty(row[2], DTYPES[row[1]]) for row in rows if row[0] == "array"]
-        out_numbers = (ctypes.c_double * max(self._numbers, 1))()
-        out_integers = (ctypes.c_int64 * max(self._integers, 1))()
-        self._call(
-            (ctypes.c_double * max(len(numbers), 1))(*numbers),
-            (ctypes.c_int64 * max(len(integers), 1))(*integers),
-            pointers(arrays),
-            out_numbers,
-            out_integers,
-            pointers(outs),
-        )
-        floats, wholes, fresh = iter(out_numbers), iter(out_integers), iter(outs)
-        parts: list[object] = []
-        for kind, *about in rows:
-            if kind == "argument":
-                parts.append(view(arrays[about[0]], *about[1:]))
-            elif kind == "array":
-                parts.append(next(fresh))
-            elif kind == "number":
-                number = next(floats) if about[0] == FLOAT else next(wholes)
-                parts.append(bool(number) if about[0] == BOOL else number)
-            else:
-                parts.append(about[0])
-        return in_python(self._signature.structure, parts)
+        return self._call(*arguments)
 
 
 def compiled(
@@ -244,14 +239,17 @@ def compiled(
     """
     slots = Slots()
     values = [slots.value(argument, fix) for argument, fix in zip(arguments, fixed, strict=True)]
-    text, signature = program_of(function, values)
+    text, template = program_of(function, values)
     tools = toolchain(compiler)
-    return Entry(built(key_of(text, tools), text, {}, tools), signature, fixed)
+    return Entry(built(key_of(text, tools), text, {}, tools), values, template)
 
 
-def pointers(arrays: Sequence[AnyArray]) -> ctypes.Array[ctypes.c_void_p]:
-    """Return a C array of pointers to the first elements of ``arrays``."""
-    return (ctypes.c_void_p * max(len(arrays), 1))(*(array.ctypes.data for array in arrays))
+def pointers(arrays: Sequence[AnyArray]) -> list[int]:
+    """Return the addresses of the first elements of ``arrays``."""
+    try:  # takes a third of the time of ``array.ctypes.data``
+        return [ctypes.addressof(ctypes.c_char.from_buffer(array)) for array in arrays]  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # one is empty or read-only
+        return [array.ctypes.data for array in arrays]
 
 
 def view(array: AnyArray, offset: int, shape: list[int], strides: list[int]) -> AnyArray:
@@ -261,10 +259,3 @@ def view(array: AnyArray, offset: int, shape: list[int], strides: list[int]) -> 
     flat = array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1)
     steps = [array.itemsize * step for step in strides]
     return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps)
-
-
-def in_python(structure: Structure, parts: list[object]) -> object:
-    """Return the Python object of a result; ``parts`` are its numbers and arrays in order."""
-    if structure is None:
-        return parts.pop(0)
-    return tuple([in_python(item, parts) for item in structure])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rths_nodes.codegen.arrays import memory_of
+from rths_nodes.codegen.arrays import address, memory_of
 from rths_nodes.codegen.values import (
     FLOAT,
     INT,
@@ -214,29 +214,18 @@ def _dot(t: Expressions, arguments: list[Value]) -> Value:
 
 
 def _product_into(t: Expressions, result: Arr, matrix: Arr, vector: Arr) -> None:
-    """Sum each row from left to right; the inner loop runs along contiguous numbers."""
+    """Emit a call of ``matrix_product``, which is a C text of ``program.py``."""
     t.written |= memory_of(t, result)
     rows, columns = matrix.shape
     if columns == 0:
         t.store_all(result, constant(0.0))
         return
-    if matrix.strides[0] == 1 and rows != 1:
-        with t.over((rows,)) as (row,):
-            t.emit(f"{result.at(row)} = {matrix.at(row, '0')} * {vector.at('0')};")
-        column = t.declare(INT, "column").c
-        t.emit(f"for ({column} = 1; {column} < {columns}; ++{column}) {{")
-        t.indent += 1
-        with t.over((rows,)) as (row,):
-            t.emit(f"{result.at(row)} += {matrix.at(row, column)} * {vector.at(column)};")
-        t.indent -= 1
-        t.emit("}")
-        return
-    total, column = t.declare(FLOAT, "total").c, t.declare(INT, "column").c
-    with t.over((rows,)) as (row,):
-        t.emit(f"{total} = {matrix.at(row, '0')} * {vector.at('0')};")
-        term = f"{matrix.at(row, column)} * {vector.at(column)}"
-        t.emit(f"for ({column} = 1; {column} < {columns}; ++{column}) {total} += {term};")
-        t.emit(f"{result.at(row)} = {total};")
+    vector = vector if vector.contiguous else t.copy(vector)
+    product = result if result.contiguous else t.fresh(FLOAT, result.shape, "product")
+    addresses = ", ".join(map(address, (product, matrix, vector)))
+    t.emit(f"matrix_product({addresses}, {rows}, {columns}, {matrix.strides[0]}, {matrix.strides[1]});")
+    if product is not result:
+        t.store_all(result, product)
 
 
 def _matvec(t: Expressions, arguments: list[Value]) -> Value:
@@ -370,6 +359,7 @@ FORMS: dict[object, Form] = {
     arithmetic.record: _put,
     arithmetic.raised: _raised,
     arithmetic.replaced: _replaced,
+    arithmetic.rounded: _mathematical("rint"),
     arithmetic.times: _times,
 } | {getattr(math, name): _mathematical(name) for name in MATHEMATICAL}
 """C forms, keyed by function; ``tanh``, ``copysign`` and ``root`` of ``arithmetic`` are Python's."""

@@ -47,11 +47,50 @@ HEAD = """\
 #include <stdbool.h>
 #include <stdint.h>
 """
+PRODUCT = """\
+
+#ifdef __AVX__
+#define LANES 4
+#else
+#define LANES 2
+#endif
+typedef double lanes __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+
+/* result = matrix times vector: the sum of a row has the order of its columns */
+static inline __attribute__((always_inline)) void matrix_product(
+    double *result, const double *matrix, const double *vector,
+    int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
+{
+    if (row_stride == 1 && rows >= 2 * LANES) {
+        for (int64_t row = 0; row < rows; row += 2 * LANES) {
+            const int64_t begin = row + 2 * LANES > rows ? rows - 2 * LANES : row; /* the last ones overlap */
+            const double *stored = matrix + begin;
+            lanes one = *(const lanes *)stored * vector[0];
+            lanes other = *(const lanes *)(stored + LANES) * vector[0];
+            for (int64_t column = 1; column < columns; ++column) {
+                stored = matrix + begin + column_stride * column;
+                one += *(const lanes *)stored * vector[column];
+                other += *(const lanes *)(stored + LANES) * vector[column];
+            }
+            *(lanes *)(result + begin) = one;
+            *(lanes *)(result + begin + LANES) = other;
+        }
+        return;
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+        double total = matrix[row_stride * row] * vector[0];
+        for (int64_t column = 1; column < columns; ++column)
+            total += matrix[row_stride * row + column_stride * column] * vector[column];
+        result[row] = total;
+    }
+}
+"""
+"""C text of the product of a matrix and a vector."""
 INLINE = "static inline __attribute__((always_inline))"
 RESERVED = frozenset(
     re.findall(
         r"\w+",
-        "auto bool case char const default do double enum extern float gamma goto inline int j0 j1 jn long "
+        "auto bool case char const default do double enum extern float gamma goto inline int j0 j1 jn lanes long "
         "register restrict short signed sizeof static struct switch typedef union unsigned void volatile y0 y1 yn",
     )
 )
@@ -212,7 +251,9 @@ class Program:
         reach(entry)
         order = [name for name in self._texts if name in needed]
         tables = [text.replace("NAME", name) for text, name in self._tables.items()]
-        return "\n\n".join([HEAD + "\n".join(tables), *(self._texts[name] for name in order), entry]) + "\n"
+        functions = [*(self._texts[name] for name in order), entry]
+        helpers = PRODUCT if any("matrix_product(" in text for text in functions) else ""
+        return "\n\n".join([HEAD + helpers + "\n".join(tables), *functions]) + "\n"
 
 
 def is_handed(part: Value) -> bool:

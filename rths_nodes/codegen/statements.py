@@ -284,7 +284,7 @@ class FunctionTranslator(Looping):
     def _stored(self, one: dict[str, Value], other: dict[str, Value]) -> list[tuple[Arr, Arr]]:
         """Return the arrays of ``one`` that replace an array which a loop hands on; they become that array."""
         pairs: list[tuple[Arr, Arr]] = []
-        for name in one.keys() & other.keys():
+        for name in (name for name in one if name in other):
             parts, their_parts = leaves(one[name]), leaves(other[name])
             if len(parts) != len(their_parts):
                 continue

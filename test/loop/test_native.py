@@ -112,6 +112,20 @@ def test_a_limit_that_breaks_is_reported_by_the_embedded_loop(process: Path, dif
     assert (computed.engine, computed.read().information["engine"]) == ("python", "python")
 
 
+def test_the_text_does_not_depend_on_the_order_of_a_set() -> None:
+    """So that two builds of one loop have one hash, which a recording keeps."""
+    words = "from test_native import native, parts\np = parts('horiuchi_1996_verification')\n"
+    words += "text, _ = native.program_of(native.function_of(p), native._values(*native._arguments(p)))\n"
+    words += "import hashlib\nprint(hashlib.sha256(text.encode()).hexdigest())\n"
+    folders = [Path(__file__).parent, Path(__file__).parents[1] / "helpers", *map(Path, sys.path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+    digests = {
+        subprocess.check_output([sys.executable, "-c", words], env={**environment, "PYTHONHASHSEED": seed})
+        for seed in "34"
+    }
+    assert len(digests) == 1
+
+
 # The folder of libraries
 
 

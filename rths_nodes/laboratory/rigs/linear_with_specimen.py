@@ -62,8 +62,8 @@ class Constants(NamedTuple):
     """m/N and m/(N s) of a force that is held over a sub-step."""
     correction: tuple[float, float]
     """m/N and m/(N s) of a force that grows from zero meanwhile."""
-    later: tuple[tuple[float, ...], tuple[float, ...]]
-    """x and v of F and F* of the sub-steps before, the last ones behind."""
+    later: tuple[list[float], list[float]]
+    """x and v of F and F* of the sub-steps before, the last ones behind; lists, because they are indexed."""
     way: Way
     own: object
     """Constants of the specimen."""
@@ -217,7 +217,7 @@ def constants(
         tuple(onward),
         tuple((to_place @ (start + end)).tolist()),
         tuple((to_place @ end).tolist()),
-        (tuple(x_later), tuple(v_later)),
+        (x_later, v_later),
         Way(h, decay.fastest(h), HARD_LIMIT / substeps, decay.numbers),
         own,
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from rths_nodes import codegen
 from rths_nodes.codegen.building import Library, Toolchain, Unbuilt, built, folder, kept, key_of, toolchain
-from rths_nodes.codegen.calling import Entry, Fixed, Signature, Slots, program_of
+from rths_nodes.codegen.calling import Entry, Fixed, Slots, program_of
 from rths_nodes.codegen.elementary import check_elementary
 from rths_nodes.codegen.identity import digest, identity
 from rths_nodes.codegen.values import Untranslatable, Value, form
@@ -79,17 +79,16 @@ def _compiled(parts: Parts) -> Way:
     """Return the loop in C, from the folder if it is there. Raises Untranslatable, and Unbuilt."""
     tools = toolchain()
     check_elementary(tools)
-    arguments, fixed = _arguments(parts)
+    values = _values(*_arguments(parts))
     key = key_of(_contents(parts), tools)
-    library = kept(key) or _built(key, parts, arguments, fixed, tools)
-    signature = Signature(*(library.facts[name] for name in Signature._fields))
-    return Way(Entry(library, signature, fixed), True, library.notes, library.digest)
+    library = kept(key) or _built(key, parts, values, tools)
+    return Way(Entry(library, values, library.facts["result"]), True, library.notes, library.digest)
 
 
-def _built(key: str, parts: Parts, arguments: Any, fixed: tuple[Fixed, ...], tools: Toolchain) -> Library:
-    text, signature = program_of(function_of(parts), _values(arguments, fixed))
+def _built(key: str, parts: Parts, values: list[Value], tools: Toolchain) -> Library:
+    text, result = program_of(function_of(parts), values)
     damaged = (folder() / f"{key}.so").exists()
-    library = built(key, text, signature._asdict(), tools)
+    library = built(key, text, {"result": result}, tools)
     note = (f"{folder()}: a library there was damaged; it was built again",) if damaged else ()
     return library._replace(notes=(*note, *library.notes))
 
