@@ -62,7 +62,7 @@ class StudyTable:
 
     def values(self, index: str) -> Array:
         """An index of all runs ``(n,)``; nan for those that did not finish."""
-        given = np.array([_float(value) for value in self.columns[index]])
+        given = np.array([value if _is_number(value) else math.nan for value in self.columns[index]], float)
         return np.where(self.finished, given, np.nan)
 
     def continuous(self, factor: str) -> bool:
@@ -110,7 +110,3 @@ def shown(value: object) -> str:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _float(value: float | str) -> float:
-    return float(value) if _is_number(value) else math.nan

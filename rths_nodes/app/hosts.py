@@ -239,10 +239,7 @@ def _result(scenario: Scenario, options: RunOptions, **found: Any) -> RunResult:
     recording = Path(options.record) if options.record else None
     how: dict[str, Any] = {"host": options.host, "pace": options.pace, "faults": options.faults}
     result = RunResult(scenario=scenario, wall_s=0.0, recording=recording, **how, **found)
-    code = outcomes.valid(found["exit_code"], result.late, result.samples)
-    result.exit_code = code
-    if code is outcomes.ExitCode.NOT_VALID:  # the rig completed; ``ending`` and the exit code judge the test
-        result.outcome = outcomes.ExitCode.FINISHED.outcome
+    result.exit_code = outcomes.valid(found["exit_code"], result.late, result.samples)
     return result
 
 

@@ -157,10 +157,6 @@ def _null(loader: _Loader, node: yaml.ScalarNode) -> None:
     _scalar(loader, node, "null")
 
 
-def _sequence(loader: _Loader, node: yaml.SequenceNode) -> list[object]:
-    return loader.construct_sequence(node, deep=True)
-
-
 _QUICK: type[_Loader] = _Loader
 """The loader that is asked first."""
 _DIFFERENT = re.compile(r"[!?\t\ufeff]|[|>][-+0-9]*#")
@@ -182,7 +178,7 @@ if yaml.__with_libyaml__:
 
 _Loader.yaml_constructors = {
     _TAG + "map": _mapping,
-    _TAG + "seq": _sequence,
+    _TAG + "seq": lambda loader, node: loader.construct_sequence(node, deep=True),
     _TAG + "str": yaml.SafeLoader.construct_yaml_str,
     _TAG + "int": _integer,
     _TAG + "float": _float,

@@ -52,20 +52,17 @@ class SoftStart:
         The last one is the start of the test: at rest at zero.
         """
         times = step * np.arange(self.steps(step) + 1)
-        corners, heights = self._envelope()
+        fallen = self.duration + self.fall_time
+        corners, heights = [0.0, self.rise_time, self.duration, fallen, fallen + 1.0], [0.0, 1.0, 1.0, 0.0, 0.0]
         envelope = self.amplitude * np.interp(times, corners, heights)
         ends = np.searchsorted(corners, times, side="right").clip(1, len(corners) - 1)
         slope = self.amplitude * (np.diff(heights) / np.maximum(np.diff(corners), 1e-12))[ends - 1]
         omega = 2.0 * math.pi * self.frequency
         sine, cosine = np.sin(omega * times), np.cos(omega * times)
-        over = times >= self.duration + self.fall_time
+        over = times >= fallen
         displacement = np.where(over, 0.0, envelope * sine)
         velocity = np.where(over, 0.0, slope * sine + envelope * omega * cosine)
         acceleration = np.where(over, 0.0, 2.0 * slope * omega * cosine - envelope * omega**2 * sine)
         displacement[-1] = velocity[-1] = acceleration[-1] = 0.0
         flags = np.where(times > self.duration, FLAG_SOFT_START | FLAG_RESTING, FLAG_SOFT_START)
         return displacement, velocity, acceleration, [int(flag) for flag in flags]
-
-    def _envelope(self) -> tuple[list[float], list[float]]:
-        fallen = self.duration + self.fall_time
-        return [0.0, self.rise_time, self.duration, fallen, fallen + 1.0], [0.0, 1.0, 1.0, 0.0, 0.0]

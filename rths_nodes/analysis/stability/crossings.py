@@ -128,7 +128,7 @@ def sweep(loop: Loop, known: Iterable[float] = (), top: float = 0.0, per_decade:
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
     """Further delays (s), from ``-shorter`` on, at which an eigenvalue of the open loop comes to -1."""
     crossings = []
-    for omega, value, slope in _zeros(_open(loop), _excess, grid):
+    for omega, value, slope in _zeros(_open(loop), lambda values: np.abs(values) - 1.0, grid):
         period = HZ * loop.time_ratio / omega
         least = float(np.angle(-value)) / omega * loop.time_ratio
         growing = (slope / value).real < 0.0  # a lag destabilises where the magnitude falls
@@ -140,10 +140,6 @@ def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
 
 def _open(loop: Loop) -> Callable[[Array], Complex]:
     return lambda omega: np.asarray(np.linalg.eigvals(loop.open_loop(loop.border + 1j * omega)), complex)
-
-
-def _excess(values: Complex) -> Array:
-    return np.abs(values) - 1.0
 
 
 def gains(loop: Loop, grid: Array) -> list[Crossing]:

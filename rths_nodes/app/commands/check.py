@@ -14,7 +14,6 @@ from rths_nodes.analysis.tested import Margins, RoundTrips, of_recording
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
-from rths_nodes.core.protocols import Structure
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.laboratory.ports.around import PortBefore
 from rths_nodes.loop.scenario import judgement
@@ -77,7 +76,8 @@ def _told(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals)
     yield from tested.described(assembly)
     yield from _contents(loaded)
     if (structure := assembly.full_structure) is not None:
-        yield f"largest external force {_largest_force(assembly, structure) / 1e3:.4g} kN"
+        largest = float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
+        yield f"largest external force {largest / 1e3:.4g} kN"
     if loaded.soft_start:
         yield f"soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s"
     if loaded.cases:
@@ -151,11 +151,6 @@ def _channel(noun: str, channel: Channel) -> str:
     scale = f"{channel.sign * channel.scale:g} {channel.unit} per unit of the signal"
     words = f"{noun} +- {channel.range:g} {channel.unit}, {scale}"
     return f"{words}, calibrated {channel.calibrated}" if channel.calibrated else words
-
-
-def _largest_force(assembly: Assembly, structure: Structure) -> float:
-    """Return the largest force at a degree of freedom of the ``structure``, reduced or not, N."""
-    return float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
 
 
 def _reduction(assembly: Assembly) -> Iterator[str]:

@@ -87,7 +87,8 @@ def deviation_controller(
 
     n = len(plant.outputs)
     groups = [list(range(n))] if coupled else [[axis] for axis in range(n)]
-    parts = [_continuous(_part(plant, group), params, path) for group in groups]
+    plants = (StateSpace(plant.system, plant.inputs[:, axes], plant.outputs[axes]) for axes in groups)
+    parts = [_continuous(part, params, path) for part in plants]
     system, inputs, gain = (block_diag(*blocks) for blocks in zip(*parts, strict=True))
     phi, before, now = transition(system, inputs, dt)
     controller = DeviationController(phi, before + now, gain)
@@ -99,10 +100,6 @@ def deviation_controller(
             "process_noise"
         )
     return controller
-
-
-def _part(plant: StateSpace, axes: list[int]) -> StateSpace:
-    return StateSpace(plant.system, plant.inputs[:, axes], plant.outputs[axes])
 
 
 def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[Array, Array, Array]:

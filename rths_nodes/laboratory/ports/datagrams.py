@@ -14,7 +14,6 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 
@@ -272,7 +271,8 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array, mod
 
 def between(before: RigState, behind: RigState, counter: int) -> RigState:
     """The state ``counter``, which is lost, on a straight line between those before and behind it."""
-    before_command = np.where(_differ(before, behind), behind.command, before.command)
+    other_unit = [a != b for a, b in zip(before.in_newtons, behind.in_newtons, strict=True)]
+    before_command = np.where(other_unit, behind.command, before.command)
     share = (counter - before.head.counter) / max(behind.head.counter - before.head.counter, 1)
     flags = BRIDGED | (before.head.flags & TRIGGER)
     return RigState(
@@ -284,8 +284,3 @@ def between(before: RigState, behind: RigState, counter: int) -> RigState:
         behind.in_newtons,
         before.auxiliary + share * (behind.auxiliary - before.auxiliary),
     )
-
-
-def _differ(one: RigState, other: RigState) -> NDArray[np.bool_]:
-    """True of each axis whose active commands are not in the same unit."""
-    return np.array([a != b for a, b in zip(one.in_newtons, other.in_newtons, strict=True)])

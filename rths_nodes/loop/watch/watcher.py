@@ -97,11 +97,8 @@ class Watch:
     @property
     def ready(self) -> bool:
         """True once its own sensors have been received long enough to compare."""
-        return not self.ended and self._span >= self._late + self._delay
-
-    @property
-    def _span(self) -> float:
-        return self._own[-1].at - self._begun_at if self._own else 0.0
+        span = self._own[-1].at - self._begun_at if self._own else 0.0
+        return not self.ended and span >= self._late + self._delay
 
     def sense(self, sample: Sample) -> None:
         """Take an own sample."""

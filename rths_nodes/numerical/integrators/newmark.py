@@ -26,7 +26,7 @@ from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.massless import have_damping, massless
-from rths_nodes.mechanics.sparse import Inverse, Matrix, diagonal, is_sparse, product, zero
+from rths_nodes.mechanics.sparse import Inverse, diagonal, is_sparse, product, zero
 from rths_nodes.numerical.integrators.dynamics import Dynamics, start
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.stepped import Moved, Step
@@ -155,11 +155,6 @@ def large(
     return (now, velocity, acceleration), (now, velocity, acceleration, exact, r)
 
 
-def _accelerated(mass: Matrix) -> Inverse:
-    """Solves with a sparse mass that has one kilogram where there is none."""
-    return Inverse(mass + diagonal(massless(mass).astype(float)))
-
-
 class Newmark(Dynamics):
     """Constant average acceleration, solved at once for a linear structure; degrees of freedom may have no mass.
 
@@ -204,7 +199,8 @@ class Newmark(Dynamics):
         if is_sparse(structure.mass):
             mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
             solver = Inverse(stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass)
-            without, accelerated = massless(mass), _accelerated(mass)
+            without = massless(mass)
+            accelerated = Inverse(mass + diagonal(without.astype(float)))  # one kilogram where there is no mass
             a = accelerated.dot(external_force[0])
             a[without] = 0.0
             multiplied = (product(mass), product(damping), product(stiffness))

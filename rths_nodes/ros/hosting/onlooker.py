@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -79,7 +80,7 @@ class Onlooker(ThreadedNode):
         """Subscribe to topics whose subscribers no node of a test counts."""
         self._listen(TOPICS["live"], self._live)
         self._listen(TOPICS["live_curves"], self._curves)
-        self._listen(OPERATOR_TOPICS["procedure_state"], self._procedure_state)
+        self._listen(OPERATOR_TOPICS["procedure_state"], partial(self._state, "procedure"))
         self._listen(OPERATOR_TOPICS["rig_state"], self._rig_state)
         self._listen(DIAGNOSTICS, self._diagnostics)
         self._of_run: list[object] = []
@@ -189,9 +190,6 @@ class Onlooker(ThreadedNode):
         self._state("run", told)
         if told.state in ENDED:
             self._leave()
-
-    def _procedure_state(self, told: TestState) -> None:
-        self._state("procedure", told)
 
     def _state(self, what: str, told: TestState) -> None:
         state = State(told.state).name

@@ -91,7 +91,8 @@ class IntegratorNode(RthsNode):
                     stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
                     self._publish(target, stamp, self._began)
                 if stage.learning is not None and (learnt := stage.learnt()) is not None:
-                    self._tell_learnt(*learnt)
+                    sample, values = learnt
+                    self.topics.senders[TOPIC](self.topics.codec.pack_updating(values, sample, 0, self._stamp))
                 self.answered_at = began = now()
         except ClientLeft as left:
             self.measurements.lose(str(left))
@@ -125,9 +126,6 @@ class IntegratorNode(RthsNode):
         if began is not None:
             self._hop.add(self._now() - began)
         self.topics.senders["target"](data)
-
-    def _tell_learnt(self, sample: int, values: Sequence[float]) -> None:
-        self.topics.senders[TOPIC](self.topics.codec.pack_updating(values, sample, 0, self._stamp))
 
     def _finish(self) -> None:
         ended = self.phase.ended and (self.measurements.broken or self.last_sample >= self.phase.test.sample)

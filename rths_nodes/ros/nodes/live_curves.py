@@ -34,18 +34,14 @@ class LiveCurves:
             self.tell()
 
     def tell(self, rest: bool = False) -> None:
-        """Publish completed columns, with ``rest`` all."""
-        self._tell_names()
+        """Publish completed columns, with ``rest`` all; first, once, their names (latched)."""
+        if not self._named:
+            self._named = True
+            self._topics.outlets["live_curves"].publisher.publish(curves_of(self._scenario, self._header()))
         first, values = self._columns.take(rest)
         if len(values):
             told = message_of(self._header(), first, self._columns.samples_per_column, values)
             self._topics.outlets["live"].publisher.publish(told)
-
-    def _tell_names(self) -> None:
-        """Publish the names once, latched."""
-        if not self._named:
-            self._named = True
-            self._topics.outlets["live_curves"].publisher.publish(curves_of(self._scenario, self._header()))
 
     def _header(self) -> Header:
         made = Header(frame_id=self._topics.run.frame_id)

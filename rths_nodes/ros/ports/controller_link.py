@@ -103,7 +103,8 @@ class ControllerLink:
         )
         self._order = self._check_controller()
         self._check_joint_types()
-        self._hear_all()
+        while time.monotonic() < self._begun + LISTENED_S[place.stand_in]:  # a publisher later opens the interlock
+            self._executor.spin_once(timeout_sec=LOOK_S)
         if self.intruder():
             self._hear_names()
             if found := self.intruder():
@@ -130,11 +131,6 @@ class ControllerLink:
     def _publishers(self, topic: str) -> list[TopicEndpointInfo]:
         mine, found = self._node.get_fully_qualified_name(), self._node.get_publishers_info_by_topic(topic)
         return [each for each in found if _full_name(each) != mine]
-
-    def _hear_all(self) -> None:
-        """Discover all publishers; a later one opens the interlock."""
-        while time.monotonic() < self._begun + LISTENED_S[self._place.stand_in]:
-            self._executor.spin_once(timeout_sec=LOOK_S)
 
     def _hear_names(self) -> None:
         """Wait for the names of discovered nodes, to report them."""

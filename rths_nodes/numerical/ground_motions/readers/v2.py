@@ -82,7 +82,7 @@ def has_start(lines: Sequence[str]) -> bool:
 
 def has_frame(lines: Sequence[str]) -> bool:
     """True where a line ends a channel or heads the integer or real header of COSMOS."""
-    return any(_END.match(line) or _is_header(line) for line in lines)
+    return any(_END.match(line) or _FOLLOW.match(line) for line in lines)
 
 
 def read_v2(lines: Sequence[str]) -> Series:
@@ -97,10 +97,6 @@ def read_v2(lines: Sequence[str]) -> Series:
         places = ", ".join(str(index + 1) for index in blocks)
         raise FormatError(f"holds {len(blocks)} acceleration blocks (lines {places}), must be one: split it")
     return _block(lines, blocks[0])
-
-
-def _is_header(line: str) -> bool:
-    return _FOLLOW.match(line) is not None
 
 
 def _is_start(lines: Sequence[str], index: int) -> bool:
