@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.kernels import Kernel, inherits
 from rths_nodes.core.specimen import Specimen
 
 
@@ -50,7 +50,7 @@ class Actuator:
 
     def bound(self) -> tuple[Kernel, object]:
         """Kernel and constants; of a class with a ``step`` of its own those that call the object."""
-        if type(self).step is Actuator.step:
+        if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return OBJECT, self
 

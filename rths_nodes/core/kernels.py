@@ -24,6 +24,7 @@ is plain Python, which is what nodes call, and can be translated to C as it is (
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import unwrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,11 @@ class Kernel(NamedTuple):
 def no_state(constants: object) -> tuple[()]:
     """The state of a kernel that remembers nothing."""
     return ()
+
+
+def inherits(cls: type, base: type, *methods: str) -> bool:
+    """Return whether a class has these methods of ``base``; the guard of a foreign component does not count."""
+    return all(unwrap(getattr(cls, name)) is getattr(base, name) for name in methods)
 
 
 def copied(state: object) -> object:

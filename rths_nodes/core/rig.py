@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.kernels import Function
+from rths_nodes.core.kernels import Function, inherits
 from rths_nodes.core.samples import EMPTY, Array
 
 Shown = tuple[Array, Array, Array, Array]
@@ -90,7 +90,7 @@ class Rig:
 
     def bound(self) -> tuple[RigKernel, object] | None:
         """Kernel and constants; None of a class with a ``step`` of its own."""
-        return (self._kernel, self.constants) if type(self).step is Rig.step else None
+        return (self._kernel, self.constants) if inherits(type(self), Rig, "step") else None
 
     def step(self, command: Array, auxiliary: Array) -> None:
         """One sample on, with the command ``(n_axes,)`` m and the auxiliary inputs."""

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 
 from rths_nodes.core.decay import Decay, declared
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.kernels import Function, no_state
+from rths_nodes.core.kernels import Function, inherits, no_state
 
 
 class SpecimenKernel(NamedTuple):
@@ -80,8 +80,7 @@ class Specimen:
 
     def bound(self) -> tuple[SpecimenKernel, object]:
         """Kernel and constants; of a class with ``force`` or ``rate`` of its own those that call the object."""
-        own = type(self)
-        if own.force is Specimen.force and own.rate is Specimen.rate:
+        if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return OBJECT, self
 

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import linecache
+import os
 import re
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -20,9 +23,11 @@ from messages import mentions, naming
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.control.compensators.none import NoCompensation
+from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.setups.scaled import ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ComponentError, ConfigError
+from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.validation import from_data
@@ -205,6 +210,118 @@ def test_a_kernel_of_another_package_can_be_compiled() -> None:
         == kernel.step(k, kernel.rest(k), *given)
         == ((), 1.01)
     )
+
+
+# Compiled
+
+
+def law_of_closures(gain: float) -> type:
+    """A compensator that is defined in a function, with a kernel that holds a number and another function."""
+
+    def led(x: float, v: float) -> float:
+        return x + gain * v
+
+    def law(
+        k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+    ) -> tuple[Any, float]:
+        (before,) = s
+        return (v,), led(x, 0.5 * (v + before))
+
+    class Mine(PerAxis):
+        @params
+        class Params:
+            pass
+
+        KERNEL = Kernel(lambda params, dt: (), lambda k: (0.0,), law)
+
+    return Mine
+
+
+def derived(family: str, name: str) -> type:
+    """A class of another package that inherits from a component of this one."""
+    cls = registry.load(family, name)
+
+    @params
+    class Params(cls.Params):  # type: ignore[misc]
+        pass
+
+    return type("Mine", (cls,), {"Params": Params})
+
+
+OTHERS: dict[str, tuple[str, Callable[[], type], list[str]]] = {
+    "closures": ("compensator", lambda: law_of_closures(0.027), ["compensator.type=mine"]),
+    "compensator": ("compensator", lambda: derived("compensator", "pi_lead"), ["compensator.type=mine"]),
+    "integrator": ("integrator", lambda: derived("integrator", "runge_kutta"), ["integrator.type=mine"]),
+    "specimen": (
+        "specimen",
+        lambda: derived("specimen", "maxwell_damper"),
+        ["axes.story_1.specimen={type: mine}"],
+    ),
+    "ramp": ("ramp", lambda: derived("ramp", "hermite"), ["ramp.type=mine"]),
+}
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_a_kernel_of_another_package_runs_compiled(family: str, register: Register, different: Any) -> None:
+    name, cls, overrides = OTHERS[family]
+    register(name, cls())
+    plain, compiled = (
+        hosts.run("chen_ricles_2010", ["duration=2", *overrides], engine=engine)
+        for engine in ("python", "compiled")
+    )
+    assert (compiled.engine, compiled.notes) == ("compiled", [])
+    assert different(compiled.read(), plain.read()) == []
+
+
+def grown(
+    k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
+) -> tuple[Any, float]:
+    values: list[float] = []
+    for part in (x, v):
+        values.append(part)
+    return s, values[0]
+
+
+def test_the_line_that_cannot_be_compiled_is_named(register: Register) -> None:
+    class Mine(PerAxis):
+        @params
+        class Params:
+            pass
+
+        KERNEL = Kernel(lambda params, dt: (), no_state, grown)
+
+    register("compensator", Mine)
+    result = hosts.run("chen_ricles_2010", [SHORT, "compensator.type=mine"], engine="compiled")
+    line = grown.__code__.co_firstlineno + 5
+    assert [f"{__file__}:{line}: " in note and "plain Python" in note for note in result.notes] == [True]
+    assert result.outcome == "finished"
+
+
+PACKAGE = re.search(
+    r"```python\n(\"\"\"Derivative feedforward: the actuator(?:(?!```).)*KERNEL(?:(?!```).)*)```",
+    (Path(__file__).parents[2] / "doc" / "components.md").read_text(encoding="utf-8"),
+    re.S,
+)
+
+
+def test_an_installed_component_runs_compiled(tmp_path: Path) -> None:
+    """The kernel of the components page, as a package."""
+    assert PACKAGE
+    site, facts = tmp_path / "site", tmp_path / "site" / "my_lab-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (site / "my_lab.py").write_text(PACKAGE[1], encoding="utf-8")
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: my_lab\nVersion: 1.0\n", encoding="utf-8")
+    points = "[rths_nodes.compensator]\nfeedforward = my_lab:Feedforward\n"
+    (facts / "entry_points.txt").write_text(points, encoding="utf-8")
+    environment = os.environ | {
+        "PYTHONPATH": f"{site}:{Path(__file__).parents[2]}",
+        "XDG_CACHE_HOME": str(tmp_path),
+    }
+    words = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--set", "duration=2"]
+    words += ["--set", "compensator.type=feedforward", "--engine", "compiled", "--no-record", "--json"]
+    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["engine"] == "compiled"
 
 
 def test_a_chain_with_a_stage_that_has_no_kernel_has_none(register: Register) -> None:

@@ -22,7 +22,7 @@ from rths_nodes.control.compensators.taylor_lead import with_lead
 from rths_nodes.core.arithmetic import Numbers
 from rths_nodes.core.control import Compensator, Floats
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.kernels import Function, Kernel, ToNumber
+from rths_nodes.core.kernels import Function, Kernel, ToNumber, inherits
 from rths_nodes.core.samples import Array, Motion
 
 Led = tuple[float, object]
@@ -152,8 +152,7 @@ class PerAxis(OnNumbers):
         return [*chain.from_iterable(map(self._shown, repeat(self._constants), self.states))]
 
     def bound(self) -> Bound | None:
-        own = type(self)
-        if own.commands is not PerAxis.commands or own.state is not PerAxis.state:
+        if not inherits(type(self), PerAxis, "commands", "state"):
             return None
         return Bound(self._step, self._constants, self.states, False, (self._shown,))
 
@@ -202,7 +201,7 @@ class Coupled(OnNumbers):
         return shown.tolist() if isinstance(shown, np.ndarray) else list(shown)
 
     def bound(self) -> Bound | None:
-        if type(self).commands is not Coupled.commands:
+        if not inherits(type(self), Coupled, "commands"):
             return None
         given = self._step, self._constants, [self.current]
         return Bound(*given, not self._of_one, (self.shown,), self.renewed)

@@ -13,7 +13,7 @@ from rths_nodes.control.ramps import OfKernel
 from rths_nodes.core.arithmetic import all_finite, dot, numbers, put, record
 from rths_nodes.core.control import SemiActive, SetupOfKernel
 from rths_nodes.core.data import Data
-from rths_nodes.core.kernels import Function, copied
+from rths_nodes.core.kernels import Function, copied, inherits
 from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import FLAG_SATURATED, Array, Measurement, Target
 from rths_nodes.laboratory.corrections import shown_forces
@@ -156,8 +156,8 @@ class _Gathered:
     def _numerical(self, target: Target) -> None:
         """Integrator, its time, and what stands before it."""
         solver, scenario = self._a.integrator, self._scenario
-        own = type(solver)
-        if not isinstance(solver, Stepped) or own.step is not Stepped.step or own.finish is not Integrator.finish:
+        of_kernel = isinstance(solver, Stepped) and inherits(type(solver), Stepped, "step")
+        if not of_kernel or not inherits(type(solver), Integrator, "finish"):
             raise Resists("integrator: has no kernel")
         self._kernels["integrate"] = solver.kernel.step
         self._states["solver"] = copied(solver.state)
@@ -365,7 +365,7 @@ class _Gathered:
         self._states["controller"] = copied(state)
         ground = self._a.ground_acceleration
         chance = np.zeros(len(ground))
-        if type(controller).chance is not SemiActive.chance:
+        if not inherits(type(controller), SemiActive, "chance"):
             chance = np.array([controller.chance() for _ in range(len(ground))])
             controller.reset()
         return ground, chance
