@@ -22,7 +22,7 @@ from rths_nodes.ros.nodes.arming import FOUND_S, Arming
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
-from rths_nodes.ros.nodes.rig_context import RigContext
+from rths_nodes.ros.nodes.rig_clock import RigContext
 from rths_nodes.ros.transport.wiring import Place
 
 SECOND = 1_000_000_000

@@ -15,8 +15,7 @@ from rths_nodes.ros.nodes.actuator import JUDGED_NS, LINGER_NS, TRUTH_NS, Comple
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
-from rths_nodes.ros.nodes.rig_clock import RigClock
-from rths_nodes.ros.nodes.rig_context import RigContext
+from rths_nodes.ros.nodes.rig_clock import RigClock, RigContext
 from rths_nodes.ros.transport.wiring import Place
 
 

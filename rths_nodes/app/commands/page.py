@@ -131,8 +131,7 @@ async def _serve_front(
 def _behind(options: argparse.Namespace) -> int:
     from rths_nodes.app.page.behind import serve_behind
     from rths_nodes.app.page.operating import Operating
-    from rths_nodes.app.page.server import PageServer
-    from rths_nodes.app.page.shelf import Shelf
+    from rths_nodes.app.page.server import PageServer, Shelf
     from rths_nodes.app.procedure.operator_socket import SocketOperator
     from rths_nodes.ros.hosting.onlooker import Onlooker
 

@@ -39,8 +39,7 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.observers import watch_observers
 from rths_nodes.ros.nodes.phase import UNDER_WAY, Phase, PhaseMachine
-from rths_nodes.ros.nodes.rig_clock import RigClock
-from rths_nodes.ros.nodes.rig_context import RigContext
+from rths_nodes.ros.nodes.rig_clock import RigClock, RigContext
 from rths_nodes.ros.nodes.tick_gate import StopRequests, TickGate
 from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.service_thread import LoopCalls

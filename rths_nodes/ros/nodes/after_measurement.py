@@ -14,9 +14,8 @@ from rths_nodes.core.wire.layout import ENCAPSULATION, stamp_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.names import CLOCK
 from rths_nodes.ros.nodes.phase import StateOfTest
-from rths_nodes.ros.nodes.rig_clock import KEPT
-from rths_nodes.ros.nodes.rig_context import RigContext
-from rths_nodes.ros.transport.deferred import DeferredSends
+from rths_nodes.ros.nodes.rig_clock import KEPT, RigContext
+from rths_nodes.ros.transport.topics import DeferredSends
 
 PERIOD_S = 0.01
 """Period of ``/clock``, s of the test."""

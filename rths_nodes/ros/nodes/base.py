@@ -36,9 +36,8 @@ from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.nodes.warm_up import WarmUp
 from rths_nodes.ros.transport import serialization
-from rths_nodes.ros.transport.deferred import DeferredSends
 from rths_nodes.ros.transport.service_thread import FewRequests
-from rths_nodes.ros.transport.topics import Interposer, NodeTopics, OnHeard
+from rths_nodes.ros.transport.topics import DeferredSends, Interposer, NodeTopics, OnHeard
 from rths_nodes.ros.transport.wiring import Place, endpoints
 
 PERIOD_NS = 1_000_000_000

@@ -9,8 +9,7 @@ from rclpy.impl.rcutils_logger import RcutilsLogger
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.nodes.phase import PhaseMachine
-from rths_nodes.ros.transport.deferred import DeferredSends
-from rths_nodes.ros.transport.topics import NodeTopics
+from rths_nodes.ros.transport.topics import DeferredSends, NodeTopics
 from rths_nodes.ros.transport.wiring import Place
 
 

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of a test in the actuator node: due ticks and durations."""
+"""Times of a test in the actuator node, due ticks and durations; the context that its parts share."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.loop.pacing import ANSWERED, SYSTEM_CLOCK, Clock, Pacer
+from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.late import LateData
 from rths_nodes.loop.timing import timing
+from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.nodes.shutdown import Shutdown
+from rths_nodes.ros.transport.topics import NodeTopics
 
 KEPT = 4096
 """Samples whose time of sending is stored."""
@@ -97,3 +103,15 @@ class RigClock:
         period = self._dt if self.pacer else None
         counts = {"slipped": self.pacer.slips if self.pacer else 0, "late_commands": late_commands}
         return counts | timing(running, self.loop.seconds, lateness, self.missed, late.bridged, period, late.gap)
+
+
+@dataclass(frozen=True)
+class RigContext:
+    """Rig, times and common parts of the actuator node, from one configuration on."""
+
+    rig: RigStage
+    times: RigClock
+    topics: NodeTopics
+    shutdown: Shutdown
+    phase: PhaseMachine
+    clock: Clock = SYSTEM_CLOCK

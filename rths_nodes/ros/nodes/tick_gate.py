@@ -26,7 +26,7 @@ from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.stages.due_commands import DueCommands
 from rths_nodes.ros.names import COMPENSATOR, FORMER_TRIP, MONITOR, TRIP, TRIP_REQUESTS
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
-from rths_nodes.ros.nodes.rig_context import RigContext
+from rths_nodes.ros.nodes.rig_clock import RigContext
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, open_inbox
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 from rths_nodes.ros.transport.trip_requests import request_in

@@ -16,7 +16,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from page_of_test import page
 
-from rths_nodes.app.page.shelf import MOST, Shelf
+from rths_nodes.app.page.server import MOST, Shelf
 
 
 @pytest.fixture
