@@ -17,7 +17,7 @@ from rths_nodes.core.version import __version__ as __version__
 # A checkout finds the built messages of the installed package.
 __path__ = extend_path(__path__, __name__)
 
-# Before numpy is loaded: a sum must not depend on how many threads share it, and threads that wait for each other
+# Before numpy is loaded: a sum must not depend on the number of threads, and threads that wait for each other
 # never end under SCHED_FIFO. A program that loads numpy first, or sets the variable, decides for itself.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def run(scenario: str | Path | Scenario, overrides: Iterable[str] = (), **options: object) -> Run:
-    """Run ``scenario`` (name, path or Scenario) and give its histories, indices and timing.
+    """Run ``scenario`` (name, path or Scenario) and return its histories, indices and timing.
 
-    ``overrides`` are ``section.key=value`` texts; ``options`` those of ``loop/options.py`` that Python has (rig,
-    case, host, pace, record, ...). Raises rths_nodes.core.errors.ConfigError for anything that must not run, and
-    for an option that is unknown.
+    ``overrides`` are ``section.key=value`` texts; ``options`` are the Python options of ``loop/options.py`` (rig,
+    case, host, pace, record, ...). Raises rths_nodes.core.errors.ConfigError if the test cannot run, and for an
+    unknown option.
     """
     from rths_nodes.app import hosts
 
@@ -44,7 +44,7 @@ def run(scenario: str | Path | Scenario, overrides: Iterable[str] = (), **option
 def load(
     scenario: str | Path | Scenario, overrides: Iterable[str] = (), case: str = "", rig: str | Path = ""
 ) -> Scenario:
-    """The Scenario of a file, or of the name of a shipped one; with a ``case`` its variant of that name.
+    """Return the Scenario of a file, or of a shipped name; with ``case`` its variant of that name.
 
     With a ``rig`` (name or path of a rig file) it is the scenario on that rig. ``overrides`` are
     ``section.key=value`` texts. Raises ConfigError with path, value, unit and bound.
@@ -55,7 +55,7 @@ def load(
 
 
 def read(recording: str | Path) -> Run:
-    """The Run of a recording, finished or not: histories to the bit, scenario, indices. Raises ConfigError."""
+    """Return the Run of a recording, finished or not: exact histories, scenario, indices. Raises ConfigError."""
     from rths_nodes.recording.reading import read_run
 
     return read_run(recording)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foundation of all other rooms: samples, protocols, parameters, the registry, kernels, bytes on the wire.
+"""Foundation of all packages: samples, protocols, parameters, registry, kernels, serialization.
 
-The author of a component, in this package or in another one, takes all that it needs from here::
+The author of a component, in this package or in another one, imports from here::
 
     from rths_nodes.core import Array, Motion, number, params
 
-Each name is loaded when it is first asked for, so that the modules below cost nothing before.
+Names are loaded on first use, so that unused modules cost nothing.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ __all__ = [
 ]
 
 _MODULES = ("errors", "samples", "parameters", "checks", "decay", "kernels", "protocols")
-"""Where they stand: cheap ones first, none imports one behind it."""
+"""Modules of the names: cheap ones first, each independent of later ones."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator of one axis, built with its specimen.
+"""Simulator of one axis, built with its specimen.
 
     step(constants, state, command) -> state, (displacement, velocity, force)
 
@@ -17,9 +17,9 @@ from rths_nodes.core.specimen import Specimen
 
 
 class Actuator:
-    """Simulator of one axis; ``step(command)`` goes one sample on.
+    """Simulator of one axis; ``step(command)`` advances by one sample.
 
-    One with a kernel has :meth:`kernel_of`; another one ``step``, ``reset`` and the three numbers of its own.
+    A class with a kernel has :meth:`kernel_of`; another one has its own ``step``, ``reset`` and results.
     """
 
     Params: ClassVar[type]
@@ -34,22 +34,22 @@ class Actuator:
 
     @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
-        """The kernel of an actuator with these parameters that moves ``specimen``."""
+        """Return the kernel of an actuator with these parameters that moves ``specimen``."""
         raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
 
     def reset(self) -> None:
-        """At rest at zero, and commanded to be there."""
+        """Return to rest at zero, with a command of zero."""
         self.state = self._kernel.rest(self.constants)
         self.displacement = self.velocity = self.force = 0.0
 
     def step(self, command: float) -> None:
-        """One sample on, with the ``command`` (m) of the sample that ends here."""
+        """Advance by one sample, with the ``command`` (m) at its end."""
         self.state, (self.displacement, self.velocity, self.force) = self._kernel.step(
             self.constants, self.state, command
         )
 
     def bound(self) -> tuple[Kernel, object]:
-        """Kernel and constants; of a class with a ``step`` of its own those that call the object."""
+        """Return kernel and constants; for a class with its own ``step``, functions that call the object."""
         if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return OBJECT, self
@@ -66,4 +66,4 @@ def _step(actuator: Actuator, state: tuple[()], command: float) -> tuple[tuple[(
 
 
 OBJECT = Kernel(lambda actuator: actuator, _rest, _step)
-"""The kernel of an actuator without one: its constants are the object."""
+"""Kernel of an actuator without one: its constants are the object."""

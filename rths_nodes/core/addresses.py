@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of addresses and port numbers as they are written; nothing is looked up."""
+"""Syntax check of addresses and port numbers, without look-up."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")
 
 
 def check_address(address: str, path: str) -> None:
-    """Raises ConfigError for an ``address`` that is neither an IP address nor a host name."""
+    """Raise ConfigError for an ``address`` that is neither an IP address nor a host name."""
     if reason := _wrong(address):
         raise ConfigError(f"{path} = {show(address)}: must be an IP address or a host name: {reason}")
 
 
 def check_one_computer(address: str, path: str) -> None:
-    """Raises ConfigError for an ``address`` that no single computer has; host names pass."""
+    """Raise ConfigError for an ``address`` of more or less than one computer; host names pass."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
@@ -31,13 +31,13 @@ def check_one_computer(address: str, path: str) -> None:
 
 
 def check_port(port: int, path: str) -> None:
-    """Raises ConfigError for a ``port`` that is no port number; 0 is any free port."""
+    """Raise ConfigError for an invalid ``port``; 0 is any free port."""
     if not 0 <= port <= LARGEST_PORT:
         raise ConfigError(f"{path} = {port}: must be between 0 and {LARGEST_PORT}")
 
 
 def _wrong(address: str) -> str:
-    """Reason why ``address`` can be none; empty where it can."""
+    """Return why ``address`` is invalid, or empty."""
     try:
         ipaddress.ip_address(address)
     except ValueError:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic of kernels: elementary functions that are defined for every float, and sums in a stated order.
+"""Arithmetic of kernels: elementary functions defined for every float, and sums in a stated order.
 
-A kernel (``core/kernels.py``) is one text that runs in plain Python and compiled. Bare ``math`` raises in plain
-Python where compiled code gives inf or nan, ``sum()`` of floats is compensated from Python 3.12 on, and a product
-of BLAS depends on the processor. The functions here give the same bits in both forms, on every Python and with
-every BLAS. ``exp``, ``tanh``, ``sin``, ``cos`` and ``power`` take the functions of the C library: their
-last bit is that of the libm in use (glibc 2.28 or later: the same on every x86-64 and aarch64 machine).
+A kernel (``core/kernels.py``) runs in plain Python and compiled. Bare ``math`` raises where compiled code gives
+inf or nan, ``sum()`` of floats is compensated from Python 3.12 on, and products of BLAS depend on the processor.
+These functions give the same bits in both forms, on every Python and with every BLAS. ``exp``, ``tanh``, ``sin``,
+``cos`` and ``power`` use the C library: their last bit depends on its version (glibc 2.28 or later: the same on
+every x86-64 and aarch64 machine).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ T = TypeVar("T")
 Numbers = tuple[float, ...]
 NAN, INF = math.nan, math.inf
 LARGEST_EXPONENT = 709.78
-"""exp of more is beyond the largest float."""
+"""Largest argument of exp with a finite result."""
 WHOLE = 4503599627370496.0
-"""2^52: every float of this size or larger is a whole number."""
+"""2^52: every float of this size or larger is an integer."""
 MANY = 64
-"""Products from which on a sum over whole rows of them is quicker than one that keeps its parts."""
+"""Number of products from which a sum over whole rows is faster."""
 
 _PACK = tuple(Struct(f"{count}d").pack_into for count in range(MANY))
 _multiply = np.multiply
@@ -40,15 +40,14 @@ _reduce: Any = np.add.reduce
 HALVES = 134217729.0
 """2^27 + 1: splits a float into two of half as many digits."""
 LONGEST = 1e150
-"""Lengths up to which nothing of their squares is beyond the largest float."""
+"""Largest length whose square is finite."""
 
 
 tanh = math.tanh
-"""Hyperbolic tangent."""
 copysign = math.copysign
-"""The size of the first with the sign of the second."""
+"""Size of the first, sign of the second."""
 root = math.sqrt
-"""Square root of what is known not to be negative."""
+"""Square root of a number known to be non-negative."""
 
 
 def finite(x: float) -> bool:
@@ -81,7 +80,7 @@ def hypot(x: float, y: float) -> float:
 
 
 def _square_error(x: float) -> float:
-    """Return the exact square of ``x`` less the rounded ``x * x``."""
+    """Return the exact square of ``x`` minus the rounded ``x * x``."""
     upper = HALVES * x - (HALVES * x - x)
     lower = x - upper
     return ((upper * upper - x * x) + 2.0 * upper * lower) + lower * lower
@@ -110,20 +109,20 @@ def power(x: float, exponent: float) -> float:
 
 
 def rounded(x: float) -> float:
-    """The nearest whole number, a half to the even one, as a float; nan and inf stay."""
+    """Round half to even, as a float; nan and inf stay."""
     if 0.0 < x < WHOLE:
-        return (x + WHOLE) - WHOLE  # the sum has no room for what is behind the point
+        return (x + WHOLE) - WHOLE  # the sum has no digits after the point
     return -((WHOLE - x) - WHOLE) if -WHOLE < x < 0.0 else x
 
 
 def ceiling(x: float) -> float:
-    """The least whole number that is not below ``x``, as a float; nan and inf stay."""
+    """Smallest integer not below ``x``, as a float; nan and inf stay."""
     near = rounded(x)
     return near + 1.0 if near < x else near
 
 
 def place(index: int, period: int) -> int:
-    """Where a number that is not negative stands in a ``period``, from 0 on."""
+    """Position of a non-negative number in a ``period``, from 0."""
     return index % period
 
 
@@ -135,31 +134,31 @@ def dot(a: Sequence[float] | Array, b: Sequence[float] | Array) -> float:
 def matvec(matrix: Array, vector: Array) -> Array:
     """``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, each row summed from left to right.
 
-    Quickest where a large matrix is kept column by column (``np.asfortranarray``).
+    Fastest for large matrices in column-major order (``np.asfortranarray``).
     """
     terms = _multiply(matrix.T, vector[:, None], order="C")
     if terms.size < MANY or len(matrix) == 1:
         found: Array = _accumulate(terms)[-1]
         return found
-    # from the first row to the last; along a single one numpy would add in pairs
+    # from the first row to the last; numpy would add a single one in pairs
     total: Array = _reduce(terms, 0, None, None, False, -0.0)
     return total
 
 
 def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
-    """Product of ``matvec`` into ``array`` ``(m,)``, which shares no memory with the others."""
+    """Write the product of ``matvec`` to ``array`` ``(m,)``, which shares no memory with the others."""
     array[:] = matvec(matrix, vector)
 
 
 def groups(
     like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
 ) -> Sequence[Sequence[float]]:
-    """Product of ``matvec``, cut into lists of as many numbers as those of ``like``; in compiled code tuples."""
+    """Split the product of ``matvec`` into lists of the lengths of ``like``; compiled into tuples."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 
 def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
-    """``rows`` of floats times a tuple ``vector``, each summed from left to right: for a dozen numbers."""
+    """``rows`` of floats times a tuple ``vector``, each summed from left to right: for about a dozen numbers."""
     if len(vector) == 3:
         a, b, c = vector
         if len(rows) == 1:
@@ -182,33 +181,33 @@ def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
 
 
 def numbers(vector: Array) -> list[float]:
-    """Return the numbers of a ``vector`` as a list, in compiled code as another array."""
+    """Return a ``vector`` for element access: a list, compiled the array itself."""
     found: list[float] = vector.tolist()
     return found
 
 
 def put(array: Array, first: int, values: Sequence[float] | Array) -> None:
-    """``values`` into ``array``, from the place ``first`` on: what a compiler takes long for as a slice."""
+    """Write ``values`` to ``array`` from ``first`` on; faster to compile than a slice."""
     array[first : first + len(values)] = values
 
 
 def record(table: Array, first: int, values: Sequence[float]) -> None:
-    """``values`` into a ``table`` ``(n,)`` from the place ``first`` on: half of the time of one by one."""
+    """Write ``values`` to a ``table`` ``(n,)`` from ``first`` on, twice as fast as element by element."""
     count = len(values)
     pack: Any = _PACK[count] if count < MANY else Struct(f"{count}d").pack_into
     pack(table, 8 * first, *values)
 
 
 def mapped(function: Callable[[S, G], T], items: Sequence[S], given: G) -> tuple[T, ...]:
-    """``function`` of each of the ``items`` of a tuple, and of what is ``given`` to all."""
+    """Apply ``function`` to each of the ``items`` of a tuple, and ``given``."""
     return tuple([function(item, given) for item in items])
 
 
-# States as tuples: those of one, two and three numbers are written out, which takes half of the time
+# States as tuples: lengths of one, two and three are written out, which takes half the time
 
 
 def along(state: Numbers, h: float, rates: Numbers) -> Numbers:
-    """``state`` moved by ``h`` times its ``rates``."""
+    """Move ``state`` by ``h`` times its ``rates``."""
     count = len(state)
     if count == 1:
         return (state[0] + h * rates[0],)
@@ -233,7 +232,7 @@ def along_mean(
     c: Numbers,
     d: Numbers,
 ) -> Numbers:
-    """``state`` moved by ``h`` times the mean of its rates at the start, twice in the middle, and at the end."""
+    """Move ``state`` by ``h`` times the mean of its rates at start, middle (twice) and end."""
     sixth = h / 6.0
     count = len(state)
     if count == 1:
@@ -257,7 +256,7 @@ def along_mean(
 
 
 def replaced(rows: tuple[Numbers, ...], values: Array) -> tuple[Numbers, ...]:
-    """``rows`` that begin with the numbers of those of ``values``."""
+    """Replace the first numbers of ``rows`` by ``values``."""
     return tuple([(*now, *row[len(now) :]) for row, now in zip(rows, values.tolist(), strict=True)])
 
 
@@ -267,7 +266,7 @@ def slopes(state: Numbers, before: Numbers, dt: float) -> Numbers:
 
 
 def interleaved(state: Numbers, others: Numbers) -> Numbers:
-    """Numbers of two tuples of one length in turns, from the first one of ``state`` on."""
+    """Interleave two tuples of equal length, beginning with ``state``."""
     return tuple([number for pair in zip(state, others, strict=True) for number in pair])
 
 

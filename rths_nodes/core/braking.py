@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The braking way: how far axes go on when they stop together with the decelerations that are declared for them.
+"""Braking distance of axes that stop together with their declared decelerations.
 
 With d the step of a command from the one before, and a dt^2 the change of step that the deceleration a allows:
 
     N = ceil(max_j |d_j| / (a_j dt^2))       samples to rest, the same for all axes of a group
     d_m = d (1 - m / N),  m = 1 .. N         steps of the stop: each differs from the last by |d| / N <= a dt^2
-    w = |d| (N - 1) / 2                      the way, their sum
+    w = |d| (N - 1) / 2                      braking distance, their sum
 
 so that w < |v| T / 2 with v = d / dt and T = max_j |v_j| / a_j; for one axis w < v^2 / (2 a). An axis with
-|v| <= sqrt(2 a l) stops within the way l that is left; with a step of a dt^2 at most it may end at its stroke.
+|v| <= sqrt(2 a l) stops within the remaining distance l; with a step of a dt^2 at most it may end at its stroke.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from collections.abc import Iterable, Sequence
 from rths_nodes.core.limits import Limits
 
 LONGEST = 2**40
-"""Samples: a stop for steps that are not finite, or overflow, takes no longer."""
+"""Longest stop for steps that are infinite or overflow, samples."""
 
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
-    """Largest change of the step of a command of each axis from one sample to the next, m, while it brakes."""
+    """Return the largest change of each axis' command step per sample while braking, m."""
     return [each.deceleration * dt * dt for each in limits]
 
 
 def samples_to_rest(steps: Iterable[float], changes: Iterable[float]) -> int:
-    """Samples in which axes that move by ``steps`` (m a sample) stop together; ``changes`` (m) as above."""
+    """Return the samples in which axes with ``steps`` (m a sample) stop together; ``changes`` (m) as above."""
     longest = max((abs(step) / change for step, change in zip(steps, changes, strict=True)), default=0.0)
     return math.ceil(longest) if longest < LONGEST else LONGEST
 
 
 def braking_way(step: float, samples: float) -> float:
-    """Way (m) of an axis that moves by ``step`` (m a sample) and comes to rest in ``samples``."""
+    """Return the braking distance (m) from ``step`` (m a sample) in ``samples``."""
     return 0.5 * abs(step) * max(samples - 1, 0.0)
 
 
 def samples_within(step: float, way: float) -> int:
-    """Most samples in which an axis that moves by ``step`` (m a sample) stops on its ``way`` (m); at least one."""
+    """Return the samples, at least one, in which an axis with ``step`` (m a sample) stops within ``way`` (m)."""
     longest = 2.0 * max(way, 0.0) / abs(step) if step else math.inf
     return math.floor(longest) + 1 if longest < LONGEST else LONGEST
 
 
 def way_left(place: float, step: float, stroke: float) -> float:
-    """Way (m) from ``place`` to the end of the ``stroke``, to both sides of zero, in the direction of ``step``."""
+    """Return the distance (m) from ``place`` to the end of the ``stroke`` in the direction of ``step``."""
     return stroke - place if step > 0.0 else stroke + place
 
 
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
-    """Indices of the axes that come to rest in a common time; ``groups`` has a number by axis, empty: each alone.
+    """Return indices of axes that come to rest together; ``groups`` has a number by axis; empty: each alone.
 
-    An axis that is controlled by force follows no displacement: it is always alone.
+    A force axis follows no displacement: it is always alone.
     """
     found: dict[int, list[int]] = {}
     for axis, each in enumerate(limits):

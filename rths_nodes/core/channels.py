@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 DAMPER_VOLTAGE = "damper_voltage [V]"
-"""Input: at the current driver of the damper."""
+"""Input of the damper's current driver."""
 DAMPER_DISPLACEMENT = "damper_displacement [m]"
 """Measured: elongation of the damper."""
 DAMPER_FORCE = "damper_force [N]"
@@ -12,5 +12,5 @@ DAMPER_FORCE = "damper_force [N]"
 
 
 def accelerations(count: int) -> tuple[str, ...]:
-    """Measured: acceleration of each degree of freedom of the specimen relative to the laboratory floor."""
+    """Measured accelerations of the specimen's degrees of freedom relative to the laboratory floor."""
     return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements of the parameters of a component about the test in which they stand.
+"""Statements of a component's parameters about their test.
 
-A ``Params`` class checks its own fields in ``validate``. What depends on the rest of the scenario it says in the
+A ``Params`` class checks its own fields in ``validate``. Checks against the rest of the scenario belong to the
 other methods of :class:`ChecksScenario`, which get a :class:`TestContext` and never the scenario itself.
 """
 
@@ -15,9 +15,9 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class TestContext:
-    """Facts that parameters may know of their test. Tuples have one entry for each axis, in order."""
+    """Data of a test for the check of parameters. Tuples have one entry for each axis, in order."""
 
-    __test__: ClassVar[bool] = False  # not a test case, whatever pytest thinks of the name
+    __test__: ClassVar[bool] = False  # not a test case of pytest
 
     axes: tuple[str, ...]
     """Names of the axes."""
@@ -32,7 +32,7 @@ class TestContext:
     step: float
     """Integration step, s, in the time of the structure."""
     substeps: int
-    """Samples of an integration step as the scenario states them."""
+    """Samples of an integration step as in the scenario."""
     samples_per_step: int
     """Samples of an integration step on the time axis of the rig."""
     duration: float
@@ -40,30 +40,30 @@ class TestContext:
     ramp: str
     """Type of the ramp."""
     has_structure: bool
-    """False where the motion is prescribed, so that no loop is closed."""
+    """False for a prescribed motion, without a closed loop."""
     has_soft_start: bool
     has_ground_motion: bool = False
     has_gravity: bool = False
-    """True where the structure has gravity loads: their P-Delta is computed, but for what the rig applies."""
+    """True if the structure has gravity loads; their P-Delta is computed except for the rig's part."""
     gravity_of_rig: tuple[float, ...] | None = None
-    """The part of these loads that the rig applies, as the structure says, N; None where it does not say."""
+    """Part of these loads that the rig applies, according to the structure, N; None if not stated."""
     observed: tuple[str, ...] = ()
-    """Names of what a Target carries behind the degrees of freedom of the interface."""
+    """Further degrees of freedom in a Target, after the interface."""
     transport: float = 0.0
-    """Time after which a command acts, as the port declares it, s."""
+    """Time until a command acts, as declared by the port, s."""
     behind: bool = False
-    """True for a compensator whose target is the output of another one, in place of the ramp's."""
+    """True for a compensator whose target is the output of another one instead of the ramp."""
     force_axes: tuple[str, ...] = ()
-    """Names of the last of the axes: those that are controlled by force."""
+    """Names of the axes controlled by force, which come last."""
     strokes: tuple[float, ...] = ()
     """m."""
     force_lead: float | None = None
-    """Time by which the measured forces are read ahead, s; None where they are taken as they come."""
+    """Extrapolation time of measured forces, s; None without it."""
     axis: str = ""
-    """The axis to which the component belongs; empty for one that belongs to none or all."""
+    """Axis of the component; empty for a component of all axes or none."""
 
     def of_first(self, n: int) -> TestContext:
-        """The same, of the first ``n`` axes only."""
+        """Return the context of the first ``n`` axes only."""
         if n == len(self.axes):
             return self
         rows = ("axes", "velocity_limits", "displacement_noise_rms", "strokes")
@@ -71,53 +71,53 @@ class TestContext:
 
     @property
     def velocity_limit(self) -> float | None:
-        """m/s, of the axis to which the component belongs; None for one that belongs to none or all."""
+        """Velocity limit of the component's axis, m/s; None for a component of all axes or none."""
         return self.velocity_limits[self.axes.index(self.axis)] if self.axis else None
 
 
 class ChecksScenario:
-    """Methods that a ``Params`` class may have beside its fields; one that it leaves out is as here."""
+    """Optional methods of a ``Params`` class, with their defaults."""
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for fields that do not go together; ``path`` is the place of the component."""
+        """Raise ConfigError for contradictory fields; ``path`` locates the component."""
 
     def spans(self) -> Mapping[str, float]:
-        """Parameter -> seconds of history that it needs; a shorter test is refused."""
+        """Return the length of history that the component needs, s, by parameter; a shorter test is refused."""
         return {}
 
     def reads(self) -> Sequence[Path]:
-        """Installed files that the component reads, beside those that its parameters name. Raises ConfigError."""
+        """Return installed files that the component reads, besides those in its parameters. Raises ConfigError."""
         return ()
 
     def fits(self, test: TestContext) -> None:
         """Raise ConfigError for a test in which the component cannot work.
 
-        The message begins with the parameter: ``watchdog = 0.001 s: must be ...``. The place of the component is
-        put in front of it.
+        The message begins with the parameter, ``watchdog = 0.001 s: must be ...``; the path of the component is
+        prepended.
         """
 
     def cautions(self, test: TestContext) -> list[str]:
-        """Say what is allowed but dangerous or doubtful in this test, in words."""
+        """Return texts on permitted but dangerous or doubtful settings in this test."""
         return []
 
     def contents(self) -> list[str]:
-        """Say what stands in the files that the component names, a line each; ``rths check`` tells it."""
+        """Return lines about the contents of files that the component names, for ``rths check``."""
         return []
 
     def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-        """Return a number for each axis of a setup, the same for axes that move one specimen and must stop as one.
+        """Return a number for each axis of a setup, the same for axes that must stop together.
 
-        The first ``n_moved`` axes are those of the setup, those behind them are controlled by force.
+        The first ``n_moved`` axes belong to the setup, the others are controlled by force.
         """
         return (0,) * n_axes
 
     def remarks(self, state: Mapping[str, float]) -> list[str]:
-        """After a test: what the last inner numbers of a compensator, by their names, say of it, in words."""
+        """Return texts on the final internal quantities of a compensator, by name, after a test."""
         return []
 
 
 def complete(cls: type, declared: type = ChecksScenario) -> None:
-    """Give a class the members of ``declared``, and of what that inherits from, that it leaves out."""
+    """Add the members of ``declared``, and of its bases, that a class leaves out."""
     for base in declared.__mro__[:-1]:
         for name, value in vars(base).items():
             if not name.startswith("_") and not hasattr(cls, name):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model in a process of its own: how it is started, how it is seen that it has ended, and why."""
+"""Model in a process of its own: start, end, and reason of its end."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from rths_nodes.core.errors import ConfigError
 STARTER = Path(__file__).with_name("child_program.py")
 
 LEAVING_S = 2.0
-"""s that the process has to end by itself once it has said goodbye or closed its connection."""
+"""Timeout for the process to end by itself after its last message or a closed connection, s."""
 
 ENDING_S = 6.0
-"""s that its guard has to kill all that the model has started, before the guard is killed itself."""
+"""Timeout for its guard to kill all processes of the model, s."""
 
 LAST_WORDS = 2000
-"""Bytes of what the process has printed that are looked at for the reason of its end."""
+"""Bytes at the end of the output that are searched for a reason."""
 
 LINES_BEFORE = 3
-"""Lines before its last one that are told."""
+"""Lines before the last one that are reported."""
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""Its environment: the same bits whatever the machine, and no threads beside those of the loop."""
+"""Environment that makes results independent of the machine, without extra threads."""
 
 
 class ChildProcess:
-    """Runs a Python file, ``program``, which is told its ``task`` as JSON, and ends with this process.
+    """Runs a Python file, ``program``, with its ``task`` as JSON; it ends with this process.
 
-    Its guard (``child_program.py``) ends with it all processes that the model has started.
-    ``name`` is the model, ``who`` computes it, both in words. Lines of ``farewells`` are printed at every end.
-    ``points_back`` are words that stand in place of the reason, which is in the line before then.
+    Its guard (``child_program.py``) then ends all processes of the model. ``name`` is the model, ``who`` computes
+    it, as texts. Lines of ``farewells`` are printed at every end. ``points_back`` are texts that refer to the line
+    before for the reason.
     """
 
     farewells: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, pass_fds: Sequence[int] = (), **more: object) -> None:
-        """Start it, with ``pass_fds`` open and ``more`` in its task. Raises ConfigError where that cannot be."""
+        """Start it, with ``pass_fds`` open and ``more`` in its task. Raises ConfigError."""
         self._shares = False
         self._number, theirs = os.pipe()
         task = self._task | {"parent": os.getpid(), "number": theirs} | more
@@ -72,11 +72,10 @@ class ChildProcess:
             os.close(theirs)
 
     def share_scheduling(self) -> None:
-        """Let it run from now on as this process does, which waits for it and goes first.
+        """Give the model process the scheduling policy of this process, just below it.
 
-        In real time it would otherwise wait for whatever else the machine has to do. It may take any processor,
-        because the nodes of the loop go first on theirs. The first call counts. Where the system refuses, it stays
-        as it is.
+        Otherwise it would wait for other work of the machine. It may use any processor, because nodes of the loop
+        have precedence on theirs. The first call counts; if the system refuses, nothing changes.
         """
         if self._process is None or self._shares:
             return
@@ -88,11 +87,11 @@ class ChildProcess:
 
     @property
     def failed(self) -> bool:
-        """True once it has come to an end that it should not have come to."""
+        """True if it has ended unexpectedly."""
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Say how the process has ended, ``within`` s, where it should not have; empty otherwise."""
+        """Return a text on an unexpected end, after ``within`` s at most, or empty."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -106,14 +105,14 @@ class ChildProcess:
         return f"{self.who} has ended with code {code}" + (f": {said}" if said else "")
 
     def line_with(self, words: str) -> str:
-        """The first line with ``words`` that the process has printed; empty for none."""
+        """Return the first printed line with ``words``, or empty."""
         file = self._printed.fileno()
-        # the process writes where its own reading and writing stands, which is the same for both
+        # pread: the process writes at the shared file position
         printed = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
         return next((line.strip() for line in printed.splitlines() if words in line), "")
 
     def _last_words(self) -> str:
-        """The last line that the process has printed, and before it what else was said."""
+        """Return the last printed line, preceded by earlier ones."""
         size = self._printed.seek(0, os.SEEK_END)
         self._printed.seek(max(0, size - LAST_WORDS))
         lines = [line.strip() for line in self._printed.read().decode(errors="replace").splitlines()]
@@ -124,7 +123,7 @@ class ChildProcess:
         return last + (f" (printed before: {' / '.join(more)})" if more else "")
 
     def close(self, patience: float = 0.0) -> None:
-        """End it; it has ``patience`` s to end by itself. May be called again, or without a start."""
+        """End it after ``patience`` s; may be called again, or without a start."""
         if self._process is None:
             return
         with suppress(subprocess.TimeoutExpired):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guard of a model process: ``python child_program.py PROGRAM TASK``, with the task as JSON.
 
-The guard forks, and the child runs the Python file ``PROGRAM``. Processes that the model starts become children of
-the guard when their parent ends, whatever their session (``PR_SET_CHILD_SUBREAPER``). The guard kills all of them
-when the model ends, on SIGTERM, and when its parent ends. Then it ends as the model did. It imports nothing of the
+The guard forks, and the child runs the Python file ``PROGRAM``. Processes of the model become children of the
+guard when their parent ends, whatever their session (``PR_SET_CHILD_SUBREAPER``). The guard kills all of them when
+the model ends, on SIGTERM, and when its parent ends, and then ends like the model. It imports nothing of the
 package.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HEARD = {signal.SIGTERM, signal.SIGCHLD}
 KILLING_S = 5.0
-"""Longest time, s, in which the guard kills what the model has started: a fork bomb is faster than any guard."""
+"""Time for killing the model's processes, s: a fork bomb is faster than any guard."""
 ROUND_S = 0.01
 
 
@@ -32,7 +32,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def end_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Let the system send this process the signal ``number`` when its parent ends."""
+    """Request the signal ``number`` for this process when its parent ends."""
     prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         raise SystemExit(1)
@@ -44,17 +44,17 @@ def descendants() -> list[int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
+        except OSError:
             continue
         children.setdefault(parent, []).append(int(stat.parent.name))
     found = children.get(os.getpid(), [])
-    for process in found:  # which grows meanwhile
+    for process in found:  # it grows
         found += children.get(process, [])
     return found
 
 
 def reap() -> dict[int, int]:
-    """Collect the children that have ended: process and wait status."""
+    """Collect ended children: process and wait status."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -67,7 +67,7 @@ def reap() -> dict[int, int]:
 
 
 def kill_descendants() -> None:
-    """Stop all processes below this one first, so that none forks further, and kill them."""
+    """Stop all processes below this one first, so that none forks, and kill them."""
     until = time.monotonic() + KILLING_S
     while (found := descendants()) and time.monotonic() < until:
         for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -82,7 +82,7 @@ def kill_descendants() -> None:
 
 
 def guard(model: int) -> int:
-    """Wait for the end of the ``model``, or for SIGTERM, and kill what is left; the wait status of the model."""
+    """Wait for the end of the ``model`` or SIGTERM, kill its processes, and return the model's wait status."""
     status: int | None = None
     while status is None and signal.sigwait(HEARD) == signal.SIGCHLD:
         status = reap().get(model)
@@ -91,8 +91,7 @@ def guard(model: int) -> int:
 
 
 def main(task: dict[str, object]) -> None:
-    """Fork, guard the model, and end as it did."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a model that crashes leaves no picture of its memory
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core dumps
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     end_with(int(str(task["parent"])), signal.SIGTERM)
     prctl(PR_SET_CHILD_SUBREAPER, 1)

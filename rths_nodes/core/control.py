@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base classes of the control families: what each component between Targets and Commands has, and may declare.
+"""Base classes of the control families, between Targets and Commands.
 
-One that inherits has the defaults; one of another package that does not is given them where it is built
-(``core/foreign.py``). The parameter class stands in each as ``Params``. Setups and semi-active controllers have a
-second base class here, for those that are made of pure functions.
+Subclasses inherit the defaults; a class of another package that does not inherit gets them when it is built
+(``core/foreign.py``). Each has its parameter class as ``Params``. Setups and semi-active controllers have a second
+base class for implementations by pure functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 
 Floats = Sequence[float]
 Rows = tuple[Floats, Floats, Floats]
-"""Displacement (m), velocity (m/s) and acceleration (m/s^2) of a motion in numbers, one for each place."""
+"""Displacement (m), velocity (m/s) and acceleration (m/s^2) of a motion as floats."""
 
 
 def motion_of(rows: Rows) -> Motion:
@@ -38,11 +38,11 @@ class Component(ABC):
 
     Params: ClassVar[type]
     KERNEL: ClassVar[Any] = None
-    """Its arithmetic as pure functions (``core/kernels.py``), where it is the same with all parameters."""
+    """Arithmetic as pure functions (``core/kernels.py``), if it is the same for all parameters."""
 
     @classmethod
     def kernel_of(cls, params: AnyParams) -> Any:
-        """The kernel with these parameters; None where it has none."""
+        """Return the kernel with these parameters, or None."""
         return cls.KERNEL
 
 
@@ -54,84 +54,84 @@ class Ramp(Component):
 
     @abstractmethod
     def start(self, target: Target) -> None:
-        """Stand at Target 0."""
+        """Begin at Target 0."""
 
     @abstractmethod
     def follow(self, target: Target) -> None:
         """Begin the step that ends at ``target``."""
 
     def follow_rows(self, target: Target, rows: Rows) -> None:
-        """Begin the step that ends at ``target``, whose numbers are ``rows``."""
+        """Begin the step that ends at ``target`` with the numbers ``rows``."""
         self.follow(target)
 
     @abstractmethod
     def step(self, substep: int) -> Motion:
-        """Motion ``(n_dof,)`` at sub-step 1..substeps of the step under way."""
+        """Return the motion ``(n_dof,)`` at sub-step 1..substeps of the current step."""
 
     def predict(self, substep: int) -> Motion:
-        """Motion at one of the ``predicted`` sub-steps before :meth:`follow`; the same as after it."""
+        """Return the motion at one of the ``predicted`` sub-steps before :meth:`follow`; the same as after it."""
         return self.step(substep)
 
     def rows(self, substep: int) -> Rows:
-        """As :meth:`step`, in numbers."""
+        """Return :meth:`step` as floats."""
         return rows_of(self.step(substep))
 
     def predicted_rows(self, substep: int) -> Rows:
-        """As :meth:`predict`, in numbers."""
+        """Return :meth:`predict` as floats."""
         return rows_of(self.predict(substep))
 
 
 class Setup(Component):
-    """Degrees of freedom <-> actuator axes, by virtual work; not a number beyond the reach of the rig.
+    """Degrees of freedom <-> actuator axes, by virtual work; nan beyond the reach of the rig.
 
     Built with ``(params, n_dof, n_axes)``. Its ``Params`` may say which axes stop together (``core/checks.py``).
     """
 
     takes_loads: bool = False
-    """True where ``forces`` gets the forces of the axes that are controlled by force, too, behind the others."""
+    """True if ``forces`` also gets the forces of force axes, after the others."""
 
     @abstractmethod
     def axes(self, motion: Motion) -> Motion:
-        """Motion of the axes ``(n_axes,)`` of that of the degrees of freedom ``(n_dof,)``."""
+        """Return the motion of the axes ``(n_axes,)`` for a motion of the degrees of freedom ``(n_dof,)``."""
 
     @abstractmethod
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        """Forces ``(n_dof,)`` N of the axes' forces ``(n_axes,)`` N in the pose ``displacement`` ``(n_dof,)`` m.
+        """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N in the pose ``displacement`` (m).
 
-        The axes are those that move. The pose is that of the Target of the same step: the object that moved the
+        Only displacement axes count. The pose belongs to the Target of the same step: the object that moved the
         axes there may be another one.
         """
 
     @abstractmethod
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """The smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` ``(n_axes,)`` m."""
+        """Return the smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` ``(n_axes,)`` m."""
 
     def moved(self, rows: Rows) -> Rows:
-        """As :meth:`axes`, of a motion in numbers."""
+        """Return :meth:`axes` for floats."""
         return rows_of(self.axes(motion_of(rows)))
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
-        """As :meth:`forces`, in numbers."""
+        """Return :meth:`forces` for floats."""
         found: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
         return found
 
     def histories(self, displacement: Array) -> Array:
-        """Displacements of the axes ``(steps, n_axes)`` m of those of the structure, ``(steps, n_dof)``."""
+        """Return displacements of axes ``(steps, n_axes)`` m for degrees of freedom ``(steps, n_dof)``."""
         still = np.zeros(displacement.shape[1])
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
     def poses(self, displacement: Array) -> Array:
-        """As :meth:`degrees_of_freedom`, ``(steps, n_dof)`` of those of the axes ``(steps, n_axes)`` m."""
+        """Return :meth:`degrees_of_freedom` for displacements ``(steps, n_axes)`` m."""
         return np.array([self.degrees_of_freedom(row) for row in displacement])
 
 
 class SetupKernel(NamedTuple):
-    """Arithmetic of a setup, which remembers nothing; tuples of floats, or arrays where there are many."""
+    """Stateless arithmetic of a setup; tuples of floats, or arrays if there are many."""
 
     constants: Function
-    """From parameters and the numbers of degrees of freedom and of axes."""
+    """Function of parameters and the numbers of degrees of freedom and axes."""
     axes: Function
-    """``axes(constants, x, v, a) -> x, v, a`` of the axes from those of the degrees of freedom."""
+    """``axes(constants, x, v, a) -> x, v, a`` from degrees of freedom to axes."""
     forces: Function
     """``forces(constants, axis_forces, displacement) -> forces`` on the degrees of freedom."""
 
@@ -159,7 +159,7 @@ class SetupOfKernel(Setup):
         return found
 
     def bound(self) -> tuple[Function, Function, object, bool]:
-        """``axes`` and ``forces`` of the kernel, its constants, and whether they take arrays."""
+        """Return ``axes`` and ``forces`` of the kernel, its constants, and whether they take arrays."""
         return self._axes, self._forces, self._constants, self._on_arrays
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
@@ -169,26 +169,26 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function]:
-    """``axes`` and ``forces`` of any setup, also one of another package, as those of a kernel; no constants."""
+    """Return ``axes`` and ``forces`` of any setup in the form of a kernel, without constants."""
     return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
 
 
 class SemiActive(Component):
-    """Controls the auxiliary inputs of the rig, e.g. the voltage of a damper, once in an integration step.
+    """Controls the auxiliary inputs of the rig, e.g. the voltage of a damper, once per integration step.
 
     Built with ``(params, structure, dt, measured)``: the numerical substructure or None, the integration step (s),
     the names of the auxiliary channels of a Measurement.
     """
 
     inputs: tuple[str, ...]
-    """Names of what it controls, with their units: those that the rig must have."""
+    """Names of the controlled inputs, with units, which the rig must have."""
 
     def bound(self) -> tuple[Kernel, object, object] | None:
-        """Kernel, constants and state; None of one without a kernel."""
+        """Return kernel, constants and state, or None."""
         return None
 
     def chance(self) -> float:
-        """The next random number that its kernel gets; 0 of one that leaves nothing to chance."""
+        """Return the kernel's next random number; 0 for a deterministic one."""
         return 0.0
 
     @abstractmethod
@@ -197,7 +197,7 @@ class SemiActive(Component):
 
     @abstractmethod
     def reset(self) -> None:
-        """To the first state."""
+        """Return to the initial state."""
 
 
 class SemiActiveOfKernel(SemiActive):
@@ -206,8 +206,7 @@ class SemiActiveOfKernel(SemiActive):
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
     from the auxiliary channels of a Measurement (an array), the ground acceleration (m/s^2) of the same step, and
-    a random number of its own (``chance``). Constants are made of parameters, structure, dt (s) and the names of
-    the channels.
+    a random number (``chance``). Constants come from parameters, structure, dt (s) and channel names.
     """
 
     KERNEL: ClassVar[Kernel]
@@ -232,81 +231,81 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
 
-    Built with ``(params, dt)``, dt in s. It has no limits: who calls it judges what it gives, and holds the axis
-    where that must not be sent.
+    Built with ``(params, dt)``, dt in s. It has no limits: the caller judges the command, and holds the axis if
+    that must not be sent.
     """
 
     coupled_to: int | None = None
-    """The displacement axis that moves what this axis loads, from 0; None for none."""
+    """Displacement axis that moves the loaded part, from 0; None for none."""
 
     @property
     @abstractmethod
     def correction(self) -> float:
-        """Displacement that feedback has added to the command since :meth:`begin`, m."""
+        """Displacement added by feedback since :meth:`begin`, m."""
 
     @abstractmethod
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        """Take over an axis that is commanded to ``place`` (m), at the force ``target`` (N) of the same sample.
+        """Take over an axis commanded to ``place`` (m), at the force ``target`` (N) of the same sample.
 
         ``drift`` and ``drift_before`` (m) are the targets of the coupled axis, now and a sample before.
         """
 
     @abstractmethod
     def step(self, target: float, measured: float, drift: float) -> float:
-        """The command (m) of the coming sample for ``target`` (N), after ``measured`` (N) of the last one."""
+        """Return the next command (m) for ``target`` (N), after ``measured`` (N) of the last sample."""
 
     @abstractmethod
     def reset(self) -> None:
-        """To the first state."""
+        """Return to the initial state."""
 
 
 class Compensator(Component):
-    """Turns the target of the coming sample into a command that makes the actuator be there in time.
+    """Turns the target of the next sample into a command that makes the actuator reach it in time.
 
     Built with ``(params, dt, n_axes)``, dt in s.
     """
 
     external: ClassVar[bool] = False
-    """True for one that another process computes: there is no second copy, and it is opened before it steps."""
+    """True if another process computes it: there is no second copy, and it is opened before it steps."""
     transport_in_lead: ClassVar[bool] = False
-    """True where the scenario adds the port's transport to the parameter ``lead``: the model leaves it out."""
+    """True if the scenario adds the port's transport, which the model leaves out, to the parameter ``lead``."""
     state_names: tuple[str, ...]
     """Names of ``state()``; ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
-    """Unit of each name, without the axis; what is left out has none."""
+    """Unit of each name, without the axis; by default none."""
     state_limits: Mapping[str, tuple[float, float]] = {}
-    """Smallest and largest value of what is adapted, by the same names, in these units."""
+    """Smallest and largest adapted value, by the same names, in these units."""
 
     def open(self) -> None:
-        """Before the test: start what computes outside of this process. Raises ConfigError where it cannot be."""
+        """Start an external process before the test. Raises ConfigError."""
 
     def close(self) -> None:
-        """After the test: end what :meth:`open` started; may be called again, or without it."""
+        """End the process of :meth:`open` after the test; may be called again, or without it."""
 
     def rehearsed(self) -> Array:
-        """In place of a test: how long each of some samples takes, s; empty where it computes in this process."""
+        """Return the time of each of some samples without a test, s; empty if computed in this process."""
         return EMPTY
 
     @abstractmethod
     def step(self, target: Motion, measured: Array) -> Array:
-        """Command ``(n_axes,)`` m from the target of sample k and the displacement measured at sample k-1."""
+        """Return the command ``(n_axes,)`` m from target k and the displacement measured at sample k-1."""
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        """Commands (m) by axis, from what :meth:`step` gets, as numbers."""
+        """Return commands (m) by axis from the input of :meth:`step` as floats."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         found: list[float] = self.step(target, np.array(measured)).tolist()
         return found
 
     @abstractmethod
     def state(self) -> Sequence[float]:
-        """Inner numbers for recording, in the order of ``state_names``."""
+        """Return internal quantities for recording, in the order of ``state_names``."""
 
     def bound(self) -> Any:
-        """Return the ``Bound`` of ``control/compensators/per_axis.py``, for a loop over kernels; None: none."""
+        """Return the ``Bound`` of ``control/compensators/per_axis.py`` for a loop over kernels, or None."""
         return None
 
     @abstractmethod
     def reset(self) -> None:
-        """To the first state."""
+        """Return to the initial state."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decay rates of the inner states of a specimen, and the increments that their integration needs for them.
+"""Decay rates of a specimen's inner states, and the integration increments that they need.
 
-Explicit Runge-Kutta of fourth order is stable while decay rate times increment stays below 2.785. Bouc-Wen states
-decay with the velocity, so that an increment which is right for a slow test diverges in a fast one.
+Explicit Runge-Kutta of fourth order is stable while decay rate times increment is below 2.785. Bouc-Wen states
+decay with the velocity, so an increment that suits a slow test diverges in a fast one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 
 LONGEST = 1.5
-"""Largest decay rate times increment: RK4 damps by 0.273 where exp(-1.5) is 0.223, goes monotonically to the limit
-of a Bouc-Wen state and never beyond."""
+"""Largest decay rate times increment: RK4 damps by 0.273 instead of exp(-1.5) = 0.223, and approaches the limit of
+a Bouc-Wen state monotonically."""
 MOST = 64
-"""Increments of a sample that a test may need at its velocity limit: about 0.2 ms of computing."""
+"""Largest number of increments per sample at the velocity limit: about 0.2 ms of computing."""
 HARD_LIMIT = 2 * MOST
-"""Increments of a sample beyond which the states become nan, which trips the test: the rig is far too fast."""
+"""Number of increments per sample beyond which the states become nan, which trips the test."""
 ROUNDED_OFF = 40.0
-"""Decay times after which what was before is below the rounding of the numbers."""
+"""Decay times after which earlier states are below rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +34,28 @@ class Decay:
     per_velocity: float = 0.0
     """1/m."""
     settling: float = math.inf
-    """Under a constant velocity the states stand still after so many decay times; inf where they do not."""
+    """Decay times after which states rest under a constant velocity; inf if they do not."""
 
     @property
     def numbers(self) -> tuple[float, float, float]:
-        """At rest (1/s), per velocity (1/m) and settling: among the constants of a kernel."""
+        """Constants of a kernel: at rest (1/s), per velocity (1/m), settling."""
         return self.at_rest, self.per_velocity, self.settling
 
     def times(self, velocity: float, duration: float) -> float:
-        """The decay times in ``duration`` (s) at ``velocity`` (m/s)."""
+        """Return the decay times in ``duration`` (s) at ``velocity`` (m/s)."""
         return (self.at_rest + self.per_velocity * abs(velocity)) * duration
 
     def increments(self, velocity: float, duration: float, constant: bool = False) -> float:
-        """Increments that ``duration`` (s) needs at a velocity of at most ``velocity`` (m/s); whole, or inf.
+        """Return the increments for ``duration`` (s) at velocities up to ``velocity`` (m/s); whole, or inf.
 
-        Where the velocity is ``constant`` none is needed once the states have settled.
+        At ``constant`` velocity none is needed once the states have settled.
         """
         times = self.times(velocity, duration)
         needed = (min(times, self.settling) if constant else times) / LONGEST
         return math.ceil(needed) if needed < math.inf else math.inf
 
     def fastest(self, increment: float) -> float:
-        """The largest velocity (m/s) at which an ``increment`` (s) is short enough; negative where none is."""
+        """Return the largest velocity (m/s) for which an ``increment`` (s) suffices; negative if there is none."""
         left = LONGEST / increment - self.at_rest
         if left < 0.0:
             return -1.0
@@ -70,7 +70,7 @@ class Decay:
 
 
 def decay_of(specimen: Any) -> Decay:
-    """Return the ``decay`` of ``specimen``. Raises ConfigError where it has inner states, but no ``decay``."""
+    """Return the ``decay`` of ``specimen``. Raises ConfigError for inner states without ``decay``."""
     found = specimen.decay
     if isinstance(found, Decay):
         return found
@@ -83,28 +83,28 @@ def decay_of(specimen: Any) -> Decay:
 
 
 def stated(params: object) -> Decay:
-    """Return the ``decay()`` of a specimen's parameters; ``Decay()`` where they leave it out."""
+    """Return the ``decay()`` of a specimen's parameters, by default ``Decay()``."""
     return declared(params) or Decay()
 
 
 def declared(params: object) -> Decay | None:
-    """The same; None where they leave it out."""
+    """Return the ``decay()`` of a specimen's parameters, or None."""
     return params.decay() if hasattr(params, "decay") else None
 
 
 def check_increments(decay: Decay, words: str, test: TestContext) -> None:
-    """Raises ConfigError where a specimen on an axis needs too many increments for real time.
+    """Raise ConfigError for a specimen on an axis with too many increments for real time.
 
     ``words`` name the parameter and its value: ``slip_displacement = 1e-07 m``.
     """
     limit = test.velocity_limit
     if limit is None:
-        return  # part of a rig, which knows how fast it moves
+        return  # part of a rig, which knows its velocity
     check_at(decay, words, limit, test.dt, constant=True)
 
 
 def check_at(decay: Decay, words: str, velocity: float, dt: float, constant: bool = False) -> None:
-    """As :func:`check_increments`, at ``velocity`` (m/s), ``constant`` in a sample or not, of ``dt`` (s)."""
+    """Check increments at ``velocity`` (m/s), ``constant`` in a sample of ``dt`` (s) or not."""
     needed = decay.increments(velocity, dt, constant)
     if needed > MOST:
         moving = decay.per_velocity > 0.0

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declarations of a component about itself, with what holds where it leaves them out: the registry fills these in.
-
-So whoever asks finds each of them, on a component of this package or of another one.
-"""
+"""Declarations of a component about itself, with defaults that the registry fills in."""
 
 from __future__ import annotations
 
@@ -14,73 +11,73 @@ from rths_nodes.core import checks
 from rths_nodes.core.errors import PortError
 
 AnyParams: TypeAlias = Any
-"""The ``Params`` of some component: a base class takes any, as each of its subclasses names its own."""
+"""``Params`` of any component: base classes accept any, subclasses name their own."""
 
 
 class OfComponent:
     """Attributes of the class of any component."""
 
     external: ClassVar[bool] = False
-    """It speaks to a socket, a process or a rig: there is no second one of it."""
+    """True for a component with a socket, a process or a rig: there is no second one."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
-    """Keys of the publications that describe it, in ``config/publications.bib``."""
+    """Keys of its publications in ``config/publications.bib``."""
 
 
 class OfCompensator(OfComponent):
     """Attributes of the class of a compensator."""
 
     transport_in_lead: ClassVar[bool] = False
-    """The scenario adds the port's transport to the parameter ``lead``: its model leaves that out."""
+    """True if the scenario adds the port's transport, which the model leaves out, to the parameter ``lead``."""
 
 
 class OfPort(Protocol):
-    """Members that a port may have, or leave out, beside those of every port.
+    """Optional members of a port.
 
-    A port of this package inherits from this class. One of another package needs not: it gets what it leaves out
-    where it is named (``laboratory/ports/named.py``).
+    Ports of this package inherit from this class; a port of another package gets missing members when it is built
+    (``laboratory/ports/named.py``).
     """
 
     follows_rig: bool = False
-    """The rig gives the ticks: a Command is sent when it is written, ``pacer`` is called at each tick."""
+    """True if the rig gives the ticks: Commands are sent when written, ``pacer`` is called at each tick."""
     in_lockstep: bool = False
-    """Such a rig, an emulator, waits for every Command."""
+    """True if such a rig, an emulator, waits for every Command."""
     wait: Callable[[float], None] | None = None
-    """Waits until something comes of the rig, for so many s at most; one that follows its rig has it."""
+    """Waits for a message of the rig, at most the given time (s); needed if ``follows_rig``."""
     address: str = ""
-    """Place of the rig, in words."""
+    """Address of the rig, as text."""
     label: str = "port"
-    """Name of the port in what refuses it."""
+    """Name of the port in error messages."""
     trigger: object = None
-    """A digital output of the rig that tells when a test runs (``laboratory/ports/trigger.py``)."""
+    """Digital output of the rig that is on during a test (``laboratory/ports/trigger.py``)."""
     can_warn: bool = False
-    """Presence of an output for a horn or a lamp, which :meth:`warn` switches; valid once the port is open."""
+    """True if there is an output for a horn or a lamp, switched by :meth:`warn`; valid once the port is open."""
     armed: bool = False
-    """An operator has armed it, so that a test may open it though real actuators can move."""
+    """True if an operator has armed it, so that a test may open it although real actuators can move."""
     paced: bool = False
-    """Its ticks come by a clock, or from the rig, where a procedure has opened it."""
+    """True if a clock or the rig gives the ticks of a port opened by a procedure."""
     handover: Any = None
-    """Place from which a test behind a procedure counts (``loop/supervision/handover.py``)."""
+    """Zero of a test within a procedure (``loop/supervision/handover.py``)."""
 
     @property
     def failure(self) -> str:
-        """Why the rig has failed and cannot go on, in words; empty while it can."""
+        """Reason why a failed rig cannot continue, or empty."""
         return ""
 
     @property
     def counter_at_start(self) -> int | None:
-        """Number on the rig's own counter at sample 0; None where nobody knows it."""
+        """Number of the rig's own counter at sample 0, or None."""
         return None
 
     def drop_heartbeat(self) -> None:
-        """Give no more signs of life to the far end, which then stops the rig by itself."""
+        """Send no more signs of life to the far end, which then stops the rig."""
         return
 
     def numbers(self) -> dict[str, float]:
-        """After the test: return what the port has counted."""
+        """Return the port's counts after a test."""
         return {}
 
     def accept_any_start(self) -> None:
-        """Take it that the first command will be the active one, wherever that is: a procedure opens the port."""
+        """Accept that the first command is the active one, wherever that is: a procedure opens the port."""
         return
 
     def warn(self, on: bool) -> None:
@@ -97,54 +94,54 @@ class OfPort(Protocol):
 
 
 class OfParams(checks.ChecksScenario):
-    """Attributes of the ``Params`` of any component; where it has a parameter of such a name, that one counts."""
+    """Attributes of the ``Params`` of any component; a parameter of the same name takes precedence."""
 
     type_name: ClassVar[str]
     """Name under which the component is registered."""
     cannot_be_built: str = ""
-    """Why a component that was recorded cannot be built here; empty of every other one."""
+    """Reason why a recorded component cannot be built here; empty otherwise."""
 
 
 class OfPortParams(OfParams):
     """Attributes of the ``Params`` of a port; the first two have no default."""
 
     transport_samples: int
-    """Samples after which a Command acts."""
+    """Samples until a Command acts."""
     longest_wait: float
     """Time without a Command after which the port gives up, s."""
     builds_axes: bool = False
-    """Behind it stand models: every axis needs an actuator and a specimen there, or the test a rig."""
+    """True if models replace the rig: every axis needs an actuator and a specimen, or the test a rig."""
     carries_force: bool = False
-    """It takes Commands in newtons, for force loops that the controller closes."""
+    """True if it accepts Commands in newtons, for force loops that the controller closes."""
     can_be_switched: bool = False
-    """Its pressure and interlock can be switched on purpose, as a fault."""
+    """True if its pressure and interlock can be switched as a fault."""
     one_node: bool = False
-    """No axis of it can have a node of its own."""
+    """True if its axes cannot have nodes of their own."""
     watchdog: float | None = None
     """Time without a command after which the port itself holds the rig, s."""
     emulator: bool = False
-    """The far end is a program that emulates a rig."""
+    """True if the far end is a program that emulates a rig."""
     stand_in: bool = False
-    """The far end says of itself that nothing moves behind it."""
+    """True if the far end reports that nothing can move."""
     has_heartbeat: bool | None = None
-    """The far end stops by itself without signs of life; None: where the port has its own ``drop_heartbeat``."""
+    """True if the far end stops without signs of life; None if the port has its own ``drop_heartbeat``."""
 
 
 class OfIntegratorParams(OfParams):
     """Attributes of the ``Params`` of an integrator."""
 
     observes: bool = False
-    """Without a structure it tells more than the displacements that the axes take."""
+    """True if it observes more than the axes' displacements without a structure."""
     who: str = ""
-    """Who has the excitation in place of the scenario, in words."""
+    """Source of the excitation in place of the scenario, as text."""
     experimental_stiffness: Any = None
-    """Stiffness of the specimen that one elsewhere counts on, ``(n_dof, n_dof)`` N/m."""
+    """Specimen stiffness that an external integrator assumes, ``(n_dof, n_dof)`` N/m."""
     equivalent_damping: object = None
-    """Damping of the specimen that it counts on, N s/m."""
+    """Specimen damping that it assumes, N s/m."""
     displacement: Any = None
     """Prescribed displacement as a function of time."""
     ground: object = None
-    """Input of the one outside that takes the ground motion of the scenario."""
+    """Input of an external integrator that takes the ground motion of the scenario."""
 
 
 class OfStructureParams(OfParams):
@@ -153,10 +150,10 @@ class OfStructureParams(OfParams):
     gravity_loads: tuple[float, ...] | None = None
     """Loads whose P-Delta it computes, N."""
     experimental_gravity_loads: tuple[float, ...] | None = None
-    """Part of them that the rig applies, N; None where that is not said."""
+    """Part of them that the rig applies, N; None if not stated."""
 
     def laws(self) -> Mapping[str, OfParams]:
-        """Return the restoring forces that it names, with their stiffness, by the names that copies go by."""
+        """Return the restoring forces that it names, with their stiffness, by the names of their copies."""
         return {}
 
 
@@ -168,10 +165,10 @@ class OfGroundMotionParams(OfParams):
 
 
 class OfCompensatorParams(OfParams):
-    """Attributes of the ``Params`` of a compensator: models that stand in the scenario, not in a file."""
+    """Attributes of the ``Params`` of a compensator: models within the scenario, not in a file."""
 
     lead: float
-    """Time by which the target is read ahead, s; where it has this parameter."""
+    """Time by which the target is read ahead, s; if it has this parameter."""
     known: Any = None
     """Matrices of the rig."""
     inverse: Any = None
@@ -189,16 +186,16 @@ class OfRigParams(OfParams):
     """Attributes of the ``Params`` of a rig of coupled axes."""
 
     to_scale: bool = False
-    """All its numbers pass the setup, so that its specimen may be a model to scale."""
+    """True if all its numbers pass the setup, so that its specimen may be a scale model."""
 
 
 class OfForceControllerParams(OfParams):
     """Attributes of the ``Params`` of a force controller."""
 
     stiffness: float | None = None
-    """Stiffness against which it pushes, N/m; None where it has none."""
+    """Stiffness against which it pushes, N/m, or None."""
     column: object = None
-    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None for none."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves, or None."""
     coupled_to: int = 1
     """Number of that axis, from 1."""
 
@@ -217,7 +214,7 @@ _PARAMS: dict[str, type[OfParams]] = {
 
 
 class _RecordedPort(OfPortParams):
-    """A port of a recording, which may have declared nothing of the way to its rig."""
+    """A recorded port, which may have declared nothing."""
 
     transport_samples = 0
     longest_wait = math.inf
@@ -225,7 +222,7 @@ class _RecordedPort(OfPortParams):
 
 
 class _RecordedIntegrator(OfIntegratorParams):
-    """An integrator of a recording: what it told is recorded, whatever it was."""
+    """A recorded integrator, whose results are recorded."""
 
     observes: bool = True
 
@@ -238,16 +235,16 @@ def of_params(family: str) -> type[OfParams]:
 
 
 def of_recorded(family: str) -> type[OfParams]:
-    """Return the class with what holds for recorded parameters of a ``family`` that cannot be built here."""
+    """Return the class of recorded parameters of a ``family`` that cannot be built here."""
     return _RECORDED.get(family, of_params(family))
 
 
 def complete(family: str, component: Any) -> None:
-    """Give a ``component`` class of ``family``, and its ``Params``, the attributes that they leave out."""
+    """Add missing attributes to a ``component`` class of ``family``, and to its ``Params``."""
     checks.complete(component, _COMPONENTS.get(family, OfComponent))
     checks.complete(component.Params, of_params(family))
 
 
 def drops_heartbeat(port: object) -> bool:
-    """True for the class of a port with a ``drop_heartbeat`` of its own."""
+    """Return whether a port class has its own ``drop_heartbeat``."""
     return hasattr(port, "drop_heartbeat") and port.drop_heartbeat is not OfPort.drop_heartbeat

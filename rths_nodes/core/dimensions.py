@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units as products, and their dimensions: N/m, kN*mm, m/s^2, W.
 
-A unit is a factor to SI and the powers of metre, kilogram, second and volt. It serves what is given in words by a
-laboratory (``expressions.py``); parameters of scenarios have one unit each, in their names and in their pages.
+A unit is a factor to SI and the powers of metre, kilogram, second and volt. It is for expressions of a laboratory
+(``expressions.py``); parameters of scenarios have fixed units.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ ACCELERATIONS = {"m/s^2": 1.0, "g": 9.80665}
 PRESSURES = {"Pa": 1.0, "kPa": 1e3, "bar": 1e5, "MPa": 1e6, "psi": 6894.757293168361}
 """Pa."""
 OTHERS = {"V": 1.0, "1": 1.0}
-"""Each is its own SI unit; "1" for a number without a dimension, such as a digital input."""
+"""Units without conversion; "1" is dimensionless, e.g. a digital input."""
 
 _TABLES: tuple[Mapping[str, float], ...] = (LENGTHS, FORCES, ACCELERATIONS, PRESSURES)
 
 SI: dict[str, tuple[float, str]] = {
     unit: (factor, next(iter(table))) for table in _TABLES for unit, factor in table.items()
 } | {unit: (factor, unit) for unit, factor in OTHERS.items()}
-"""Unit -> what it is in SI, and the name of that."""
+"""Unit -> factor to SI, and SI unit."""
 
 
 BASES = ("m", "kg", "s", "V")
 LARGEST_POWER = 12
-"""No quantity of a test has a larger power of a base."""
+"""Largest power of a base unit."""
 _FACTOR = re.compile(r"([A-Za-z]+|1)(?:\^(-?\d{1,2}))?")
 
 
 class Unit(NamedTuple):
-    """A unit: what it is in SI, and the powers of the :data:`BASES`."""
+    """Factor to SI, and powers of the :data:`BASES`."""
 
     factor: float
     powers: tuple[int, ...]
@@ -89,11 +89,10 @@ UNITS = {
     **{"kW": _unit(1e3, m=2, kg=1, s=-3), "kJ": _unit(1e3, m=2, kg=1, s=-2), "t": _unit(1e3, kg=1)},
     **{"ms": _unit(1e-3, s=1), "g": _unit(9.80665, m=1, s=-2), "samples": NUMBER},
 }
-"""Names in products."""
 
 
 def unit_of(text: str) -> Unit:
-    """Return the unit that ``text`` names: factors with powers between ``*`` and ``/``. Raises ValueError."""
+    """Parse a unit: factors with powers between ``*`` and ``/``. Raises ValueError."""
     found, sign = NUMBER, 1
     for part in re.split(r"([*/])", text.replace(" ", "")):
         if part in ("*", "/"):

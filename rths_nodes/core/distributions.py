@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributions of a value: how they are written, checked and drawn.
+"""Distributions of a value: syntax, check and draw.
 
-One is written as a mapping of its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. Those that are
-*relative* multiply what stands there already, each number of a list or a matrix by a factor of its own. What
-is *like* another key goes with that: it is multiplied by the same factor, or by a power of it.
+A distribution is a mapping from its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. *Relative* ones
+multiply the nominal value, each number of a list or a matrix by its own factor. A value *like* another key is
+multiplied by the same factor, or by a power of it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,18 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 
 LEAST_SHARE = 1e-9
-"""Share of a normal distribution that must lie between the limits of a truncated one."""
+"""Smallest share of a normal distribution between the limits of a truncated one."""
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """One value's: :meth:`draw` gives values of it."""
-
     kind: str
     numbers: tuple[Any, ...]
 
     def draw(self, generator: np.random.Generator, nominal: object = None) -> Any:
-        """A value; ``nominal`` is what a relative one multiplies: a number, a list or rows of numbers.
+        """Draw a value; a relative one multiplies ``nominal``: a number, a list or rows of numbers.
 
-        Raises ConfigError for a relative one of something else.
+        Raises ConfigError for a relative one of another value.
         """
         kind = KINDS[self.kind]
         if not kind.relative:
@@ -40,11 +38,11 @@ class Distribution:
 
     @property
     def leader(self) -> str:
-        """The key that this one goes with; empty where it goes with none."""
+        """Key that this one follows, or empty."""
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
-        """The value beside a leader that was ``drawn`` where ``standing`` stands. Raises ConfigError."""
+        """Return the value that follows a leader ``drawn`` in place of ``standing``. Raises ConfigError."""
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
             raise ConfigError(
@@ -67,22 +65,22 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of distribution: names of its ``numbers``, what must hold for them, and how a value is drawn."""
+    """Kind of distribution: names of its ``numbers``, their conditions, and the draw."""
 
     numbers: tuple[str, ...]
     draw: Callable[..., Any]
     refusal: Callable[..., str] = lambda *_: ""
-    """Says what is wrong with the numbers in words, or nothing."""
+    """Returns an error of the numbers, or empty."""
     relative: bool = False
     any_values: bool = False
-    """The numbers may be any values, as many as one likes."""
+    """True for any number of arbitrary values."""
     follows: bool = False
-    """It goes with another key: that, and a power, 1 if left out."""
+    """True if it follows another key: the key, and a power, by default 1."""
 
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
-    """By the inverse of the distribution function: one random number a draw, whatever the limits."""
-    from scipy.special import ndtr, ndtri  # a fifth of a second, which every node would take
+    """Draw by the inverse distribution function: one random number per draw, whatever the limits."""
+    from scipy.special import ndtr, ndtri  # imported here: it takes a fifth of a second
 
     below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))
     return min(max(mean + deviation * float(ndtri(generator.uniform(below, above))), low), high)
@@ -155,11 +153,11 @@ KINDS: dict[str, Kind] = {
     ),
     "like": Kind(("another scattered key", "power"), lambda *_: math.nan, follows=True),
 }
-"""The known distributions by name."""
+"""Known distributions by name."""
 
 
 def distribution(data: object, path: str) -> Distribution:
-    """Checks ``data`` (``{kind: numbers}``). Raises ConfigError with ``path`` and what would be right."""
+    """Check ``data`` (``{kind: numbers}``). Raises ConfigError with ``path`` and the remedy."""
     if not isinstance(data, Mapping) or len(data) != 1:
         raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_known()}")
     ((name, given),) = data.items()
@@ -184,9 +182,9 @@ def distribution(data: object, path: str) -> Distribution:
 
 
 def check_scatter(scatter: Mapping[str, object], path: str) -> None:
-    """Refuses, with ConfigError, what is no distribution, and a key that goes with one that is not drawn itself.
+    """Raise ConfigError for invalid distributions, and for a key that follows one that is not drawn.
 
-    Whether a scenario has such a key shows when a plant is drawn.
+    Whether a scenario has such a key is checked when a plant is drawn.
     """
     problems, known = Problems(), {}
     for key, data in scatter.items():

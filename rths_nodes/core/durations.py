@@ -12,22 +12,22 @@ import numpy as np
 from rths_nodes.core.samples import Array
 
 SECOND = 1_000_000_000
-"""Nanoseconds: of stamps, durations and clocks."""
+"""Nanoseconds per second."""
 
 _BINS_PER_DECADE = 10
 
 
 class Durations:
-    """Durations in ns, in memory that is taken at once, so that a long test does not grow."""
+    """Durations in ns, in preallocated memory."""
 
     def __init__(self, expected: int) -> None:
         self._values = np.full(max(expected, 1), -1, dtype=np.int64)
-        self._items = self._values.data  # a memoryview takes half the time of an array for one item
+        self._items = self._values.data  # a memoryview takes half the time of an array per item
         self._room = len(self._values)
         self._count = 0
 
     def add(self, nanoseconds: int) -> None:
-        """One more; beyond the expected number the last one is replaced (the tail of a safe stop)."""
+        """Add one; beyond the expected number the last one is replaced (tail of a safe stop)."""
         count = self._count
         self._items[count if count < self._room else -1] = nanoseconds
         self._count = count + 1
@@ -44,9 +44,9 @@ class Durations:
 
 
 def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
-    """Mean, median, 99th, 99.9th percentile and maximum in s; nan without data.
+    """Return mean, median, 99th, 99.9th percentile and maximum in s; nan without data.
 
-    ``counts`` ``(n,)``: of how many samples each of the ``seconds`` ``(n,)`` is; of one if left out.
+    ``counts`` ``(n,)``: number of samples of each of the ``seconds`` ``(n,)``, by default 1.
     """
     if not len(seconds):
         return dict.fromkeys(("mean_s", "median_s", "p99_s", "p999_s", "max_s"), math.nan)
@@ -63,7 +63,7 @@ def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
 
 
 def median_count(counts: Counter[int]) -> int:
-    """The median of whole numbers that were counted."""
+    """Return the median of counted integers."""
     left = counts.total() // 2
     for value in sorted(counts):
         left -= counts[value]
@@ -73,9 +73,9 @@ def median_count(counts: Counter[int]) -> int:
 
 
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:
-    """Counts between ``edges`` (s), by default in bins of equal ratio between 1 us and 1 s.
+    """Return counts between ``edges`` (s), by default in bins of equal ratio between 1 us and 1 s.
 
-    What is outside counts in the outermost bins; ``counts`` as of :func:`statistics`.
+    Outliers count in the outermost bins; ``counts`` as of :func:`statistics`.
     """
     if edges is None:
         edges = np.logspace(-6.0, 0.0, 6 * _BINS_PER_DECADE + 1)
@@ -84,7 +84,7 @@ def histogram(seconds: Array, edges: Array | None = None, counts: Array | None =
 
 
 def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-    """A histogram without its empty bins at both ends, and with whole counts: for JSON."""
+    """Remove empty bins at both ends and round counts, for JSON."""
     used = np.flatnonzero(bins["counts"])
     if not len(used):
         return {"edges_s": [], "counts": []}
@@ -96,6 +96,6 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 
 
 def periods(lateness: Array, period: float) -> Array:
-    """Times ``(n - 1,)`` s between ticks that are late by ``lateness`` ``(n,)`` s and slip by whole periods."""
+    """Return times ``(n - 1,)`` s between ticks with ``lateness`` ``(n,)`` s that slip by whole periods."""
     slipped = np.floor(lateness[:-1] / period)
     return (1.0 + slipped) * period + np.diff(lateness)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one error for input that is refused, and how values are shown in its message."""
+"""Errors for refused input and failed parts, and the display of values in messages."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ from contextlib import contextmanager
 
 
 class ConfigError(ValueError):
-    """Input that is refused before anything moves (exit code 2). ``problems`` are told one a line."""
+    """Input that is refused before anything moves (exit code 2). ``problems`` are reported one per line."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
 
     def within(self, place: str) -> ConfigError:
-        """The same problems, each after the ``place`` in which it was found."""
+        """Return this error with ``place`` before each problem."""
         return ConfigError(*(f"{place}: {problem}" for problem in self.problems))
 
 
 class PortError(RuntimeError):
-    """The way to a rig has failed while a test was under way: says which port, where, and what was tried."""
+    """Failure of the connection to a rig during a test: port, address and operation."""
 
 
 class IntegratorError(RuntimeError):
-    """An integrator outside of this process has failed while a test was under way: says what it did."""
+    """Failure of an external integrator during a test."""
 
 
 class ComponentError(RuntimeError):
-    """A component of another package has failed while a test was under way: says which one, and what it did."""
+    """Failure of a component of another package during a test."""
 
 
 class ClientLeft(IntegratorError):
-    """An integrator outside of this process has ended in order, before the test has."""
+    """End of an external integrator, in order, before the end of the test."""
 
 
 class Problems(list[str]):
-    """Problems that are gathered, so that the user learns of all of them at once."""
+    """Collected problems, to be reported together."""
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """A ConfigError inside is kept, and what follows is checked, too."""
+        """Collect a ConfigError of the block, so that further checks run."""
         try:
             yield
         except ConfigError as error:
             self.extend(error.problems)
 
     def refuse(self) -> None:
-        """Raises one ConfigError with all that was gathered; nothing where there is nothing."""
+        """Raise one ConfigError with all collected problems, if any."""
         if self:
             raise ConfigError(*self)
 
 
 SHOWN = 100
-"""Known names that a message lists: a large model has thousands."""
+"""Largest number of known names in a message."""
 
 
 def join(path: str, key: object) -> str:
-    """``axes`` and ``story_1`` -> ``axes.story_1``."""
+    """Join path and key: ``axes.story_1``."""
     return f"{path}.{key}" if path else str(key)
 
 
 def show(value: object, unit: str = "") -> str:
-    """A value as it is shown in a message: short, with its unit."""
-    unit = "" if unit == "1" else unit  # a number without a dimension
+    """Return a value as shown in messages: short, with its unit."""
+    unit = "" if unit == "1" else unit  # dimensionless
     try:
         shown = repr(value) if not isinstance(value, float) else f"{value:g}"
-    except ValueError:  # Python writes no whole numbers of thousands of digits
+    except ValueError:  # Python refuses to print integers of thousands of digits
         shown = "a number of thousands of digits"
     if len(shown) > 60:
         shown = shown[:57] + "..."
@@ -93,7 +93,7 @@ def printable(text: str, kept: str = "") -> str:
 
 
 def unknown(path: str, kind: str, name: object, known: Iterable[str]) -> ConfigError:
-    """The error for an unknown name: says what is known and what was probably meant."""
+    """Return the error for an unknown name, with known names and the closest match."""
     names = sorted(known)
     beyond = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     guess = difflib.get_close_matches(str(name), names, 1)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions over named quantities, as a laboratory writes them: ``abs(force.north * piston_velocity.north)``.
+"""Expressions over named quantities: ``abs(force.north * piston_velocity.north)``.
 
-The text is Python's syntax of arithmetic, of which only what stands here is let in: numbers, quantities by name
-(``force.north``, ``force["north 2"]``), ``+ - * /``, powers by small whole numbers, and the FUNCTIONS. Anything
-else is refused before it is compiled, so an expression can neither loop nor reach anything but its numbers. Units
-are followed through it: what cannot be added is refused. Inside everything is SI; ``si(2, "kN/m")`` is a constant
-with a unit. Where the arithmetic has no result, that is not a number.
+A subset of Python's arithmetic: numbers, quantities by name (``force.north``, ``force["north 2"]``), ``+ - * /``,
+powers by small integers, and the FUNCTIONS. Anything else is refused before it is compiled, so an expression can
+neither loop nor access anything but its numbers. Units are tracked: incompatible sums are refused. Values are SI;
+``si(2, "kN/m")`` is a constant with a unit. Undefined results are nan.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 from rths_nodes.core.dimensions import NUMBER, Unit, unit_of
 
 LONGEST, MOST_TERMS, LARGEST_EXPONENT = 500, 100, 4
-"""Characters, parts and power of an expression, at most."""
+"""Largest number of characters, of parts, and largest power of an expression."""
 
 
 def _least(*values: float) -> float:
@@ -42,14 +41,14 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {
     "min": (_least, 2, 8),
     "max": (_largest, 2, 8),
 }
-"""Name -> function, and of how many numbers, at least and at most."""
+"""Name -> function, smallest and largest number of arguments."""
 CONSTANT = "si"
 Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
-"""Noun -> whose -> place among the values, and the unit in which they have it."""
+"""Noun -> owner -> index among the values, and their unit."""
 
 
 class Expression:
-    """A ``text`` over the quantities with these ``names``. Raises ValueError that says what is wrong.
+    """Compiled ``text`` over the quantities with these ``names``. Raises ValueError.
 
     ``unit`` is its own; :meth:`value` is in SI units.
     """
@@ -59,14 +58,14 @@ class Expression:
         reader = _Reader(names)
         self.unit, made = reader.read(_parsed(text).body)
         self.places = tuple(reader.places)
-        """Places of the values that it needs."""
+        """Indices of the values that it needs."""
         whole = ast.fix_missing_locations(ast.Expression(_lambda(made)))
         known = {name: function for name, (function, *_) in FUNCTIONS.items()}
         self._value: Callable[[Sequence[float]], float]
         self._value = eval(compile(whole, "<expression>", "eval"), {"__builtins__": {}} | known)
 
     def value(self, values: Sequence[float]) -> float:
-        """Return it, in SI units, from all values, in their own; nan where arithmetic has no result."""
+        """Return its value, in SI units, from all values in their own units; nan if undefined."""
         try:
             return self._value(values)
         except (ArithmeticError, ValueError):
@@ -86,7 +85,7 @@ def _parsed(text: str) -> ast.Expression:
 
 
 def named(text: str) -> set[tuple[str, str]]:
-    """Return what ``text`` names, as noun and whose; nothing for one that is no expression."""
+    """Return noun and owner of each quantity in ``text``; empty for an invalid expression."""
     try:
         tree = _parsed(text)
     except ValueError:
@@ -100,9 +99,9 @@ def named(text: str) -> set[tuple[str, str]]:
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
-    """Return ``text`` with the ``names`` of what ``nouns`` are of replaced by others.
+    """Replace owners in ``text`` by ``names``, for quantities of ``nouns``.
 
-    As it is where nothing is to be replaced, and where it is no expression: reading it says so.
+    Unchanged without a match, and for an invalid expression, which its reader refuses.
     """
     try:
         tree = _parsed(text)
@@ -114,7 +113,7 @@ def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
 
 
 class _Renamer(ast.NodeTransformer):
-    """Gives quantities another owner: ``force.north`` becomes ``force.story_1``."""
+    """Changes the owner of quantities: ``force.north`` becomes ``force.story_1``."""
 
     def __init__(self, names: Mapping[str, str], nouns: Collection[str]) -> None:
         self._names, self._nouns = names, nouns
@@ -144,14 +143,13 @@ def _lambda(body: ast.expr) -> ast.expr:
 
 
 class _Reader:
-    """Turns the tree of an expression into one of what is let in, and follows the units."""
+    """Checks the tree of an expression, rewrites it, and tracks the units."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
         self.places: dict[int, None] = {}
 
     def read(self, node: ast.expr) -> tuple[Unit, ast.expr]:
-        """Return unit and tree of a part. Raises ValueError."""
         if isinstance(node, ast.Constant):
             return NUMBER, ast.Constant(_number(node))
         if isinstance(node, (ast.Attribute, ast.Subscript)):

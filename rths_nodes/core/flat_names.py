@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nested numbers <-> flat dotted names, as the Summary of a node carries them."""
+"""Nested numbers <-> flat dotted names, as in the Summary of a node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rths_nodes.core.data import Data
 
 
 def flatten(data: Any, path: str) -> dict[str, float]:
-    """Nested numbers -> names and values of a Summary: ``{"metrics.axes.story_1.delay_s": 0.01}``."""
+    """Flatten nested numbers: ``{"metrics.axes.story_1.delay_s": 0.01}``."""
     if isinstance(data, Mapping):
         pairs: Any = data.items()
     elif isinstance(data, (list, tuple)):
@@ -24,9 +24,9 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
-    """The inverse of :func:`flatten` for what stands below ``section``; numbered keys become lists.
+    """Invert :func:`flatten` below ``section``; numbered keys become lists.
 
-    Of two names that cannot stand beside each other, ``a`` and ``a.b``, the first counts.
+    Of two conflicting names, ``a`` and ``a.b``, the first counts.
     """
     tree: Data = {}
     for path, value in numbers.items():

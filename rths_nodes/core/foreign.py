@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Components of other packages: what they get wrong is told in their name, before anything moves where it can be.
+"""Components of other packages: checks, defaults and errors in their name.
 
-What one raises becomes an error with its family, its type and what was tried: a :class:`ConfigError` while it is
-built, a :class:`ComponentError` in a test. What it lacks of its family is refused when it is built, or given to it
-where the base class of the family has a default; a compensator is asked for one command at rest, on a copy of its
-own.
+Their exceptions become errors with family, type and operation: :class:`ConfigError` while they are built,
+:class:`ComponentError` in a test. Missing members are refused, or filled with the defaults of the family's base
+class; a compensator is asked for one command at rest, on a copy.
 """
 
 from __future__ import annotations
@@ -36,26 +35,26 @@ PROTOCOLS: dict[str, type] = {
     "force_controller": protocols.ForceController,
     "quantity": protocols.Quantity,
 }
-"""Family -> what its members have. A port has more to tell: ``laboratory/ports/named.py``."""
+"""Members of each family; ports: ``laboratory/ports/named.py``."""
 NEEDED = {
     protocols.Specimen: ("force", "initial_state", "rate"),
     protocols.Actuator: ("displacement", "force", "reset", "step", "velocity"),
     protocols.Rig: ("displacement", "force", "reset", "step", "velocity"),
 }
-"""Base class whose methods call a kernel -> what a member without one has to have of its own."""
+"""Base class whose methods call a kernel -> members that a class without one needs."""
 _MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
 SHOWN = {
     "integrator": _MOTION,
     "rig": ("displacement", "velocity", "force"),
     "actuator": ("displacement", "force"),
 }
-"""Family -> what its members show at the start, and behind each ``step``: arrays, an actuator numbers."""
+"""Results of each family at the start, and after each ``step``: arrays, for actuators numbers."""
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
-"""Errors that say themselves what has failed."""
+"""Errors that name the failed part."""
 
 
 def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:
-    """The component ``cls`` of another package. Raises ConfigError in its name for what is wrong with it."""
+    """Build the component ``cls`` of another package. Raises ConfigError in its name."""
     label = f"{family}.type = {type_of(params)!r}"
     protocol = PROTOCOLS.get(family)
     made = _guarded(cls, family, label) if protocol is not None and isinstance(cls, type) else cls
@@ -69,7 +68,7 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
             raise ConfigError(f"{label}: cannot be built: {type(error).__name__}: {error}") from error
 
     built = one()
-    outside = bool(getattr(built, "external", False))  # it shows nothing before it is opened
+    outside = bool(getattr(built, "external", False))  # it has no results before it is opened
     if protocol is not None:
         wanted = _methods(protocol) if outside else _wanted(protocol)
         if missing := [name for name in wanted if not hasattr(built, name)]:
@@ -91,7 +90,7 @@ def _wanted(protocol: type) -> list[str]:
 
 
 def _defaults(protocol: Any) -> dict[str, object]:
-    """Return the defaults of a family's base class for a member that does not inherit; a protocol has none."""
+    """Return the defaults of a family's base class for a class that does not inherit; a protocol has none."""
     needed = NEEDED.get(protocol) or protocol.__abstractmethods__
     known = {name: value for base in reversed(_own(protocol)) for name, value in vars(base).items()}
     given = {name: value for name, value in known.items() if not name.startswith("_") and name not in needed}

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frequency responses of what works on samples: for compensators and actuators that state theirs.
+"""Frequency responses of sampled components, for compensators and actuators that provide theirs.
 
-``frequency_response(omega)`` of such a component takes angular frequencies of the rig, ``(n,)`` rad/s, and gives
-output over input, ``(n,)`` complex. Complex frequencies are meant, too (s = j omega): the response is the analytic
-function. A component that adapts gives the one of its first parameters; of a compensator that couples its axes it
-is ``(n, n_axes, n_axes)``. Derivatives of the input count as exact: the loop in continuous time is made of these
-responses (``analysis/stability/continuous_loop.py``), that of a test in discrete time asks the components
-themselves.
+``frequency_response(omega)`` takes angular frequencies of the rig, ``(n,)`` rad/s, real or complex (s = j omega:
+the response is the analytic function), and returns output over input, ``(n,)`` complex. Adaptive components use
+their initial parameters; for a compensator that couples its axes the shape is ``(n, n_axes, n_axes)``. Derivatives
+of the input count as exact: the continuous-time loop uses these responses
+(``analysis/stability/continuous_loop.py``), the discrete one uses the components themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Frequencies = NDArray[Any]
 
 
 def taps(omega: Frequencies, weights: ArrayLike, ages: ArrayLike) -> Complex:
-    """Sum of past inputs: ``weights`` and their ``ages`` in s, ``(m,)`` each."""
+    """Response of a sum of past inputs: ``weights`` and their ``ages`` in s, ``(m,)`` each."""
     return np.asarray(np.exp(-1j * np.multiply.outer(omega, np.asarray(ages, float))) @ np.asarray(weights, float))
 
 
@@ -39,7 +38,7 @@ def held(omega: Frequencies, rows: ArrayLike, output: ArrayLike, dt: float) -> C
 
 
 def in_series(first: Complex, second: Complex) -> Complex:
-    """``second`` behind ``first``; either may couple the axes."""
+    """Response of ``second`` after ``first``; either may couple the axes."""
     if first.ndim == 1 and second.ndim == 1:
         return first * second
     if second.ndim == 1:

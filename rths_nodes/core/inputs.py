@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that parameters name: made absolute where they are read, known by what they contain, and copied.
+"""Files named by parameters: absolute paths, hashes of contents, and copies.
 
-A file is known by the SHA-256 of its bytes; one that comes with others, as a Python program with the modules that
-it imports from below its folder (it is not run for that), by that of all of them and of their relative paths.
+A file is identified by the SHA-256 of its bytes; a Python program together with the modules that it imports from
+below its folder (found without running it), by their contents and relative paths.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.text_files import read_bytes, reason
 
 LARGEST_MODULE = 64 << 20
-"""Bytes; compiled ones have some million."""
+"""Bytes; compiled modules have some million."""
 ENDINGS = (".py", *EXTENSION_SUFFIXES)
 
 LARGEST_FILE = 1 << 30
 """Bytes; a matrix may have some hundred million."""
 FOLDER = "inputs"
-"""Where the copies stand below the folder of a test."""
+"""Folder of the copies in the folder of a test."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """A file as parameters name it: their ``place``, its ``path``; ``opens`` lists what a Python program opens.
+    """A file in parameters: their ``place``, its ``path``; ``opens`` lists files that a Python program opens.
 
-    One that ``runs`` is a program of any kind.
+    ``runs``: it is a program of any kind.
     """
 
     place: str
@@ -50,11 +50,11 @@ class Named:
     runs: bool = False
 
     def absolute(self, folder: Path) -> str:
-        """Its path, which stands relative to ``folder``; ``~`` is the home of the user."""
+        """Return its path, relative to ``folder``; ``~`` is the user's home."""
         return str((folder / os.path.expanduser(self.path)).absolute())
 
     def read(self) -> Contents:
-        """Everything that belongs to it, each file read once. Raises ConfigError."""
+        """Read all its parts, each file once. Raises ConfigError."""
         main = Path(self.absolute(Path()))
         try:
             if not self.program:
@@ -73,16 +73,16 @@ class Named:
         return Contents(relative, main.relative_to(root).as_posix())
 
     def hash(self) -> str:
-        """Return the hash of its contents; its path where it cannot be read, which is refused when it is built."""
+        """Return the hash of its contents; its path if unreadable, which is refused when it is built."""
         try:
             return self.read().hash
         except ConfigError:
             return self.path
 
     def copy(self, folder: Path) -> str:
-        """The path of its copy in ``folder/<hash>``, which is made where it is not there, and only to be read.
+        """Return the path of its read-only copy in ``folder/<hash>``, made if missing.
 
-        Raises ConfigError where a copy is not what its folder says any more, or cannot be made.
+        Raises ConfigError if a copy has changed, or cannot be made.
         """
         contents = self.read()
         place = folder / contents.hash
@@ -97,7 +97,7 @@ class Named:
         return str(place / contents.main)
 
     def beside(self, folders: Sequence[Path]) -> str:
-        """The path of a copy below the first of ``folders`` that has it: the folder of a test may have moved."""
+        """Return the path of a copy below the first of ``folders`` with one: a test's folder may have moved."""
         parts = Path(self.path).parts
         if FOLDER not in parts:
             return self.path
@@ -107,7 +107,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Contents:
-    """The bytes of a file and of what belongs to it, by path from a folder they share; ``main`` is its own."""
+    """Bytes of a file and its parts, by path from a common folder; ``main`` is its own path."""
 
     parts: Mapping[str, bytes]
     main: str
@@ -133,11 +133,11 @@ def _put(path: Path, content: bytes) -> None:
 
 
 Change: TypeAlias = Callable[[Named], str]
-"""Function that gives the path to stand in the place of a file."""
+"""Function that returns the replacement of a file's path."""
 
 
 def replace_files(cls: type, data: object, change: Change, place: str = "") -> None:
-    """Puts, in the ``data`` of ``cls``, what ``change`` makes of it in the place of every file that they name."""
+    """Replace every file path in the ``data`` of ``cls`` by the result of ``change``."""
     if not isinstance(data, dict):
         return
     for name, spec in declared(cls).items():
@@ -145,7 +145,7 @@ def replace_files(cls: type, data: object, change: Change, place: str = "") -> N
 
 
 def replace_files_of(spec: Spec, data: dict[str, object], name: str, change: Change, place: str = "") -> None:
-    """As :func:`replace_files`, of the parameter ``name`` alone, which ``spec`` declares."""
+    """Replace the file paths of the parameter ``name``, which ``spec`` declares."""
     value = data.get(name)
     if spec.kind in ("path", "matrix") and isinstance(value, str):
         data[name] = change(Named(place, value, bool(spec.opens), _listed(data.get(spec.opens)), spec.runs))
@@ -167,7 +167,7 @@ def _entries(spec: Spec, value: object, place: str) -> list[tuple[str, object]]:
 
 
 def class_of(spec: Spec, entry: Data) -> type | None:
-    """Whose parameters a section has; None of an unknown type, which is refused when it is built."""
+    """Return the class of a section's parameters; None for an unknown type, which is refused when built."""
     if spec.cls is not None:
         return spec.cls
     with suppress(ConfigError):
@@ -188,12 +188,12 @@ def named_files(cls: type, data: dict[str, object]) -> list[Named]:
 
 
 def make_absolute(cls: type, data: object, folder: Path) -> None:
-    """Makes the files that the ``data`` of ``cls`` name absolute: they stand relative to ``folder``."""
+    """Make file paths in the ``data`` of ``cls`` absolute, relative to ``folder``."""
     replace_files(cls, data, lambda named: named.absolute(folder))
 
 
 def contained(data: object) -> object:
-    """``data`` with the hash of what a file contains in place of its absolute path, as cases may have it."""
+    """Replace absolute file paths in ``data``, e.g. of cases, by hashes of contents."""
     if isinstance(data, dict):
         return {key: contained(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
@@ -204,10 +204,10 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """The ``program`` and every module below its folder that its import statements lead to, each read once.
+    """Return the ``program`` and every imported module below its folder, each read once.
 
-    Names are looked up in that folder alone, which is the first place where the program looks. Raises OSError and
-    ValueError for the program itself, or a module, that cannot be read.
+    Names are looked up in that folder only, which is first in the program's path. Raises OSError and ValueError
+    for an unreadable file.
     """
     folder = program.parent
     found = {program: read_bytes(program, LARGEST_MODULE)}
@@ -223,7 +223,7 @@ def modules_of(program: Path) -> dict[Path, bytes]:
 
 
 def _imported(source: bytes, package: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """Names, part by part, of what a module of ``package`` imports; none of what is no Python text."""
+    """Return the names, part by part, that a module of ``package`` imports; none for invalid Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -240,7 +240,7 @@ def _imported(source: bytes, package: tuple[str, ...]) -> set[tuple[str, ...]]:
 
 
 def _located(folder: Path, name: tuple[str, ...]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """The files of a module and of the packages above it, each with the package in which its imports begin."""
+    """Yield the files of a module and of its parent packages, each with the package of its imports."""
     for depth in range(1, len(name) + 1):
         place, inside = folder.joinpath(*name[:depth]), name[:depth]
         for ending in ENDINGS:

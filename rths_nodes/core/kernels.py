@@ -32,9 +32,9 @@ import numpy as np
 from rths_nodes.core import arithmetic
 
 Function = Callable[..., Any]
-"""A kernel function; what it is given and gives, numbers or arrays, each kernel says in words."""
+"""A kernel function; each kernel documents its arguments and results."""
 ToNumber = Callable[..., tuple[object, float]]
-"""A function that gives its state and a number."""
+"""A function that returns its state and a number."""
 
 
 class Kernel(NamedTuple):
@@ -46,7 +46,7 @@ class Kernel(NamedTuple):
 
 
 def no_state(constants: object) -> tuple[()]:
-    """The state of a kernel that remembers nothing."""
+    """Return the empty state of a stateless kernel."""
     return ()
 
 
@@ -56,7 +56,7 @@ def inherits(cls: type, base: type, *methods: str) -> bool:
 
 
 def copied(state: object) -> object:
-    """A second state with the same numbers, as plain tuples: neither sees what a step does to the other."""
+    """Copy a state into plain tuples and new arrays."""
     if isinstance(state, tuple):
         return tuple([copied(each) for each in state])
     return state.copy() if isinstance(state, np.ndarray) else state

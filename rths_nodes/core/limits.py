@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of an axis as they are declared: those that every axis must have, and levels beside them.
+"""Declared limits of an axis: required limits, and optional levels.
 
-``loop/supervision/limits.py`` and ``levels.py`` check them. They judge values in SI units in the coordinates of
-the actuator, from which nothing was tared.
+``loop/supervision/limits.py`` and ``levels.py`` check them, in SI units in the coordinates of the actuator,
+untared.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import components, integer, number, params, section, sections, text
 
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
-"""Actions beyond a level: told only; the safe stop, after which the test is held, or tripped; the same, and
-the heartbeat of a port that has one is dropped, so that the far end stops the rig, too."""
+"""Actions beyond a level: report; safe stop, held; safe stop, tripped; the same, and the heartbeat of a port that
+has one is dropped, so that the far end stops the rig, too."""
 
 _ITS_UNIT = "its unit"
 
@@ -34,11 +34,11 @@ class Level:
 
     @property
     def acts(self) -> bool:
-        """True where something is beyond it that does more than to be told."""
+        """True if an excess has another effect than a report."""
         return self.action != INDICATE and not (self.minimum is None and self.maximum is None)
 
     def validate(self, path: str) -> None:
-        """Refuses a level that has none, and those in the wrong order."""
+        """Refuse a level without bounds, and bounds in the wrong order."""
         names = ("minimum", "warn_minimum", "warn_maximum", "maximum")
         given = [(name, value) for name in names if (value := getattr(self, name)) is not None]
         if not given:
@@ -63,7 +63,7 @@ class OfExpression(Level):
     unit: str = text("unit of the levels, such as kW; 1 for a number without one")
 
     def validate(self, path: str) -> None:
-        """Refuses a unit that is none, as well."""
+        """Refuse an invalid unit as well."""
         super().validate(path)
         try:
             unit_of(self.unit)
@@ -110,12 +110,11 @@ class Levels:
 WHOLE = {"bridge_length": "samples", "bridged_share": "1", "parameter_at_bound": "samples"}
 """Quantities of the whole rig that have levels, and their units."""
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
-"""Shares of bridged samples in a second: behind a port that is not a simulator it is told beyond the first,
-and held beyond the second, by default."""
+"""Default shares of bridged samples per second, on a real rig, that are reported and held."""
 SHARE_S = 1.0
 """Time over which the share of bridged samples is taken, s."""
 AT_BOUND_S = 0.5
-"""Behind a port that is not a simulator the test is held where a parameter is longer at a bound, by default."""
+"""Default time at a bound after which a test on a real rig is held, s."""
 
 
 @params
@@ -144,13 +143,13 @@ class WholeLevels:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses the name of another level for an expression."""
+        """Refuse an expression with the name of another level."""
         for name in self.expressions:
             if name in WHOLE:
                 raise ConfigError(f"{join(path, 'expressions')}.{name}: is the name of a level; choose another")
 
     def given(self, simulated: bool, rate: float) -> dict[str, Level]:
-        """Return the levels that hold behind a port, ``simulated`` or not, at ``rate`` samples per second."""
+        """Return the levels for a ``simulated`` or real rig, at ``rate`` samples per second."""
         found = {name: level for name in WHOLE if (level := getattr(self, name)) is not None} | self.expressions
         if not simulated and self.bridged_share is None:
             found["bridged_share"] = Level(maximum=BRIDGED_HELD, warn_maximum=BRIDGED_TOLD, action=HOLD)
@@ -199,11 +198,11 @@ class Limits:
 
     @property
     def of_force(self) -> bool:
-        """True for the limits of an axis that is controlled by force."""
+        """True for the limits of a force axis."""
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Refuses a level beyond the limit of the same quantity, which would never act."""
+        """Refuse a level beyond the limit of the same quantity, which would have no effect."""
         for name, limit in (
             ("displacement", self.stroke),
             ("force", self.force),
@@ -220,5 +219,4 @@ class Limits:
 
 
 def unit_of_level(quantity: str, level: Level) -> str:
-    """Return the unit in which the ``level`` of a ``quantity`` is given."""
     return level.unit if isinstance(level, OfExpression) else (QUANTITIES | WHOLE)[quantity]

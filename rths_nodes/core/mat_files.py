@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MATLAB's files: up to version 7.2 by scipy, of version 7.3, which are HDF5, by h5py where that is installed."""
+"""MATLAB files: up to version 7.2 by scipy, version 7.3, which is HDF5, by h5py."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rths_nodes.core.text_files import read_head, reason
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 MATLAB_HEADER = 512
-"""Bytes in front of HDF5's own in a file of version 7.3."""
+"""Bytes before the HDF5 signature in a file of version 7.3."""
 
 
 def read(path: Path, place: str = "") -> dict[str, Array]:
-    """The real numbers in a file by their names, as MATLAB shows them; fields of a struct as ``results.x``.
+    """Return the real numbers in a file by MATLAB's names; fields of a struct as ``results.x``.
 
-    What is no number, as text and cells, is left out. Raises ConfigError, with ``place`` and the path, for a file
-    that cannot be read, and for version 7.3 without h5py.
+    Other values, such as text and cells, are skipped. Raises ConfigError, with ``place`` and the path, for an
+    unreadable file, and for version 7.3 without h5py.
     """
     told = f"{place}: {path}" if place else str(path)
     try:
@@ -42,7 +42,7 @@ def read(path: Path, place: str = "") -> dict[str, Array]:
 
 
 def hdf5(what: str, otherwise: str = "") -> Any:
-    """The module h5py. Raises ConfigError where it is missing: ``what`` needs it, ``otherwise`` is what helps."""
+    """Return the module h5py. Raises ConfigError without it: ``what`` needs it, ``otherwise`` is a remedy."""
     try:
         import h5py
     except ImportError:
@@ -53,7 +53,7 @@ def hdf5(what: str, otherwise: str = "") -> Any:
 
 
 def _numbers(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Array]]:
-    """Real numbers by name, those in structs of one element as well."""
+    """Yield real numbers by name, including structs of one element."""
     for name, value in values.items():
         if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
             yield before + name, np.asarray(value, float)
@@ -66,14 +66,14 @@ def _of_hdf5(path: Path, told: str) -> dict[str, Array]:
     found: dict[str, Array] = {}
 
     def take(name: str, item: object) -> None:
-        hidden = name.startswith("#")  # what cells refer to
+        hidden = name.startswith("#")  # referenced by cells
         if hidden or not isinstance(item, h5py.Dataset) or item.dtype.kind not in "fiub":
             return
         kind = item.attrs.get("MATLAB_class", b"")
         if kind == b"char" or item.attrs.get("MATLAB_empty", 0):
             return
         values = np.asarray(item[()], float)
-        # MATLAB counts the first index first; other programs' files are as they stand
+        # MATLAB is column-major; other programs' files are read unchanged
         found[name.replace("/", ".")] = values.T if kind else values
 
     try:

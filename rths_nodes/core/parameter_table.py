@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameters of a Params class as the rows of a page, and the sections of one."""
+"""Parameters of a Params class as rows of a page, and its sections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rths_nodes.core.parameters import declared
 from rths_nodes.core.validation import to_data
 
 ANY = "NAME"
-"""In the path of a section: any name."""
+"""Any name, in the path of a section."""
 
 
 @attrs.frozen
@@ -28,7 +28,7 @@ class Row:
 
 
 def table(cls: type) -> list[Row]:
-    """The parameters of a Params class, one row each, as ``rths params`` prints them."""
+    """Return the parameters of a Params class, one row each, as printed by ``rths params``."""
     rows = []
     for name, spec in declared(cls).items():
         if spec.required:
@@ -45,9 +45,9 @@ def table(cls: type) -> list[Row]:
 
 
 def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
-    """Paths and classes of the sections without a type in a Params class, at any depth, outer ones first.
+    """Yield paths and classes of the sections without a type in a Params class, at any depth, outer ones first.
 
-    NAME stands in a path where a section has any name: ``axes.NAME.limits``.
+    NAME replaces a free name in a path: ``axes.NAME.limits``.
     """
     for name, spec in declared(cls).items():
         if spec.cls is not None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declaration of parameters: once, beside the algorithm, with unit, bounds and a sentence.
+"""Declaration of parameters, next to the algorithm, with unit, bounds and description.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
 :func:`text`, :func:`texts`, :func:`path`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`,
-:func:`components`, :func:`section`, :func:`sections` and :func:`mapping`. From that declaration come the strict
-YAML check (``strict.build``), the ROS parameter with its range, ``rths params`` and the generated parameter page
+:func:`components`, :func:`section`, :func:`sections` and :func:`mapping`. From it come the strict YAML check
+(``strict.build``), the ROS parameter with its range, ``rths params`` and the generated parameter page
 (``parameter_table.table``).
 """
 
@@ -21,7 +21,7 @@ from rths_nodes.core import checks
 
 T = TypeVar("T")
 Field: TypeAlias = Any
-"""A field of a class, which is of the type that stands beside it: what ``attrs.field`` is, too."""
+"""Field of a class, typed by its annotation, like ``attrs.field``."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -49,7 +49,7 @@ class Spec:
     kind: str
     doc: str
     default: Any
-    """A value, data to build it from, or an ``attrs.Factory``; NOTHING for one that must be given."""
+    """Value, data to build it from, or an ``attrs.Factory``; NOTHING if required."""
     unit: str = ""
     at_least: float | None = None
     more_than: float | None = None
@@ -62,11 +62,11 @@ class Spec:
     """True for a matrix that may stay in its file."""
     after: str = ""
     opens: str = ""
-    """Name of the field beside a Python program that lists the files which the program opens."""
+    """Name of the field that lists the files which a Python program opens."""
     runs: bool = False
-    """True for a file that is a program."""
+    """True for a program."""
     places: Mapping[str, str] = attrs.field(factory=dict)
-    """Where an option of a run is offered, and what it is called there; empty for other parameters."""
+    """Places that offer an option of a run, and its names there; empty for other parameters."""
 
     @property
     def required(self) -> bool:
@@ -74,14 +74,14 @@ class Spec:
 
     @property
     def left_out(self) -> object:
-        """The default, as data or built; None where there is none."""
+        """Default, as data or built, or None."""
         if isinstance(self.default, attrs.Factory):  # type: ignore[arg-type]
             return self.default.factory()
         return None if self.required else self.default
 
     @property
     def bound(self) -> str:
-        """The bounds in words, e.g. ``> 0 and <= 1``; empty where there is none."""
+        """Bounds as text, e.g. ``> 0 and <= 1``, or empty."""
         pairs = ((">=", self.at_least), (">", self.more_than), ("<=", self.at_most), ("<", self.less_than))
         words = [f"{sign} {value:g}" for sign, value in pairs if value is not None]
         if self.choices:
@@ -95,33 +95,31 @@ def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any)
 
 
 def number(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """A float; integers are widened, booleans, text, nan and inf refused. ``default=None`` makes it optional."""
+    """Declare a float; integers are widened, booleans, text, nan and inf refused. ``default=None``: optional."""
     return _field("number", doc, default, unit, **bounds)
 
 
 def integer(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """A whole number; fractions are refused."""
+    """Declare an integer; fractions are refused."""
     return _field("integer", doc, default, unit, **bounds)
 
 
 def text(doc: str, default: object = attrs.NOTHING, choices: Iterable[str] = (), **further: Any) -> Field:
-    """Text, perhaps one of a few ``choices``."""
+    """Declare a text, optionally one of ``choices``."""
     return _field("text", doc, default, choices=tuple(choices), **further)
 
 
 def path(doc: str, default: object = attrs.NOTHING, opens: str = "", runs: bool = False) -> Field:
-    """A file. In a scenario file it is relative to that file, elsewhere to the working directory.
+    """Declare a file. In a scenario file it is relative to that file, elsewhere to the working directory.
 
-    One that ``runs`` is a program, with all rights of the user.
-
-    ``opens`` is for a Python program: modules that it imports from below its folder belong to it, and the files,
-    relative to it, that the field ``opens`` lists.
+    One that ``runs`` is a program, with all rights of the user. ``opens`` is for a Python program: modules that it
+    imports from below its folder belong to it, and the files, relative to it, that the field ``opens`` lists.
     """
     return _field("path", doc, default, opens=opens, runs=runs or bool(opens))
 
 
 def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Field:
-    """A list of texts, kept as a tuple, each perhaps one of a few ``choices``; empty if left out."""
+    """Declare a list of texts, stored as a tuple, each optionally one of ``choices``; by default empty."""
     return _field("texts", doc, (), choices=tuple(choices), **further)
 
 
@@ -130,48 +128,48 @@ def flag(doc: str, default: object = attrs.NOTHING, **further: Any) -> Field:
 
 
 def vector(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """A list of floats, kept as a tuple; a bound holds for each."""
+    """Declare a list of floats, stored as a tuple; a bound applies to each."""
     return _field("vector", doc, default, unit, **bounds)
 
 
 def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: bool = False) -> Field:
-    """A list of rows of equal length, kept as a tuple of tuples; or the CSV file that has them.
+    """Declare a list of rows of equal length, stored as a tuple of tuples; or a CSV file with them.
 
-    The file is found as that of a :func:`path`; what is kept, and recorded, are its numbers. One that may be
-    ``large`` may stand in a file of Matrix Market or npz, too. Of these, and of a CSV file with more than
-    ``strict.TAKEN_IN`` rows, the path is kept and recorded.
+    The file is located like a :func:`path`; its numbers are stored and recorded. A ``large`` one may also be in a
+    file of Matrix Market or npz. Of these, and of a CSV file with more than ``strict.TAKEN_IN`` rows, the path is
+    stored and recorded.
     """
     return _field("matrix", doc, default, unit, large=large)
 
 
 def component(family: str, doc: str, default: object = attrs.NOTHING, after: str = "") -> Field:
-    """A section with a ``type`` out of ``family``; its value is that component's Params.
+    """Declare a section with a ``type`` of ``family``; its value is that component's Params.
 
-    ``default`` is None for an optional section, or the data (``{"type": ...}``) that is built when it is missing.
-    ``after`` names the field beside it whose component hands on to this one.
+    ``default`` is None for an optional section, or the data (``{"type": ...}``) that is built if it is missing.
+    ``after`` names the field whose component passes its output to this one.
     """
     return _field("component", doc, default, family=family, after=after)
 
 
 def components(family: str, doc: str) -> Field:
-    """A mapping of names to sections with a ``type`` out of ``family``; empty if left out."""
+    """Declare a mapping of names to sections with a ``type`` of ``family``; by default empty."""
     return _field("components", doc, attrs.Factory(dict), family=family)
 
 
 def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
-    """A section without a ``type``, built into ``cls``; left out, it has the defaults of ``cls``."""
+    """Declare a section without a ``type``, built into ``cls``; by default with the defaults of ``cls``."""
     if default is attrs.NOTHING and not required_names(cls):
         default = attrs.Factory(cls)
     return _field("section", doc, default, cls=cls)
 
 
 def sections(cls: type, doc: str, optional: bool = False) -> Field:
-    """A mapping of names to sections built into ``cls``; at least one unless ``optional``."""
+    """Declare a mapping of names to sections built into ``cls``; at least one unless ``optional``."""
     return _field("sections", doc, attrs.Factory(dict) if optional else attrs.NOTHING, cls=cls)
 
 
 def mapping(doc: str) -> Field:
-    """A mapping of names to values as they stand; empty if left out."""
+    """Declare a mapping of names to plain values; by default empty."""
     return _field("mapping", doc, attrs.Factory(dict))
 
 
@@ -188,7 +186,7 @@ def _declared(cls: type) -> Mapping[str, Spec]:
 
 
 declared: Callable[[type], Mapping[str, Spec]] = cache(_declared)
-"""Return the declarations of the parameters of a Params class, by name, in their order."""
+"""Return the declarations of the parameters of a Params class, by name, in order."""
 
 
 def required_names(cls: type) -> list[str]:
@@ -196,21 +194,21 @@ def required_names(cls: type) -> list[str]:
 
 
 def evolved(built: T, **values: object) -> T:
-    """``built`` with other ``values``, which are not checked."""
+    """Return ``built`` with other ``values``, unchecked."""
     return attrs.evolve(built, **values)  # type: ignore[misc]
 
 
 def completed(built: T, name: str, value: object) -> T:
-    """``built``, with ``value`` for the parameter ``name`` where it has one that was left out (None)."""
+    """Return ``built`` with ``value`` for the parameter ``name``, if it has one that is None."""
     if name not in declared(type(built)) or getattr(built, name) is not None:
         return built
     return evolved(built, **{name: value})
 
 
 def recorded(kind: str, values: Mapping[str, object], reason: str, declared: type = object) -> object:
-    """Parameters of a component of type ``kind`` as they were recorded, unchecked: it cannot be built here.
+    """Return recorded parameters of a component of type ``kind`` that cannot be built here, unchecked.
 
-    What they may declare is as in the class ``declared``. ``registry.class_of`` refuses them with the ``reason``.
+    Declarations come from the class ``declared``. ``registry.class_of`` refuses them with the ``reason``.
     """
     fields = {
         name: attrs.field(metadata={_KEY: Spec("recorded", "", attrs.NOTHING)})

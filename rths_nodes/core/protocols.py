@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocols of all component families.
+"""Protocols of all component families.
 
-A *component* is a frozen ``Params`` class and a constructor that checks, allocates and factorises; ``step``
-does arithmetic only; ``reset()`` brings back exactly the first state. Objects share no state: a second one may be
-stepped beside the first (``loop/warm_up.py``). SI units everywhere. Arrays have the shape ``(n_axes,)`` or
-``(n_dof,)``; a component that belongs to one axis (actuator, specimen) works in plain floats, which is several
-times faster than arrays of length one. A returned array belongs to the component and is valid until its next
-``step``: a caller that keeps it copies it.
+A *component* is a frozen ``Params`` class and a constructor that checks, allocates and factorises; ``step`` does
+arithmetic only; ``reset()`` restores exactly the initial state. Objects share no state: a second one may be
+stepped in parallel (``loop/warm_up.py``). SI units everywhere. Arrays have the shape ``(n_axes,)`` or
+``(n_dof,)``; a component of one axis (actuator, specimen) uses plain floats, which are several times faster than
+arrays of length one. A returned array is valid until the component's next ``step``: copy it to keep it.
 """
 
 from __future__ import annotations
@@ -32,25 +31,21 @@ from rths_nodes.core.specimen import Specimen as Specimen
 class StepMatrices(NamedTuple):
     """One step of an integrator at small motion: y' = A y + B f, (x, v, a) = C y + D f.
 
-    y ``(m,)`` is what it remembers from step to step; f ``(n_dof,)`` N the measured force at the step; x, v, a
-    ``(3 n_dof,)`` displacement (m), velocity (m/s) and acceleration (m/s^2) of the Target that it makes of them.
+    y ``(m,)`` is its state; f ``(n_dof,)`` N the measured force at the step; x, v, a ``(3 n_dof,)`` displacement
+    (m), velocity (m/s) and acceleration (m/s^2) of the resulting Target.
     """
 
     onward: Array
-    """A ``(m, m)``."""
     force: Array
-    """B ``(m, n_dof)``."""
     target: Array
-    """C ``(3 n_dof, m)``."""
     through: Array
-    """D ``(3 n_dof, n_dof)``."""
 
 
 class GroundMotion(Protocol):
-    """An excitation as a function of time.
+    """Excitation as a function of time.
 
-    Its ``Params`` has the class attribute ``proportional_to``: the name of the parameter that all values are
-    proportional to. Without it a test cannot be run at a reduced level.
+    Its ``Params`` has the class attribute ``proportional_to``: the name of the parameter to which all values are
+    proportional. Without it a test cannot be run at a reduced level.
     """
 
     Params: ClassVar[type]
@@ -58,7 +53,7 @@ class GroundMotion(Protocol):
     def __init__(self, params: object, seed: int) -> None: ...
 
     def sample(self, times: Array) -> Array:
-        """Values at ``times`` (s), shape ``(len(times),)``: m/s^2, or m when used as a displacement."""
+        """Return values at ``times`` (s), shape ``(len(times),)``: m/s^2, or m when used as a displacement."""
         ...
 
 
@@ -66,14 +61,14 @@ class StructuralForce(Protocol):
     """Restoring force of the numerical substructure, ``(n_dof,)`` N, with its memory."""
 
     def force(self, displacement: Array) -> Array:
-        """Move to ``displacement`` (m) and give the force there."""
+        """Move to ``displacement`` (m) and return the force there."""
         ...
 
     def reset(self) -> None: ...
 
 
 class RestoringForce(StructuralForce, Protocol):
-    """The restoring force of every degree of freedom by itself, as a component."""
+    """Restoring force of every degree of freedom by itself, as a component."""
 
     Params: ClassVar[type]
     initial_stiffness: float
@@ -85,24 +80,22 @@ class RestoringForce(StructuralForce, Protocol):
 
 
 class Damping(Protocol):
-    """Viscous damping of a whole structure, formed once from its matrices."""
+    """Viscous damping of a whole structure, from its matrices."""
 
     Params: ClassVar[type]
 
     def __init__(self, params: object) -> None: ...
 
     def matrix(self, mass: Array, stiffness: Array) -> Array:
-        """Damping ``(n_dof, n_dof)`` N s/m, symmetric, from mass (kg) and stiffness (N/m) of the same shape."""
+        """Return damping ``(n_dof, n_dof)`` N s/m, symmetric, from mass (kg) and stiffness (N/m)."""
         ...
 
 
 class Structure(Protocol):
     """Numerical substructure: matrices ``(n_dof, n_dof)`` in kg, N s/m, N/m and influence ``(n_dof,)``.
 
-    The matrices of a large one are kept sparse (``mechanics/sparse.py``), all of them.
-
-    The ``experimental_`` matrices are what is known before the test of the part that stands in the laboratory;
-    the whole structure is the sum. They are zero where nothing is known.
+    All matrices of a large one are sparse (``mechanics/sparse.py``). The ``experimental_`` matrices are known
+    values of the physical part; the whole structure is the sum. They are zero if unknown.
     """
 
     Params: ClassVar[type]
@@ -115,7 +108,7 @@ class Structure(Protocol):
     experimental_stiffness: Array
     influence: Array
     ground_load: Array
-    """``(n_dof,)`` N: load of the numerical substructure per acceleration of the ground (m/s^2), reversed."""
+    """Load of the numerical substructure per ground acceleration (m/s^2), reversed, ``(n_dof,)`` N."""
     elastic_energy: float
     """Strain energy at first yield, J; zero for a linear structure."""
     restoring_force: StructuralForce
@@ -129,183 +122,178 @@ class Reduction(Protocol):
     def __init__(self, params: object) -> None: ...
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        """Shapes as columns ``(n_dof, m)``, names of their coordinates; the interface stands at ``places``."""
+        """Return shapes as columns ``(n_dof, m)``, and names of their coordinates; ``places`` of the interface."""
         ...
 
 
 class Integrator(Protocol):
     """Solves the equation of motion one step at a time.
 
-    After construction and ``reset`` it stands at step 0; ``step(force)`` gets the force of the experimental
-    substructure at the current step ``(n_dof,)`` N and goes to the next one. All attributes ``(n_dof,)``.
+    After construction and ``reset`` it is at step 0; ``step(force)`` takes the force of the experimental
+    substructure at the current step ``(n_dof,)`` N and advances to the next one. All attributes ``(n_dof,)``.
 
-    An integrator that computes in this process inherits from this class and implements ``step`` and ``reset``.
-    One that is answered from outside, by a process or over a network, declares itself ``external``: its
-    constructor touches nothing outside, ``open`` connects (it stands at step 0 once nothing is ``missing``),
-    ``begin`` sends the force, and ``step`` takes the answer. Until ``ready``, ``step`` would block, so a loop in
-    real time asks first. With ``observes = True`` in its ``Params`` it tells, without a structure, more than the
-    displacements that the axes take: those ``observed``.
+    An integrator in this process inherits from this class and implements ``step`` and ``reset``. An external one,
+    in a process or on a network, declares itself ``external``: its constructor connects nothing, ``open`` connects
+    (it is at step 0 once nothing is ``missing``), ``begin`` sends the force, and ``step`` takes the answer.
+    ``step`` blocks unless ``ready``, which a real-time loop checks first. With ``observes = True`` in its
+    ``Params`` it returns, without a structure, further displacements: ``observed``.
     """
 
     Params: ClassVar[type]
     external: ClassVar[bool] = False
-    """True for one of which there can be no second copy."""
+    """True if there can be no second copy."""
     late_velocity: ClassVar[bool] = False
-    """True where ``velocity``, as published, is that of a moment before ``displacement``."""
+    """True if ``velocity``, as published, lags ``displacement``."""
     follows: ClassVar[bool] = False
-    """True for one whose restoring forces may be renewed from step to step (``renew``)."""
+    """True if its restoring forces may be changed between steps (``renew``)."""
     displacement: Array
     velocity: Array
     acceleration: Array
     exact_acceleration: Array
     restoring_force: Array
     period: int = 1
-    """Steps after which it does the same again."""
+    """Steps after which it repeats."""
     force_age: float = 0.0
-    """Steps by which it takes the measured force late, on the mean: half a one where it holds it over the step."""
+    """Mean delay of the measured force in steps: half a step if it is held over the step."""
 
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
     def excite(self, ground_acceleration: Array) -> None:
-        """Take the acceleration of the ground ``(steps + 1,)`` m/s^2, for one that has no external force of it."""
+        """Take the ground acceleration ``(steps + 1,)`` m/s^2, for an integrator without an external force."""
 
     def open(self) -> None:
-        """Before the test: start what answers from outside, or be there for it, without waiting for it."""
+        """Start an external part before the test, or listen for it, without waiting."""
 
     def missing(self) -> str:
-        """Say what the test has to wait for since ``open``; empty once the integrator stands at step 0.
-
-        Raises ConfigError where it never will.
-        """
+        """Return the cause of a wait since ``open``; empty once at step 0. Raises ConfigError if it never ends."""
         return ""
 
     def begin(self, experimental_force: Array) -> None:
-        """The force of the coming ``step`` is known: let what answers from outside begin to work on it."""
+        """Start the next ``step`` of an external part with this force."""
 
     def ready(self) -> bool:
-        """True when ``step`` would not wait."""
+        """Return whether ``step`` would not block."""
         return True
 
     def step(self, experimental_force: Array) -> None:
-        """Go to the next step; the force is that of ``begin``.
+        """Advance by one step; the force equals that passed to ``begin``.
 
-        One that is answered from outside raises IntegratorError when the answer cannot come any more, as may
-        ``ready``; ClientLeft where what is outside has ended in order.
+        An external one raises IntegratorError if there can be no answer, as may ``ready``; ClientLeft if its other
+        side has ended in order.
         """
         ...
 
     def reset(self) -> None: ...
 
     def rehearsed(self) -> Array:
-        """In place of a test: how long each step takes without a rig, s; empty where nobody can tell."""
+        """Return the time of each step without a rig, s; empty if unknown."""
         return EMPTY
 
     def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
-        """Change constants and memory of the restoring force ``name``: ``change`` gives them for those of now."""
+        """Change constants and memory of the restoring force ``name`` by ``change`` of the present ones."""
         raise TypeError("an integrator that follows nothing")
 
     def finish(self, experimental_force: Array) -> None:
-        """The force at the last step of the test, which no further ``step`` takes: one outside may wait for it."""
+        """Take the force at the last step of the test, which an external part may wait for."""
 
     def numbers(self) -> Data:
-        """After the test: what the recording keeps of it beside the Targets, numbers nested by their names."""
+        """Return results for the recording besides the Targets after the test, nested by name."""
         return {}
 
     def close(self) -> None:
-        """After the test: give back what ``open`` took; may be called again, or without it."""
+        """Release the resources of ``open`` after the test; may be called again, or without it."""
 
     def linearised(self) -> Sequence[StepMatrices]:
-        """The ``period`` steps of one built for a linear structure and no external force, as it takes them.
+        """Return the ``period`` steps for a linear structure and no external force.
 
-        What ``rths stability`` judges. Empty where nothing is known of them: such a test is refused there.
+        ``rths stability`` uses them. Empty if unknown: such a test is refused there.
         """
         return ()
 
 
 class Port(OfPort, Readback, Protocol):
-    """The way to a rig, and the owner of the tick. The simulator is its first implementation.
+    """Connection to a rig, and owner of the tick.
 
-    The constructor touches nothing outside the process: that is left to ``open``. ``simulated`` is true where no
-    real actuator can move. Its ``Params`` has ``transport_samples`` and ``longest_wait`` (s), as that of the
-    simulator, and may declare what stands in :class:`rths_nodes.core.declarations.OfPortParams`.
+    The constructor has no effect outside the process; ``open`` connects. ``simulated`` is true if no real actuator
+    can move. Its ``Params`` has ``transport_samples`` and ``longest_wait`` (s), like the simulator's, and may
+    declare members of :class:`rths_nodes.core.declarations.OfPortParams`.
 
-    Whatever a port of another package raises is told with its type, its address and what was tried. It may leave
-    out what it cannot read back (:class:`Readback`), and what stands in
-    :class:`rths_nodes.core.declarations.OfPort` with what holds then.
+    Errors of a port of another package are reported with its type, address and operation. It may omit readings
+    (:class:`Readback`) and members of :class:`rths_nodes.core.declarations.OfPort`, which have defaults.
     """
 
     external: bool
-    """True for one of which there can be no second copy: a real rig."""
+    """True if there can be no second copy: a real rig."""
     simulated: bool
     transport_samples: int
     auxiliary_names: tuple[str, ...]
-    """Names of the measured auxiliary channels, with their units: ``acceleration_1 [m/s^2]``."""
+    """Names of the measured auxiliary channels, with units: ``acceleration_1 [m/s^2]``."""
     auxiliary_inputs: tuple[str, ...]
-    """Names of the auxiliary channels of a command, with their units: ``damper_voltage [V]``."""
+    """Names of the auxiliary channels of a command, with units: ``damper_voltage [V]``."""
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Connect to the rig, which stands at sample 0.
+        """Connect to the rig, which is at sample 0.
 
-        ``pacer`` waits for the next tick of the computer's clock and gives the ticks that were missed; it is for
-        simulators, and without it they run as fast as they can. A real rig has a clock of its own.
+        ``pacer`` waits for the next tick of the computer's clock and returns the missed ticks; it is for
+        simulators, which otherwise run at full speed. A real rig has its own clock.
         """
 
     def begin(self) -> None:
-        """The test begins: ask the rig for Measurement 0."""
+        """Begin the test: request Measurement 0."""
 
     def arm_watchdog(self) -> None:
-        """Before the test, in real time: the machine behind the port begins to expect commands."""
+        """Let the machine at the far end expect commands, before a test in real time."""
 
     def disarm_watchdog(self) -> None:
-        """After the test: no more commands will come, in order."""
+        """End the expectation of commands after the test."""
 
     @property
     def interlock(self) -> str:
-        """Why the rig does not follow commands any more, in words; empty while it does.
+        """Reason why the rig no longer follows commands, or empty.
 
-        It trips the test before any limit is checked: there may be no measurement to check.
+        It trips the test before any limit is checked, since there may be no measurement.
         """
 
     @property
     def partial_stop(self) -> str:
-        """Which part of the rig has stopped by itself, in words; empty while none has.
+        """Part of the rig that has stopped by itself, as text, or empty.
 
         It trips the test after the limits are checked: a limit that stopped that part is the better reason.
         """
 
     def wait_tick(self) -> int:
-        """Wait for the next tick and give its sample number."""
+        """Wait for the next tick and return its sample number."""
 
     def write(self, command: Command) -> None:
-        """Send the Command of the tick. What the port keeps of it, it copies.
+        """Send the Command of the tick; data to keep is copied.
 
         In a safe stop it carries FLAG_TRIPPED, and its target is its command.
         """
 
     def ready(self) -> bool:
-        """True when the Measurement of the tick is there; never waits. A simulator has it at once."""
+        """Return whether the Measurement of the tick is available, without waiting."""
 
     def read(self) -> Measurement:
-        """The Measurement of the tick, or Measurement 0 after :meth:`begin`; to be called once it is ready."""
+        """Return the Measurement of the tick, or Measurement 0 after :meth:`begin`, once ready."""
 
     def truth(self) -> Measurement | None:
-        """The true, noise-free state of the tick; None where it is not known, as on a real rig."""
+        """Return the true, noise-free state of the tick; None if unknown, as on a real rig."""
 
     def safe(self) -> None:
         """Leave the rig to its own safe state; must work at any time."""
 
     def close(self) -> None:
-        """Give back what :meth:`open` and :meth:`arm_watchdog` took."""
+        """Release the resources of :meth:`open` and :meth:`arm_watchdog`."""
 
 
 class Quantity(Protocol):
-    """A number for each sample. Its ``Params`` has ``of``: the texts of the expressions that it is made from."""
+    """A number for each sample. Its ``Params`` has ``of``: the texts of its expressions."""
 
     def __init__(self, params: object, dt: float) -> None:
-        """At rest; ``dt`` s."""
+        """Begin at rest; ``dt`` s."""
 
     def unit(self, units: Sequence[Unit]) -> Unit:
-        """Return its own unit, from those of its expressions. Raises ValueError where they make no sense."""
+        """Return its unit, from the units of its expressions. Raises ValueError for an impossible one."""
 
     def step(self, values: Sequence[float]) -> float:
-        """Return its value at the next sample, from the values of its expressions there; all in SI units."""
+        """Return its value at the next sample, from the values of its expressions; SI units."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One loader for all families of components.
+"""Loader of all component families.
 
-A family is a table ``TABLE = {name: ".module:Class"}`` in its module, with places below it, or whole ones without
-the dot; other packages add components through the entry point group ``rths_nodes.<family>``. Nothing is imported
-before it is asked for by name.
+A family is a table ``TABLE = {name: ".module:Class"}`` in its module, with relative or, without the dot, absolute
+modules; other packages add components through the entry point group ``rths_nodes.<family>``. Modules are imported
+when a component is requested.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ FAMILIES: dict[str, str] = {
     "port": "rths_nodes.laboratory.ports",
     "quantity": "rths_nodes.loop.supervision.quantities",
 }
-"""Family -> module that holds its ``TABLE``. Scenario sections bear the names of the families."""
+"""Family -> module with its ``TABLE``. Scenario sections have the names of the families."""
 
 
 @cache
 def _entry_points() -> Any:
-    """Return the entry points for this package: to look through all that are installed takes ten milliseconds."""
+    """Return the entry points for this package; scanning all installed ones takes ten milliseconds."""
     found = entry_points()
     ours = [group for group in found.groups if group.startswith("rths_nodes.")]
     return EntryPoints(entry for group in ours for entry in found.select(group=group))
 
 
 def built_in(family: str) -> dict[str, str]:
-    """Name -> ``module:Class`` of the components of ``family`` that this package brings along."""
+    """Return name -> ``module:Class`` of this package's components of ``family``."""
     home = FAMILIES[family]
     table: dict[str, str] = importlib.import_module(home).TABLE
     return {name: f"{home}{place}" if place.startswith((".", ":")) else place for name, place in table.items()}
@@ -69,7 +69,7 @@ def _table(family: str) -> dict[str, str]:
 
 
 def names(family: str) -> list[str]:
-    """The known names of ``family``, sorted. Raises ConfigError for an unknown family."""
+    """Return the names of ``family``, sorted. Raises ConfigError for an unknown family."""
     return sorted(_table(family))
 
 
@@ -88,16 +88,16 @@ def _load(family: str, name: str) -> object:
 
 
 def load(family: str, name: object, path: str = "") -> Any:
-    """The component class ``name`` of ``family``. Raises ConfigError that lists the known names."""
+    """Return the component class ``name`` of ``family``. Raises ConfigError with the known names."""
     if not isinstance(name, str) or name not in _table(family):
         raise unknown(path or family, family.replace("_", " "), name, _table(family))
     return _load(family, name)
 
 
 def description(family: str, name: str) -> str:
-    """Describe a component by the first line of its module, or of its class where the module holds several.
+    """Return the first line of a component's module, or of its class if the module has several.
 
-    Raises ConfigError where the component cannot be loaded.
+    Raises ConfigError if the component cannot be loaded.
     """
     component = load(family, name)
     homes = [place.partition(":")[0] for place in _table(family).values()]
@@ -107,14 +107,14 @@ def description(family: str, name: str) -> str:
 
 
 def first_line(documented: object) -> str:
-    """The first line of a docstring, without the marks of code."""
+    """Return the first line of a docstring, without code marks."""
     return (documented.__doc__ or "").strip().partition("\n")[0].replace("``", "")
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """The component class that belongs to checked parameters ``built``.
+    """Return the component class of checked parameters ``built``.
 
-    Raises ConfigError where they are those of a recording whose component cannot be built here.
+    Raises ConfigError for recorded parameters whose component cannot be built here.
     """
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
@@ -122,15 +122,15 @@ def class_of(family: str, built: AnyParams) -> Any:
 
 
 def kernel_of(family: str, params: AnyParams) -> Any:
-    """The kernel of the component that belongs to checked ``params``; None where it has none."""
+    """Return the kernel of the component of checked ``params``, or None."""
     cls = class_of(family, params)
     return cls.kernel_of(params) if hasattr(cls, "kernel_of") else None
 
 
 def build(family: str, params: AnyParams, *arguments: object) -> Any:
-    """The component of ``family`` with checked ``params``; ``arguments`` are the others of its constructor.
+    """Build the component of ``family`` with checked ``params``; ``arguments`` complete its constructor.
 
-    Raises ConfigError where one of another package is not what its family is (``core/foreign.py``).
+    Raises ConfigError for an invalid component of another package (``core/foreign.py``).
     """
     cls = class_of(family, params)
     if type(params).type_name in built_in(family):

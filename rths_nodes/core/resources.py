@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the package keeps its messages, scenarios and launch files: in a checkout or as installed."""
+"""Location of the package's messages, scenarios and launch files, in a checkout or as installed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ PACKAGE = "rths_nodes"
 
 
 def prefixes() -> list[Path]:
-    """Where ROS 2 packages are installed: those that are sourced, then this environment."""
+    """Return prefixes of ROS 2 packages: sourced ones, then this environment."""
     found = [*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix]
     return [Path(prefix) for prefix in found if prefix]
 
 
 def resource(*parts: str) -> Path:
-    """The path of an installed (or checked-out) file or folder, e.g. ``resource("config", "scenarios")``.
+    """Return the path of an installed (or checked-out) file or folder, e.g. ``resource("config", "scenarios")``.
 
-    Raises FileNotFoundError that names the places looked at.
+    Raises FileNotFoundError with the searched locations.
     """
     root = Path(__file__).resolve().parents[2]
     places = [root] if (root / "package.xml").is_file() else []

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator of all axes at once, for actuators that are coupled through one specimen.
+"""Simulator of all axes at once, for actuators coupled through one specimen.
 
     step(constants, state, command, auxiliary) -> state, (displacement, velocity, force, channels)
 
 is the kernel of a rig (``core/kernels.py``), in arrays: command, displacement (m), velocity (m/s) and force (N) of
-the axes ``(n_axes,)``, auxiliary inputs, and auxiliary channels that are measured.
+the axes ``(n_axes,)``, auxiliary inputs, and measured auxiliary channels.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Shown = tuple[Array, Array, Array, Array]
 
 
 def still(n_axes: int) -> Shown:
-    """Nothing moves, and nothing pushes."""
+    """Return results at rest without force."""
     return np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes), np.zeros(0)
 
 
 class RigKernel(NamedTuple):
-    """Arithmetic of a rig: as a ``Kernel``, and what is ``shown`` at rest, of constants and state."""
+    """Arithmetic of a rig: as a ``Kernel``, and results at rest, ``shown(constants, state)``."""
 
     constants: Function
     rest: Function
@@ -37,28 +37,28 @@ class RigKernel(NamedTuple):
 
 
 class Rig:
-    """Simulator of all axes at once; what it may declare stands here with what holds otherwise.
+    """Simulator of all axes at once, with optional members and their defaults.
 
-    One with a kernel has :meth:`kernel_of`; another one ``step``, ``reset`` and the arrays of its own. One whose
-    specimen is in another process is ``external``, has ``open``, ``close`` and ``failure``.
+    A class with a kernel has :meth:`kernel_of`; another one has its own ``step``, ``reset`` and results. With a
+    specimen in another process it is ``external``, and has ``open``, ``close`` and ``failure``.
     """
 
     Params: ClassVar[type]
     external: bool = False
-    """True for one of which there can be no second copy."""
+    """True if there can be no second copy."""
     failure: str = ""
-    """Why it cannot go on, in words; empty while it can."""
+    """Reason why it cannot continue, or empty."""
     auxiliary_names: tuple[str, ...] = ()
-    """Names of the measured channels beside those of the axes, with their units."""
+    """Names of further measured channels, with units."""
     auxiliary_inputs: tuple[str, ...] = ()
-    """Names of what else it is driven with, e.g. a voltage, with their units."""
+    """Names of further inputs, e.g. a voltage, with units."""
     displacement: Array
     velocity: Array
     force: Array
     auxiliary: Array = EMPTY
 
     def __init__(self, params: object, dt: float, n_axes: int, kernel: RigKernel | None = None) -> None:
-        """With a ``kernel`` that is made already."""
+        """Use ``kernel``, if given."""
         self._kernel = self.kernel_of(params, n_axes) if kernel is None else kernel
         self.constants = self._kernel.constants(params, dt)
         self.reset()
@@ -69,35 +69,35 @@ class Rig:
 
     @classmethod
     def at_commands(cls, params: AnyParams) -> object | None:
-        """Parameters of the same specimen under actuators that are where they are commanded, at each sample.
+        """Return parameters of the same specimen under ideal actuators, or None.
 
-        With what is measured as commands it gives the forces of a rig that moved so. None where a specimen cannot
-        be had without its actuators, or makes force of an acceleration: of noise.
+        With measured displacements as commands it gives the forces of a rig that moved so. None for a specimen
+        that cannot be separated from its actuators, or whose force depends on acceleration, i.e. on noise.
         """
         return None
 
     def open(self) -> None:
-        """Start what computes outside of this process. Raises ConfigError where it cannot be started."""
+        """Start an external part. Raises ConfigError."""
 
     def close(self) -> None:
-        """End what computes outside of this process; may be called again."""
+        """End an external part; may be called again."""
 
     def reset(self) -> None:
-        """At rest at zero, and commanded to be there."""
+        """Return to rest at zero, with commands of zero."""
         kernel, k = self._kernel, self.constants
         self.state = kernel.rest(k)
         self.displacement, self.velocity, self.force, self.auxiliary = kernel.shown(k, self.state)
 
     def bound(self) -> tuple[RigKernel, object] | None:
-        """Kernel and constants; None of a class with a ``step`` of its own."""
+        """Return kernel and constants; None for a class with its own ``step``."""
         return (self._kernel, self.constants) if inherits(type(self), Rig, "step") else None
 
     def step(self, command: Array, auxiliary: Array) -> None:
-        """One sample on, with the command ``(n_axes,)`` m and the auxiliary inputs."""
+        """Advance by one sample, with the command ``(n_axes,)`` m and the auxiliary inputs."""
         self.state, shown = self._kernel.step(self.constants, self.state, command, auxiliary)
         self.displacement, self.velocity, self.force, self.auxiliary = shown
 
     def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
-        """:meth:`step` with a command in numbers; gives displacements (m) and forces (N) of the axes as these."""
+        """Advance as :meth:`step`, and return displacements (m) and forces (N), as floats."""
         self.step(np.array(command), auxiliary)
         return self.displacement.tolist(), self.force.tolist()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The samples that the parts of the loop hand to each other, and their flags.
+"""Samples that the parts of the loop exchange, and their flags. SI units.
 
-The arrays of a message are shared by all that receive it: nobody writes to them. SI units.
+The arrays of a message are shared by all receivers and must not be written to.
 """
 
 from __future__ import annotations
@@ -19,36 +19,35 @@ FLAG_SLIPPED = 2
 FLAG_SATURATED = 4
 FLAG_TRIPPED = 8
 FLAG_SOFT_START = 16
-"""The prescribed motion before the test: compensators may learn from it, indices leave it out."""
+"""Prescribed motion before the test: compensators may learn from it, indices leave it out."""
 FLAG_RESTING = 32
-"""Adaptation rests, because the motion tells nothing: the soft start fades out."""
+"""No adaptation, because the motion is not informative: the soft start fades out."""
 FLAG_SLOWED = 64
-"""The rig was on its way back from a pause of the test: slower than the motion, so not valid where a specimen has
-rates."""
+"""The rig returned from a pause, slower than the motion: not valid for a rate-dependent specimen."""
 FLAG_AT_BOUND = 128
-"""Only in a Command: an adaptive parameter of the compensator stands at a bound."""
+"""Only in a Command: an adaptive parameter of the compensator is at a bound."""
 FLAG_FROZEN = 256
-"""The operator has frozen the copies of the specimen: from here on nothing is learnt for them."""
+"""The operator has frozen the copies of the specimen, which learn no more."""
 
 MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
-"""Modes in which the controller drives an axis; in force mode commands are in N. Only a Measurement says held:
-the axis stands at a displacement, and takes commands in N as soon as one comes."""
+"""Modes in which the controller drives an axis; in force mode commands are in N. Only a Measurement has the mode
+held: the axis rests at a displacement, and accepts commands in N."""
 HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, HYDRAULICS_LOW, HYDRAULICS_HIGH = 0, 1, 2, 3
 INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
-"""States of the interlock, as the port reads it; where it is open, the rig has stopped by itself."""
+"""States of the interlock, as read by the port; with an open one the rig has stopped by itself."""
 
 NO_ENERGIES: Array = np.full(4, np.nan)
-"""Energies of a Target that tells none."""
+"""Energies of a Target without energies."""
 
 
 def equal(one: Array, other: Array) -> bool:
-    """Return whether the few numbers ``(n,)`` of both are equal: a tenth of the time of ``np.array_equal``."""
+    """Compare few numbers ``(n,)``, ten times faster than ``np.array_equal``."""
     found: bool = one.tolist() == other.tolist()
     return found
 
 
 def by_force(modes: bytes) -> NDArray[np.bool_]:
-    """True for each axis ``(n_axes,)`` whose command is in N by the control ``modes``, a byte per axis."""
+    """Return for each axis ``(n_axes,)`` whether its command is in N, by control ``modes``, a byte per axis."""
     found: NDArray[np.bool_] = np.frombuffer(modes, np.uint8) == MODE_FORCE
     return found
 
@@ -57,10 +56,10 @@ def by_force(modes: bytes) -> NDArray[np.bool_]:
 class Target:
     """Target i: degrees of freedom at the end of integration step i, shapes ``(n_dof,)``.
 
-    displacement (m), velocity (m/s) and acceleration (m/s^2, predicted with the forces extrapolated) at step
-    i; exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure) at step i-1.
-    energies (J) of a model that does not travel whole, at step i-1: input, kinetic, strain, damping; nan where the
-    arrays have all of it.
+    displacement (m), velocity (m/s) and acceleration (m/s^2, predicted with the forces extrapolated) at step i;
+    exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure) at step i-1.
+    energies (J) of a model that is not sent completely, at step i-1: input, kinetic, strain, damping; nan if the
+    arrays are complete.
     """
 
     step: int
@@ -95,8 +94,8 @@ class Command:
 class Measurement:
     """Measurement k: displacement (m), force (N) and the applied command (m or N) at sample k, ``(n_axes,)``.
 
-    control_mode, one byte per axis (``MODE_...``; empty: not told), hydraulics and interlock are as the port reads
-    them.
+    control_mode, one byte per axis (``MODE_...``; empty: unknown), hydraulics and interlock are as read by the
+    port.
     """
 
     sample: int
@@ -112,11 +111,11 @@ class Measurement:
 
 @dataclass(slots=True, eq=False)
 class Motion:
-    """Displacement (m), velocity (m/s) and acceleration (m/s^2) that belong together, at one sample.
+    """Displacement (m), velocity (m/s) and acceleration (m/s^2) at one sample.
 
-    ``flagged`` is true when adaptation has to rest: the motion or the measurement that comes with it was bridged,
-    or a soft start fades out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured
-    together with the displacement that a compensator gets beside this motion.
+    ``flagged`` is true if adaptation has to pause: the motion or its measurement was bridged, or a soft start
+    fades out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together with the
+    displacement that a compensator gets with this motion.
     """
 
     displacement: Array

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a structure that stands in the laboratory, as one axis feels it.
+"""Physical part of a structure, as seen by one axis.
 
     force(constants, state, displacement, velocity) -> force
     rate(constants, state, displacement, velocity) -> rates of the state
 
-are the kernel functions of a specimen (``core/kernels.py``), with the inner states as a tuple of floats: whatever
-moves a specimen is made around them, and integrates the states.
+are the kernel functions of a specimen (``core/kernels.py``), with inner states as a tuple of floats, which the
+actuator integrates.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ class SpecimenKernel(NamedTuple):
     force: Callable[..., float]
     rate: Callable[..., tuple[float, ...]]
     driven: Callable[..., object] | None = None
-    """Constants under another voltage (V), for a specimen that has one."""
+    """Constants under another voltage (V), for a specimen with one."""
 
 
 def no_rates(constants: object, state: object, displacement: float, velocity: float) -> tuple[()]:
-    """The rates of a specimen without inner states."""
+
     return ()
 
 
 class Specimen:
     """Experimental substructure of one axis: a force and the rates of its inner states, in plain floats.
 
-    One with a kernel is made of its ``KERNEL``, or of what :meth:`kernel_of` makes of its parameters. One without
-    has ``force``, ``rate``, ``initial_state`` and, where it has states, ``decay`` of its own. What else it may
-    declare stands here with what holds otherwise.
+    A class with a kernel has ``KERNEL`` or :meth:`kernel_of`. Another one has its own ``force``, ``rate``,
+    ``initial_state`` and, with states, ``decay``. Other members are optional.
     """
 
     Params: ClassVar[type]
@@ -48,16 +47,16 @@ class Specimen:
     decay: Decay | None = None
     """Decay of the inner states, which divides a sample into increments; ``Decay()`` without states."""
     mass: float = 0.0
-    """kg: it resists the acceleration as well, by a force that is the actuator's to compute."""
+    """Mass, kg; its inertial force is computed by the actuator."""
     felt: bool = True
-    """False where the force is only computed, so that nothing stands against the actuator."""
+    """False if the force is only computed and does not load the actuator."""
     linear: tuple[float, float] | None = None
-    """Stiffness (N/m) and damping (N s/m) of a spring and dashpot without states; actuators solve it exactly."""
+    """Stiffness (N/m) and damping (N s/m) of a stateless spring and dashpot, which actuators solve exactly."""
     voltage: float | None = None
-    """V, of a current driver that a controller sets; None where there is none."""
+    """Voltage of a current driver set by a controller, V, or None."""
 
     def __init__(self, params: object, kernel: SpecimenKernel | None = None) -> None:
-        """With a ``kernel`` that is made already."""
+        """Use ``kernel``, if given."""
         self._made(self.kernel_of(params) if kernel is None else kernel, params)
         self.decay = declared(params) or (None if self.initial_state else Decay())
 
@@ -71,15 +70,15 @@ class Specimen:
         return cls.KERNEL
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        """N, in the inner ``state`` at ``displacement`` (m) and ``velocity`` (m/s), without that of the mass."""
+        """Return the force, N, in ``state`` at ``displacement`` (m) and ``velocity`` (m/s), without inertia."""
         return self._kernel.force(self._constants, tuple(state), displacement, velocity)
 
     def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        """Rates of the inner ``state`` at ``displacement`` (m) and ``velocity`` (m/s)."""
+        """Return the rates of the inner ``state`` at ``displacement`` (m) and ``velocity`` (m/s)."""
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Kernel and constants; of a class with ``force`` or ``rate`` of its own those that call the object."""
+        """Return kernel and constants; with a ``force`` or ``rate`` of its own, functions that call the object."""
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return OBJECT, self
@@ -99,16 +98,16 @@ def _driven(specimen: Specimen, voltage: float) -> Specimen:
 
 
 OBJECT = SpecimenKernel(lambda specimen: specimen, lambda k: tuple(k.initial_state), _force, _rate, _driven)
-"""The kernel of a specimen without one: its constants are the object."""
+"""Kernel of a specimen without one: its constants are the object."""
 
 
 def no_force(constants: object, state: object, displacement: float, velocity: float) -> float:
-    """The force where nothing stands against the motion."""
+
     return 0.0
 
 
 class NoSpecimen(Specimen):
-    """In the place of a specimen where there is none."""
+    """No specimen."""
 
     KERNEL = SpecimenKernel(no_state, no_state, no_force, no_rates)
 

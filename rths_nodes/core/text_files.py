@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that somebody hands in, read whole, and therefore bounded in size; tables that are handed out."""
+"""External files, read with a size limit; tables for export."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from itertools import zip_longest
 from pathlib import Path
 
 LARGEST_TEXT = 4 << 20
-"""Bytes of a YAML file: a scenario has some thousand, the model of a rig with a hundred states 300 000."""
+"""Limit of a YAML file, bytes: a scenario has some thousand, a rig model with a hundred states 300 000."""
 
 
 def size_of(count: int) -> str:
-    """Bytes as people read them: ``4 MiB``."""
+    """Return a size as text: ``4 MiB``."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.4g} {unit}"
@@ -23,7 +23,7 @@ def size_of(count: int) -> str:
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """All bytes of a file. Raises OSError, and ValueError for one that is not regular or larger than ``most``."""
+    """Read a file. Raises OSError, and ValueError unless it is regular and at most ``most`` bytes."""
     data = read_head(path, most + 1)
     if len(data) > most:
         raise ValueError(f"is larger than {size_of(most)}")
@@ -31,32 +31,32 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def read_head(path: str | os.PathLike[str], count: int) -> bytes:
-    """The first ``count`` bytes of a file, or all. Raises OSError, and ValueError for one that is not regular."""
+    """Read the first ``count`` bytes of a file. Raises OSError, and ValueError unless it is regular."""
     path = Path(path)
     if path.is_dir():
         raise ValueError("is a directory, must be a file")
-    if path.exists() and not path.is_file():  # a pipe or device could keep us waiting for ever
+    if path.exists() and not path.is_file():  # a pipe or device could block for ever
         raise ValueError("is not a regular file")
     with path.open("rb") as stream:
         return stream.read(count)
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return number, size and times of a file, which tell it from what it was, and which nobody can change back.
+    """Return inode, size and times of a file, which identify its version and cannot be restored by a user.
 
-    Raises OSError, and ValueError for a path that no file can have.
+    Raises OSError, and ValueError for an impossible path.
     """
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
 
 def reason(error: Exception) -> str:
-    """Why a file cannot be read, without its path."""
+    """Return why a file cannot be read, without its path."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
-    """Columns under their names as CSV; floats to their last digit, nothing where there is no number.
+    """Write named columns as CSV; floats with all digits, empty cells without a number.
 
     Shorter columns end with empty cells. Raises OSError.
     """
@@ -68,14 +68,14 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
 
 
 def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:
-    """A file as text (UTF-8). Raises what :func:`read_bytes` does, and ValueError where it is not text."""
+    """Read a file as UTF-8 text. Raises as :func:`read_bytes`, and ValueError for invalid text."""
     return read_bytes(path, most).decode()
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
-    """The numbers of a CSV file, row by row; blank lines and lines that begin with # are passed over.
+    """Return the numbers of a CSV file, row by row, without blank lines and lines that begin with #.
 
-    Raises what :func:`read_text` does, and ValueError that names the line of a cell that is no number.
+    Raises as :func:`read_text`, and ValueError with the line of an invalid number.
     """
     rows = []
     for number, line in enumerate(read_text(Path(path).expanduser()).splitlines(), 1):

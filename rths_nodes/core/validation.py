@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strict checking: plain data, as YAML gives it, to declared parameters and back.
+"""Strict checking: plain data, as from YAML, to declared parameters and back.
 
-Everything that is wrong with an input raises :class:`ConfigError`: one message with path, value, unit, bound
-and the known names.
+All errors of an input raise :class:`ConfigError`: one message with path, value, unit, bound and known names.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ T = TypeVar("T")
 LARGE_FILES = (".mtx", ".mtx.gz", ".npz")
 """Endings of files with matrices that may be large."""
 TAKEN_IN = 64
-"""Rows of a CSV file up to which its numbers are taken into the scenario, where a large one may stay a file."""
+"""Rows of a CSV file up to which its numbers are stored in the scenario."""
 
 LONGEST_NAME = 64
-"""Characters of the name of a section: topics and namespaces are made of it, which have 255 at most."""
+"""Characters of a section's name, which is part of topics and namespaces of at most 255."""
 SMALLEST, LARGEST = 1e-50, 1e50
-"""Magnitudes of numbers in SI units: beyond, there is no rig, and squares and quotients overflow."""
+"""Magnitudes of numbers in SI units that any rig stays within; beyond, squares and quotients overflow."""
 
 
 def checked_number(spec: Spec, value: object, path: str) -> float:
-    """``value`` as a finite float within the bounds of ``spec``, or :class:`ConfigError`."""
+    """Return ``value`` as a finite float within the bounds of ``spec``. Raises ConfigError."""
     unit = "" if spec.unit == "1" else spec.unit
     wanted = f"a number{' in ' + unit if unit else ''}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{path} = {show(value)}: must be {wanted}")
     try:
         result = float(value)
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # an integer of hundreds of digits
         result = math.inf
     if not math.isfinite(result):
         raise ConfigError(f"{path} = {show(value)}: must be finite, {wanted}")
@@ -150,7 +149,7 @@ def _components(spec: Spec, value: object, path: str) -> dict[str, object]:
 def _named(
     check: Callable[[Spec, object, str], object], spec: Spec, value: Mapping[Any, object], path: str
 ) -> dict[str, object]:
-    """The entries of ``value``, each as ``check`` builds it, all problems of all of them told."""
+    """Return the entries of ``value``, each built by ``check``, and report all problems."""
     for name in value:
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"{path}: the name {show(name)} must be letters, digits and underscores")
@@ -190,10 +189,10 @@ _CHECKS: dict[str, Callable[[Spec, object, str], object]] = {
 
 
 def from_data(cls: type[T], data: object, path: str = "") -> T:
-    """Check ``data`` (a mapping as YAML gives it) strictly and build ``cls`` from it.
+    """Check ``data`` (a mapping as from YAML) strictly and build ``cls`` from it.
 
     Raises one ConfigError for all unknown and missing keys, wrong types, values out of bounds, nan and inf. A
-    ``validate(self, path)`` method of the class may refuse combinations of values that are right by themselves.
+    ``validate(self, path)`` method of the class may refuse combinations of valid values.
     """
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the scenario'} = {show(data)}: must be a section (key: value)")
@@ -215,19 +214,19 @@ def from_data(cls: type[T], data: object, path: str = "") -> T:
 
 
 def _checked(spec: Spec, value: object, path: str) -> object:
-    absent = value is None and spec.default is None and spec.kind != "flag"  # null answers no question
+    absent = value is None and spec.default is None and spec.kind != "flag"  # null is no answer
     return None if absent else _CHECKS[spec.kind](spec, value, path)
 
 
 def is_section(there: object) -> bool:
-    """True for what :func:`opened` opens: a section as data, or built, or left out (None)."""
+    """Return whether :func:`opened` accepts it: a section as data, built, or None."""
     return there is None or isinstance(there, Mapping) or attrs.has(type(there))
 
 
 def opened(built: Any) -> Data:
-    """One level of a section: its keys with what stands there, built or as data; none for one left out (None).
+    """Return one level of a section: its keys with values, built or as data; empty for None.
 
-    :func:`from_data` takes what is built already as it is.
+    :func:`from_data` accepts built values.
     """
     if not attrs.has(type(built)):
         return dict(built or {})
@@ -237,7 +236,7 @@ def opened(built: Any) -> Data:
 
 
 def to_data(built: object) -> Any:
-    """The inverse of :func:`from_data`: plain mappings, lists and numbers, complete with defaults and types."""
+    """Invert :func:`from_data`: plain mappings, lists and numbers, complete with defaults and types."""
     if isinstance(built, Mapping) or attrs.has(type(built)):
         return {name: to_data(entry) for name, entry in opened(built).items()}
     if isinstance(built, tuple):
@@ -252,7 +251,7 @@ def walk(built: object, path: str = "") -> Iterator[tuple[str, Any]]:
 def walk_declared(
     built: object, path: str = "", on_the_way: tuple[Spec, ...] = ()
 ) -> Iterator[tuple[str, Any, tuple[Spec, ...]]]:
-    """As :func:`walk`, and of each what was declared of the fields on the way to it."""
+    """Yield as :func:`walk`, with the declarations of the fields on the path."""
     if attrs.has(type(built)):
         yield path, built, on_the_way
         for name, spec in declared(type(built)).items():

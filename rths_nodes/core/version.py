@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The version of this package; package.xml and pyproject.toml say the same."""
+"""Version of this package, equal to package.xml and pyproject.toml."""
 
 __version__ = "0.9.0"

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML text <-> plain data: numbers as YAML 1.2 has them, no key twice, and no more than a scenario needs.
+"""YAML text <-> plain data: YAML 1.2 numbers, no duplicate keys, bounded size.
 
-Of YAML 1.2 this is the core schema (https://yaml.org/spec/1.2.2/, 10.3.2): ``7.6e6`` is a number, while
-``1:30``, ``1_000``, ``yes`` and ``2024-01-01`` are text, which a parameter that must be a number refuses. What
-would be read as another number than it says is refused here: ``010``, which YAML 1.1 takes for 8, ``1e-400`` and
-``1e400``.
+The core schema of YAML 1.2 (https://yaml.org/spec/1.2.2/, 10.3.2): ``7.6e6`` is a number, while ``1:30``,
+``1_000``, ``yes`` and ``2024-01-01`` are text, which a numeric parameter refuses. Ambiguous numbers are refused
+here: ``010``, which is 8 in YAML 1.1, ``1e-400`` and ``1e400``.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from rths_nodes.core.text_files import LARGEST_TEXT, size_of
 MOST_NODES = 200_000
 """Values, lists and sections in a text: three full matrices of 250 degrees of freedom."""
 DEEPEST = 50
-"""Levels of lists and sections inside each other; the deepest shipped scenario has 7."""
+"""Nesting of lists and sections; the deepest shipped scenario has 7."""
 LONGEST_NUMBER = 300
-"""Digits of a whole number; one with more is beyond every float."""
+"""Digits of an integer; with more it exceeds every float."""
 
 _TAG = "tag:yaml.org,2002:"
 _PATTERNS = {
@@ -36,11 +35,11 @@ _PATTERNS = {
     ),
     "merge": ("<<", ("<",)),
 }
-"""Kinds of plain text, by tag: pattern, and first characters. The first that fits counts."""
+"""Kinds of plain text, by tag: pattern, and first characters. The first match counts."""
 
 
 class _Loader(yaml.SafeLoader):
-    """The core schema of YAML 1.2; with its aliases written out, a text is bounded as one without."""
+    """Core schema of YAML 1.2; sizes are bounded with aliases expanded."""
 
     yaml_implicit_resolvers: dict[str, object] = {}  # noqa: RUF012 (as PyYAML declares it)
 
@@ -48,10 +47,10 @@ class _Loader(yaml.SafeLoader):
         super().__init__(source)
         self._level = self._nodes = 0
         self._written: dict[int, tuple[int, int, int]] = {}
-        """Values, characters and levels of each finished node, aliases written out."""
+        """Values, characters and levels of each finished node, with aliases expanded."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """As PyYAML does, and counts; an anchor is known before what it names is finished."""
+        """Compose as PyYAML, and count; an anchor is known before its node is finished."""
         alias = self.check_event(yaml.AliasEvent)
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         self._level += 1
@@ -87,7 +86,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts into quotes what readers of YAML 1.1 or of YAML 1.2 would not take for text."""
+    """Quotes text that readers of YAML 1.1 or 1.2 would misread."""
 
 
 for _kind, (_pattern, _first) in _PATTERNS.items():
@@ -158,9 +157,9 @@ def _null(loader: _Loader, node: yaml.ScalarNode) -> None:
 
 
 _QUICK: type[_Loader] = _Loader
-"""The loader that is asked first."""
+"""Loader that is tried first."""
 _DIFFERENT = re.compile(r"[!?\t\ufeff]|[|>][-+0-9]*#")
-"""A text with one of these may be read differently by libyaml and by PyYAML's own scanner, which gets it."""
+"""Text that libyaml and PyYAML's own scanner may read differently; the latter gets it."""
 if yaml.__with_libyaml__:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]
 
@@ -189,9 +188,9 @@ _Loader.yaml_constructors = {
 
 
 def parse(source: str, origin: str) -> Any:
-    """YAML text -> plain data. Raises ConfigError with ``origin`` and the line.
+    """Parse YAML text into plain data. Raises ConfigError with ``origin`` and the line.
 
-    Aliases share what they stand for; written out, all of it is at most ``LARGEST_TEXT`` characters long.
+    Aliases share their values; expanded, the text has at most ``LARGEST_TEXT`` characters.
     """
     if len(source) > LARGEST_TEXT:
         raise ConfigError(f"{origin}: {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
@@ -199,10 +198,10 @@ def parse(source: str, origin: str) -> Any:
         with suppress(yaml.YAMLError):
             if not _DIFFERENT.search(source):
                 return yaml.load(source, _QUICK)
-        return yaml.load(source, _Loader)  # which has the same words for a mistake with and without libyaml
+        return yaml.load(source, _Loader)  # for the same error messages with and without libyaml
     except ConfigError as error:
         raise error.within(origin) from None
-    except Exception as error:  # PyYAML lets all kinds through, e.g. ValueError for characters that are none
+    except Exception as error:  # PyYAML raises various exceptions, e.g. ValueError for invalid characters
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}:" if mark else ""
         words = " ".join(str(getattr(error, "problem", None) or error).split())
@@ -210,18 +209,18 @@ def parse(source: str, origin: str) -> Any:
 
 
 def number_in(word: str) -> object:
-    """The number that a ``word`` is, as in a scenario; other words as they are, for a check to refuse.
+    """Return the number in a ``word``, as in a scenario; other words unchanged, for a check to refuse.
 
-    Raises ConfigError for a number that others read differently.
+    Raises ConfigError for an ambiguous number.
     """
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
     return parse(word, "number") if numeric else word
 
 
 def dump(data: object, rows: bool = False) -> str:
-    """Plain data as YAML of both versions; floats by repr, so that reading gives the same bits.
+    """Return plain data as YAML of both versions; floats by repr, so that they are read back exactly.
 
-    With ``rows`` a list of numbers, as of a table, stands in one line.
+    With ``rows`` a list of numbers, as in a table, is on one line.
     """
     flow = None if rows else False
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=flow))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
-While a test runs, :class:`Writer` appends to a journal (see :mod:`rths_nodes.recording.journal`) and hands it
-to the operating system every 0.1 s: a killed recorder loses no more than that, and no message waits for a
-chunk to be compressed. ``close`` makes it an indexed file, :func:`recover` does so after a crash,
-:func:`read` reads both. The message definitions, the information about the test and the offered QoS are in it.
+During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`) and passes it to the
+operating system every 0.1 s: a killed recorder loses no more, and no message waits for compression. ``close``
+makes it an indexed file, :func:`recover` does so after a crash, :func:`read` reads both. It contains message
+definitions, information on the test and the offered QoS.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 FLUSH_INTERVAL = 0.1
-"""Seconds of messages that a killed recorder may lose."""
+"""Messages that a killed recorder may lose, s."""
 
 _MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
@@ -74,13 +74,13 @@ _WITHOUT_ROS = {
     "builtin_interfaces/Time": "int32 sec\nuint32 nanosec\n",
     "std_msgs/Header": "builtin_interfaces/Time stamp\nstring frame_id\n",
 }
-"""Definitions that our messages are made of, for a recording that is made where ROS 2 is not installed."""
+"""Definitions used by our messages, for machines without ROS 2."""
 _TYPE = re.compile(r"(\w+)/(?:msg/)?(\w+)")
 _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+", re.MULTILINE)
 
 
 def definition(kind: str) -> str:
-    """The text of the message type and of all types in it, as MCAP wants it (``ros2msg``).
+    """Return the text of the message type and of its nested types, as MCAP needs it (``ros2msg``).
 
     Raises ConfigError for a type that is not installed.
     """
@@ -98,7 +98,7 @@ def definition(kind: str) -> str:
 
 
 def type_hash(kind: str) -> str:
-    """The hash of a message type (``RIHS01_...``) as its package was installed; empty when it was not."""
+    """Return the hash of an installed message type (``RIHS01_...``), or empty."""
     package, name = _split(kind)
     file = _installed(package, f"{name}.json")
     hashes = json.loads(file.read_text(encoding="utf-8"))["type_hashes"] if file else []
@@ -132,7 +132,7 @@ def _installed(package: str, file: str) -> Path | None:
 
 
 def offered_qos(reliability: str = "reliable", durability: str = "volatile", depth: int = 10) -> dict[str, object]:
-    """A QoS profile as rosbag2 writes it (metadata version 9): keep last ``depth``, no deadlines."""
+    """Return a QoS profile as written by rosbag2 (metadata version 9): keep last ``depth``, no deadlines."""
     return {
         "history": "keep_last",
         "depth": depth,
@@ -203,7 +203,7 @@ def _write_all(file: FileIO, data: bytes) -> None:
 
 
 def _in_place(path: Path, file: FileIO) -> bool:
-    """False where ``path`` is not the open ``file`` any more."""
+    """Return whether ``path`` is still the open ``file``."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -211,11 +211,10 @@ def _in_place(path: Path, file: FileIO) -> bool:
 
 
 class Writer:
-    """Writes a recording into ``directory``, which it makes; for one thread.
+    """Writes a recording into ``directory``, which it makes; not thread-safe.
 
-    ``information`` are words about the test (scenario, run id, versions) that go into the file at once.
-    Raises ConfigError for a directory with a recording in it, a place where nothing can be written, and a
-    message type that is not installed.
+    ``information`` on the test (scenario, run id, versions) is written at once. Raises ConfigError for a directory
+    with a recording, a read-only place, and a message type that is not installed.
     """
 
     def __init__(self, directory: Path | str, topics: Sequence[Topic], information: Mapping[str, str]) -> None:
@@ -233,7 +232,7 @@ class Writer:
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
         """Append the CDR bytes of a message, stamped in ns since the epoch.
 
-        Raises KeyError for a topic that was not announced and RecordingError when the disk is full.
+        Raises KeyError for an unannounced topic and RecordingError when the disk is full.
         """
         channel = self._channels[topic]
         channel[1] += 1
@@ -244,14 +243,14 @@ class Writer:
             self.flush()
 
     def flush_if_due(self) -> None:
-        """To be called when nothing arrives: hands over what has waited for 0.1 s."""
+        """Flush messages that have waited for 0.1 s; call it when nothing arrives."""
         if monotonic() >= self._due:
             self.flush()
 
     def flush(self) -> None:
-        """Hand all messages to the operating system, which keeps them when this process dies.
+        """Pass all messages to the operating system, which keeps them if this process dies.
 
-        Raises RecordingError when the disk is full, and where the file is not in its place any more.
+        Raises RecordingError when the disk is full, and if the file was moved.
         """
         self._due = 0.0 if self._failure else monotonic() + FLUSH_INTERVAL
         data = b"".join(self._pending)
@@ -264,16 +263,16 @@ class Writer:
                 raise FileNotFoundError(errno.ENOENT, "deleted, or moved away")
         except OSError as error:
             self._failure = f"{self.path}: the recording broke off ({reason(error)})"
-            self._due = 0.0  # every further write says so
+            self._due = 0.0  # every further write raises
             raise RecordingError(self._failure) from error
 
     def fileno(self) -> int:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """A clean stop: add the last ``information`` (outcome, first and last sample) and index the file.
+        """Stop cleanly: add the last ``information`` (outcome, first and last sample) and index the file.
 
-        Raises RecordingError; what has been written can then be recovered. A second call does nothing.
+        Raises RecordingError; written data can then be recovered. A second call does nothing.
         """
         if self._file.closed:
             return
@@ -287,11 +286,10 @@ class Writer:
 
 @attrs.frozen
 class Bag:
-    """A recording to be read: its file and the information about the test.
+    """A recording to read: its file and the information about the test.
 
-    ``topics``, ``counts`` of messages and ``definitions`` of their types are by the name of the topic. ``notes``
-    say, in words, what is missing in the journal of a recorder that did not finish; ``size`` is how much of the
-    file counts, in bytes.
+    ``topics``, ``counts`` of messages and ``definitions`` of their types by topic. ``notes`` describe missing data
+    in an unfinished journal; ``size`` is the valid part of the file, bytes.
     """
 
     path: Path
@@ -303,9 +301,9 @@ class Bag:
     notes: tuple[str, ...] = ()
 
     def messages(self) -> Iterator[tuple[str, bytes, int]]:
-        """Topic, CDR bytes and stamp (ns) of each message, in the order in which they were written.
+        """Yield topic, CDR bytes and stamp (ns) of each message, in order of writing.
 
-        Raises RecordingError where an indexed file is damaged; of a journal, what is damaged is left out.
+        Raises RecordingError for a damaged indexed file; damaged messages of a journal are skipped.
         """
         found = Inventory()
         unfinished = bool(self.notes)
@@ -324,9 +322,9 @@ class Bag:
 
 
 def read(path: Path | str) -> Bag:
-    """The recording at ``path``, a directory or an MCAP file; ConfigError when there is none to be read.
+    """Open the recording at ``path``, a directory or an MCAP file. Raises ConfigError.
 
-    A journal is read as it is, as far as it is whole; the ``notes`` of the Bag say so.
+    A journal is read up to its end or damage, with ``notes``.
     """
     file = recording(path)
     found = Inventory()
@@ -371,11 +369,11 @@ def _bag(file: Path, found: Inventory, counts: Mapping[int, int], size: int, not
 
 
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
-    """Index the journal that a killed recorder left, in ``directory`` or as a file; a whole recording stays.
+    """Index the journal of a killed recorder, in ``directory`` or as a file; a complete recording is not changed.
 
-    What is damaged is left out, and said. With ``out`` the recording is made in that directory, and what was there
-    before is not touched. Raises ConfigError where there is no recording, where it is still being made, where
-    another recorder made it, or ``out`` is taken; RecordingError when the disk does not allow it.
+    Damaged parts are left out and reported. With ``out`` the recording is made in that directory, without changing
+    the original. Raises ConfigError without a recording, for one in use or of another recorder, and if ``out`` is
+    taken; RecordingError if it cannot be written.
     """
     path = recording(directory)
     if out is not None:
@@ -407,7 +405,7 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
 
 
 def in_use(path: Path) -> bool:
-    """True where a recorder, or another recovery, has the file open for itself."""
+    """Return whether a recorder, or another recovery, has the file open."""
     with path.open("rb") as stream:
         return _locked(stream)
 
@@ -423,7 +421,7 @@ def _locked(stream: IO[bytes]) -> bool:
 
 
 def _examined(path: Path) -> tuple[int, list[str]]:
-    """Return how many messages an indexed file has, and what of it is damaged, in words."""
+    """Return the number of messages of an indexed file, and texts on damage."""
     found = Inventory()
     try:
         for opcode, content in summary(path):
@@ -441,7 +439,7 @@ def _examined(path: Path) -> tuple[int, list[str]]:
 
 
 def _recovered_in(path: Path, directory: Path) -> Recovered:
-    """The recording of ``path`` made in a directory of its own; nothing is left there where that fails."""
+    """Recover ``path`` into its own directory; nothing is left there after a failure."""
     new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)

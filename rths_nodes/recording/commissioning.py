@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of a commissioning: ``RIG.commissioned.yaml`` beside the rig file, written by ``rths commission``."""
+"""File of a commissioning: ``RIG.commissioned.yaml`` next to the rig file, written by ``rths commission``."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ HEAD = (
 
 
 def beside(rig: Path | str) -> Path:
-    """Where the commissioning of the rig file at ``rig`` stands."""
+    """Return the path of the commissioning of the rig file at ``rig``."""
     return Path(rig).with_suffix(SUFFIX)
 
 
 def write(found: Commissioning, path: Path | str) -> None:
-    """Write what was ``found`` to ``path``, in one piece. Raises ConfigError where that is not possible."""
+    """Write ``found`` to ``path``, atomically. Raises ConfigError."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         plain.write(Path(path), plain.text_of(found, VERSION, HEAD))
@@ -38,7 +38,7 @@ def write(found: Commissioning, path: Path | str) -> None:
 
 
 def read(path: Path | str) -> Commissioning:
-    """The commissioning in the file at ``path``. Raises ConfigError with all that is wrong with the file."""
+    """Read the commissioning at ``path``. Raises ConfigError with all problems of the file."""
     found = plain.read(Commissioning, Path(path), VERSION)
     for number, row in enumerate(found.rows):
         if row.verdict not in VERDICTS:
@@ -48,15 +48,15 @@ def read(path: Path | str) -> Commissioning:
 
 
 def of_rig(rig: Path | str) -> Commissioning | None:
-    """The commissioning of the rig file at ``rig``; None where it has none. Raises what :func:`read` does."""
+    """Read the commissioning of the rig file at ``rig``, or None. Raises as :func:`read`."""
     path = beside(rig)
     return read(path) if path.exists() else None
 
 
 def found(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
-    """The commissioning beside the file ``rig``, and in words why it bars the rungs that move; empty: it does not.
+    """Return the commissioning of the file ``rig``, and why it prevents moving rungs, or empty.
 
-    Simulators and emulators need none. Raises ConfigError for a file that is not one.
+    Simulators and emulators need none. Raises ConfigError for an invalid file.
     """
     if not rig or Assembly(scenario).port.simulated:
         return None, ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of tests that were made elsewhere, by the columns in which the histories stand -> samples of ours.
+"""Import of tests made with other programs: columns of histories -> samples.
 
-A file of MATLAB, HDF5, or text in columns holds them; a map in YAML says which column is what, in which unit::
+Input is a MATLAB, HDF5 or text file; a YAML map defines columns and units::
 
     version: 1
     name: frame_7                        # and limits of the axes: without a scenario of ours
@@ -13,9 +13,8 @@ A file of MATLAB, HDF5, or text in columns holds them; a map in YAML says which 
         displacement: {column: xm, unit: mm}
         force: {column: f, unit: kN, factor: -1}
 
-What was made with a scenario of ours, in another program, becomes a test of that scenario. Otherwise what has
-computed the test, and the rig, are of the type ``elsewhere``, which is known to nobody: histories can be looked at
-and fitted, and cannot be computed again.
+A test made with a scenario of ours becomes a test of that scenario. Otherwise its components and rig have the type
+``elsewhere``: histories can be viewed and fitted, but not recomputed.
 """
 
 from __future__ import annotations
@@ -49,22 +48,20 @@ TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
 ACCELERATIONS = {f"{unit}/s^2": factor for unit, factor in LENGTHS.items()} | {"g": 9.80665}
 UNEVEN = 1e-3
-"""Share of the step by which a time may lie beside an even one: written times are rounded."""
+"""Tolerance of even times, as a share of the step: written times are rounded."""
 LARGEST = 2 << 30
-"""Bytes of a text file."""
+"""Largest text file, bytes."""
 SEPARATORS = (";", "\t", ",")
 FEWEST = 3
-"""Samples."""
+"""Smallest number of samples."""
 
 
 class Placed(Protocol):
-    """A column of a file."""
-
     def of(self, table: Table, path: str) -> Array: ...
 
 
 def column(units: Mapping[str, float], doc: str, optional: bool = False) -> Field:
-    """A section that names a column whose unit is one of these."""
+    """Declare a section that names a column with one of these units."""
 
     @params
     class Column:
@@ -74,7 +71,7 @@ def column(units: Mapping[str, float], doc: str, optional: bool = False) -> Fiel
         factor: float = number("by which it is multiplied, as -1 for the other direction", "1", 1.0)
 
         def of(self, table: Table, path: str) -> Array:
-            """Its numbers in SI units, ``(n,)``. Raises ConfigError."""
+            """Return its numbers in SI units, ``(n,)``. Raises ConfigError."""
             return table.numbers(self.column, self.index, path) * (self.factor * units[self.unit])
 
     return section(Column, doc, None) if optional else section(Column, doc)
@@ -91,7 +88,7 @@ class AxisColumns:
     limits: Limits | None = section(Limits, "those of the rig of the test; a scenario of ours has its own", None)
 
     def validate(self, path: str) -> None:
-        """Refuses an axis without any motion that it should follow."""
+        """Refuse an axis without target and command."""
         if self.target is None and self.command is None:
             raise ConfigError(f"{path}: needs target or command")
 
@@ -119,14 +116,14 @@ class Columns:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses both or none of rate and times."""
+        """Refuse both or neither of rate and times."""
         if (self.servo_rate is None) == (self.time is None):
             given = "both are given" if self.time is not None else "none is given"
             raise ConfigError(f"exactly one of servo_rate and time is needed, {given}")
 
 
 class Table:
-    """Columns of a file by name. Raises ConfigError for one that cannot be read."""
+    """Columns of a file by name. Raises ConfigError for an unreadable file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -136,7 +133,7 @@ class Table:
             raise ConfigError(f"{path}: holds no numbers")
 
     def numbers(self, name: str, index: int, place: str) -> Array:
-        """Column ``index``, from 1, of what is called ``name``, ``(n,)``; ``place`` asks for it."""
+        """Return column ``index``, from 1, of ``name``, ``(n,)``, for the key ``place``."""
         if name not in self._columns:
             raise unknown(f"{place}.column", "column", name, self._columns)
         values = self._columns[name]
@@ -152,7 +149,7 @@ class Table:
 
 
 def _of_text(path: Path) -> dict[str, Array]:
-    """Columns of a text by the names in its first line, or by their numbers from 1."""
+    """Return columns of a text by the names in its first line, or by number from 1."""
     try:
         lines = read_text(path, LARGEST).splitlines()
     except (OSError, ValueError) as error:
@@ -187,9 +184,9 @@ def _is_number(cell: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """A test made elsewhere, as one of ``scenario``: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI units.
+    """A test made elsewhere, as a test of ``scenario``: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI units.
 
-    What is not known is nan. ``moved``, ``velocity`` and ``acceleration`` are those of the degrees of freedom.
+    Unknown values are nan. ``moved``, ``velocity`` and ``acceleration`` belong to the degrees of freedom.
     """
 
     scenario: Scenario
@@ -204,12 +201,12 @@ class Elsewhere:
 
     @property
     def names(self) -> Names:
-        """Names of the axes and of the degrees of freedom; nothing else is known."""
+        """Names of axes and degrees of freedom; others are unknown."""
         dof = self.dof_names
         return Names(dof, dof, dof, self.scenario.moved_axes, (), (), ())
 
     def send(self, *sinks: Any) -> None:
-        """Every Target, Command and Measurement in their order to ``sinks``, as the embedded loop does."""
+        """Send every Target, Command and Measurement in order to ``sinks``, like the embedded loop."""
         per_step = self.scenario.samples_per_step
         self._send_target(0, sinks)
         for sample in range(len(self.target)):
@@ -222,7 +219,7 @@ class Elsewhere:
                 self._send_target(sample + per_step, sinks)
 
     def _send_target(self, sample: int, sinks: Iterable[Any]) -> None:
-        """The Target of the step that ends at ``sample``."""
+        """Send the Target of the step that ends at ``sample``."""
         step, no = sample // self.scenario.samples_per_step, np.full(len(self.dof_names), math.nan)
         x, v, a = self.moved[sample], self.velocity[sample], self.acceleration[sample]
         for sink in sinks:
@@ -230,10 +227,10 @@ class Elsewhere:
 
 
 def read(file: Path, columns: Path, scenario: Scenario | None = None) -> Elsewhere:
-    """The test of ``file`` by the map ``columns``, as one of ``scenario``.
+    """Read the test in ``file`` by the map ``columns``, as a test of ``scenario``.
 
-    Raises ConfigError with the place for what cannot be read, a column that is not there, times that are not even,
-    and what does not belong to the scenario.
+    Raises ConfigError with the path for an unreadable file, a missing column, uneven times, and a mismatch with
+    the scenario.
     """
     try:
         data = yaml_text.parse(read_text(columns), str(columns))
@@ -252,7 +249,7 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None) -> Elsewhe
 
 
 class _Histories:
-    """Histories that a map finds in a file, all of one length, and the rate of the samples (Hz)."""
+    """Mapped histories of a file, of equal length, and the sample rate (Hz)."""
 
     def __init__(self, wanted: Columns, table: Table) -> None:
         self._table, self._lengths = table, dict[str, int]()
@@ -281,9 +278,9 @@ class _Histories:
         return found
 
     def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
-        """The test of ``scenario`` with these histories; without names the axes are the degrees of freedom.
+        """Return a test of ``scenario`` with these histories; without names the axes are the degrees of freedom.
 
-        Raises ConfigError for a degree of freedom that the scenario does not have.
+        Raises ConfigError for a degree of freedom that the scenario lacks.
         """
         names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
         known = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof
@@ -297,7 +294,7 @@ class _Histories:
 
 
 def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
-    """Return the ``columns`` side by side, ``(samples, n)``; nan for one that is not known."""
+    """Return the ``columns`` side by side, ``(samples, n)``; nan for None."""
     return np.column_stack([np.full(samples, math.nan) if each is None else each[:samples] for each in columns])
 
 
@@ -315,7 +312,7 @@ def _rate(times: Array) -> float:
 
 
 def _own(wanted: Columns, histories: _Histories) -> Scenario:
-    """The scenario of a test of which nothing is known but its histories, and the limits of the rig."""
+    """Return the scenario of a test with known histories and limits only."""
     problems = Problems()
     for name, each in wanted.axes.items():
         if each.limits is None:
@@ -343,7 +340,7 @@ def _own(wanted: Columns, histories: _Histories) -> Scenario:
 
 
 def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scenario:
-    """``scenario``, as long as the test, and without a soft start, of which the record has nothing."""
+    """Return ``scenario`` with the length of the test, and without a soft start, which is not recorded."""
     problems = Problems()
     if tuple(wanted.axes) != scenario.moved_axes:
         known, found = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)

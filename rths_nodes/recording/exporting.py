@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording -> files that other programs read: text in columns, MATLAB's, HDF5. SI units, told in the files.
+"""Export of recordings for other programs: text, MATLAB, HDF5, in SI units named in the files.
 
 samples    time, and by axis target, command, displacement, force, and the true ones of a simulator; flags;
-           the compensator's inner numbers
+           the compensator's internal quantities
 steps      step_time, and by degree of freedom displacement, velocity, acceleration; of the steps before the
            last exact acceleration, external and restoring force
-updating   updating_time, and what is known of copies of the specimen, where they learn
+updating   updating_time, and quantities of learning copies of the specimen, if any
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ GLOBAL, COORDINATOR = "global_model", "coordinator"
 SIMULATED, TESTED = "simulation_substructure", "experimental_substructures"
 OUTPUT, REPORT = "output", "report"
 NUMERICAL = ("structure", "reduction", "ground_motion", "interface", "soft_start", "seed")
-"""Sections of a scenario that are the simulated part, with its load."""
+"""Sections of the simulated part, with its load."""
 RIG = ("axes", "rig", "port", "rig_file")
-"""Sections that are the rig."""
+"""Sections of the rig."""
 HEAD = ("version", "name", "description")
 
 FORMS = ("csv", "mat", "hdf5")
@@ -53,11 +53,11 @@ OF_LOADS = {"target": "N", "command": "N", "held": "m"} | {
     name: unit for name, unit in OF_AXES.items() if name not in ("target", "command")
 }
 LONGEST_FIELD = 31
-"""Characters of the name of a field in a file of MATLAB."""
+"""Characters of a MATLAB field name."""
 
 
 class History(NamedTuple):
-    """``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``; what the columns are of."""
+    """``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``, and names of the columns."""
 
     name: str
     values: Array
@@ -66,7 +66,7 @@ class History(NamedTuple):
 
 
 def samples_of(run: Run) -> list[History]:
-    """Histories with a value for each sample; those that are not known at all are left out."""
+    """Return histories with a value for each sample, without unknown ones."""
     found = [History("time", run.time, "s")]
     found += [History(name, getattr(run, name), unit, run.axes) for name, unit in OF_AXES.items()]
     found += [History("flags", run.flags.astype(float), "1")]
@@ -78,14 +78,14 @@ def samples_of(run: Run) -> list[History]:
 
 
 def steps_of(run: Run) -> list[History]:
-    """Histories with a value for each integration step, or for each but the last one."""
+    """Return histories with a value for each integration step, or for each but the last."""
     found = [History("step_time", run.step_time, "s")]
     found += [History(name, getattr(run, name), unit, run.dof_names) for name, unit in OF_DOF.items()]
     return [each for each in found if each.values.size and np.isfinite(each.values).any()]
 
 
 def updating_of(run: Run) -> list[History]:
-    """Knowledge of copies of the specimen, where the test had some."""
+    """Return histories of learning copies of the specimen, if any."""
     if not run.updating.size:
         return []
     return [
@@ -95,21 +95,18 @@ def updating_of(run: Run) -> list[History]:
 
 
 def groups_of(run: Run) -> list[tuple[str, list[History]]]:
-    """Histories that have as many values each, by name."""
+    """Return histories of equal length, by name."""
     found = [("samples", samples_of(run)), ("steps", steps_of(run)), ("updating", updating_of(run))]
     return [(name, histories) for name, histories in found if histories]
 
 
 def facts_of(run: Run) -> dict[str, str]:
-    """Words about the test: what the recording says of it, and its scenario in YAML."""
+    """Return information of the recording, and its scenario in YAML."""
     return dict(run.information) | {"scenario": yaml_text.dump(run.scenario.data())}
 
 
 def write_csv(histories: list[History], path: Path) -> None:
-    """Columns under a line of names with units, ``floor_1.force (N)``; shorter ones end with empty cells.
-
-    Raises OSError.
-    """
+    """Write columns under names with units, ``floor_1.force (N)``, padded by empty cells. Raises OSError."""
     columns = {}
     for each in histories:
         unit = f" ({each.unit})" if each.unit else ""
@@ -121,7 +118,7 @@ def write_csv(histories: list[History], path: Path) -> None:
 
 
 def write_mat(run: Run, path: Path) -> None:
-    """All histories by their names; ``axes``, ``degrees_of_freedom``, ``units`` and ``test`` beside them."""
+    """Write all histories by name, with ``axes``, ``degrees_of_freedom``, ``units`` and ``test``."""
     from scipy.io import savemat
 
     histories = [each for _, group in groups_of(run) for each in group]
@@ -138,7 +135,7 @@ def write_mat(run: Run, path: Path) -> None:
 
 
 def write_hdf5(run: Run, path: Path) -> None:
-    """Datasets in groups ``samples``, ``steps``, ``updating``, with ``unit`` and ``columns``; words on the test.
+    """Write datasets in groups ``samples``, ``steps``, ``updating``, with ``unit``, ``columns`` and information.
 
     Raises ConfigError without h5py.
     """
@@ -153,7 +150,7 @@ def write_hdf5(run: Run, path: Path) -> None:
 
 
 def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
-    """Write a test in ``form``, into files that are called ``stem`` and an ending. Raises OSError, ConfigError."""
+    """Write a test in ``form``, into files named ``stem`` plus suffix. Raises OSError, ConfigError."""
     if form == "csv":
         for name, histories in groups_of(run):
             path = stem.with_name(f"{stem.name}_{name}.csv")
@@ -166,7 +163,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
-    """Write tests of one scenario, by their names, as DesignSafe's project type for hybrid simulation has them.
+    """Write tests of one scenario, by name, in DesignSafe's project type for hybrid simulation.
 
     ``report`` writes the page of a test. Raises OSError.
     """

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a journal to a recording that every rosbag2 tool opens; after a clean stop and after a crash.
+"""Conversion of a journal to a recording for rosbag2 tools, after a clean stop or a crash.
 
-A journal is an MCAP file (https://mcap.dev/spec) that is only ever appended to: no chunks, no index, no
-footer. All its whole records can be read whenever the recorder died. :func:`index` copies them into a file
-with chunks, index and footer beside it, writes ``metadata.yaml`` (rosbag2, version 9) and puts the copy in
-the journal's place in the end: a crash on the way leaves the journal as it was. An indexed file that was damaged
-later is made anew from what is whole of it in the same way; the damaged one stays beside it.
+A journal is an MCAP file (https://mcap.dev/spec) that is only appended to: no chunks, no index, no footer. All its
+complete records can be read whenever the recorder died. :func:`index` copies them into a file with chunks, index
+and footer, writes ``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal by the copy: a crash in
+between leaves the journal unchanged. A damaged indexed file is rebuilt in the same way, and kept.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from rths_nodes.recording.records import (
 
 @attrs.frozen
 class Described:
-    """A channel with the type of its messages and its offered QoS."""
+    """A channel with its message type and offered QoS."""
 
     channel: Channel
     schema: Schema
@@ -52,10 +51,9 @@ class Described:
 
 
 class Inventory:
-    """Takes the records of a file one by one, those of its index as well as those between the messages.
+    """Takes the records of a file one by one, from its index and from between the messages.
 
-    Schemas and channels stand in a file several times; the first of a number counts. ``counts`` are those of the
-    messages taken, by the number of the channel; ``stated`` those of the index.
+    Repeated schemas and channels are ignored. ``counts`` of messages by channel number; ``stated`` by the index.
     """
 
     def __init__(self) -> None:
@@ -66,10 +64,10 @@ class Inventory:
         self.information: dict[str, str] = {}
         self.distribution = ""
         self.bag_metadata = ""
-        """Text of ``metadata.yaml`` without its head, as an indexed file keeps it."""
+        """Text of ``metadata.yaml`` without its head, as in an indexed file."""
 
     def add(self, opcode: int, content: bytes) -> None:
-        """Take a record in. Raises ValueError where it is damaged, or belongs to a channel that is not there."""
+        """Take a record. Raises ValueError if it is damaged, or belongs to an unknown channel."""
         if opcode == Opcode.MESSAGE:
             if len(content) < MESSAGE.size:
                 raise ValueError("message without its head")
@@ -106,7 +104,7 @@ class Inventory:
 
 @lru_cache(maxsize=64)
 def _offered(text: str) -> list[dict[str, object]]:
-    """The QoS profiles of a channel; none where they cannot be read: the messages can be all the same."""
+    """Return the QoS profiles of a channel; empty if unreadable."""
     try:
         found = parse(text, "offered_qos_profiles")
     except ConfigError:
@@ -117,21 +115,20 @@ def _offered(text: str) -> list[dict[str, object]]:
 METADATA_VERSION = 9
 """Version of ``metadata.yaml``, as rosbag2 numbers it."""
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
-"""The file that rosbag2 begins with, and the one section in it."""
+"""File that rosbag2 reads first, and its only section."""
 _CHUNK_SIZE = 1 << 17
-"""Bytes: what one damaged byte costs, a tenth of a second at 1024 Hz. Larger ones save 2 % of the file."""
+"""Bytes lost by one damaged byte, a tenth of a second at 1024 Hz. Larger chunks save 2 % of the file."""
 _PART, _DAMAGED = ".part", ".damaged"
-"""Endings of a file that is being written, and of one that was damaged and has been replaced."""
+"""Suffixes of a file under construction, and of a replaced damaged one."""
 _TORN = 1 << 16
-"""Bytes behind the last whole record that a write explains which was not finished."""
+"""Bytes after the last complete record that an unfinished write explains."""
 
 
 @attrs.frozen
 class Recovered:
-    """Result of :func:`recover`: whole messages, bytes lost, and whether there was nothing to do.
+    """Result of :func:`recover`: complete messages, bytes lost, and whether there was nothing to do.
 
-    ``path`` is the directory or file with the recording that is whole now; ``notes`` say, in words, what was
-    damaged and what was done beside.
+    ``path`` is the directory or file with the recovered recording; ``notes`` describe damage and side effects.
     """
 
     messages: int
@@ -149,7 +146,7 @@ def _compression() -> CompressionType:
 
 
 class _Copy:
-    """An indexed MCAP file in the making: takes the records of another one by one."""
+    """An indexed MCAP file under construction, which copies records one by one."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._writer = McapWriter(out, chunk_size=_CHUNK_SIZE, compression=_compression(), enable_data_crcs=True)
@@ -168,7 +165,7 @@ class _Copy:
         return self._found.information
 
     def add(self, opcode: int, content: bytes) -> None:
-        """Copy one record. Raises ValueError when it makes no sense."""
+        """Copy one record. Raises ValueError for an invalid one."""
         self._found.add(opcode, content)
         if opcode == Opcode.MESSAGE:
             number, sequence, stamp, published = MESSAGE.unpack_from(content)
@@ -196,7 +193,7 @@ class _Copy:
         self._writer.add_metadata(INFORMATION, dict(information))
 
     def finish(self, file_name: str) -> str:
-        """Complete the file, which will be called ``file_name``; the text of ``metadata.yaml``."""
+        """Complete the file, to be named ``file_name``; return the text of ``metadata.yaml``."""
         bag = self._bag_metadata(file_name)
         distribution = self._found.distribution
         self._writer.add_metadata(ROSBAG2, {"serialized_metadata": dump(bag), "ROS_DISTRO": distribution})
@@ -242,10 +239,10 @@ def _topic_metadata(found: Described) -> dict[str, object]:
 
 
 def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
-    """Copy what is whole of ``path`` into an indexed file, in its place or as ``target``.
+    """Copy the complete records of ``path`` into an indexed file, in its place or as ``target``.
 
-    ``recovering`` notes what was lost in its information. Needs constant memory, and room for the copy. Raises
-    RecordingError; ``path`` is then what it was.
+    ``recovering`` records losses in its information. Needs constant memory, and disk space for the copy. Raises
+    RecordingError, with ``path`` unchanged.
     """
     target = target or path
     part = target.with_name(target.name + _PART)
@@ -297,7 +294,7 @@ def _words(contents: Contents) -> list[str]:
 
 
 def _kept(path: Path) -> list[str]:
-    """Keep the damaged file beside the one that takes its place: somebody else may get more out of it."""
+    """Keep the damaged file under another name, for other recovery tools."""
     names = (path.with_name(f"{path.name}{_DAMAGED}{number or ''}") for number in count())
     kept = next(name for name in names if not name.exists())
     try:
@@ -308,7 +305,7 @@ def _kept(path: Path) -> list[str]:
 
 
 def write_metadata(path: Path, text: str) -> None:
-    """Write the file ``metadata.yaml`` at ``path``; at no time it is half written."""
+    """Write ``metadata.yaml`` at ``path``, atomically."""
     part = path.with_name(path.name + _PART)
     part.write_text(text, encoding="utf-8")
     part.replace(path)

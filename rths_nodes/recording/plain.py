@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records (dataclasses) as plain data, and back by a strict reader; files of them are written in one piece."""
+"""Dataclass records as plain data, and back by a strict reader; atomic files of them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.recording.records import reason
 
 END = "..."
-"""The last line of a file: one that was torn off lacks it."""
+"""Last line of a complete file."""
 
 T = TypeVar("T")
 _NUMBERS = itertools.count()
 
 
 def write(path: Path, text: bytes) -> None:
-    """Put ``text`` in the place of the file at ``path``, in one piece.
+    """Replace the file at ``path`` by ``text``, atomically.
 
-    Whoever reads meanwhile, or after a crash, finds the text of before or this one. Raises OSError, and the file
-    of before stays.
+    Readers find the old or the new text, also after a crash. Raises OSError, with the old file unchanged.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
@@ -47,17 +46,17 @@ def write(path: Path, text: bytes) -> None:
 
 
 def text_of(record: object, version: int, head: str = "") -> bytes:
-    """``record`` as the text of a file, behind comments ``head``."""
+    """Return ``record`` as the text of a file, after comments ``head``."""
     return f"{head}version: {version}\n{dump(plain(record))}{END}\n".encode()
 
 
 def read(cls: type[T], path: Path, version: int) -> T:
-    """The record of ``cls`` in the file at ``path``. Raises ConfigError with all that is wrong with it."""
+    """Read the record of ``cls`` at ``path``. Raises ConfigError with all problems of the file."""
     try:
         text = read_text(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from error
-    except ValueError as error:  # too large, or bytes that are no text
+    except ValueError as error:  # too large, or invalid text
         raise ConfigError(f"{path}: cannot be read ({error})") from error
     if text.rstrip("\n").rpartition("\n")[2] != END:
         raise ConfigError(f"{path}: damaged, its end is missing (the last line must be {END!r})")
@@ -72,18 +71,18 @@ def read(cls: type[T], path: Path, version: int) -> T:
 
 
 def plain(value: object) -> Any:
-    """``value`` as YAML can hold it: mappings, lists, numbers, texts; what is none of them by its text."""
+    """Convert ``value`` for YAML: mappings, lists, numbers, texts; anything else by its text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in list(value.items())}
     if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in list(value)]  # as it is now: others may go on with it
-    if hasattr(value, "tolist"):  # numbers and arrays of numpy
+        return [plain(entry) for entry in list(value)]  # a snapshot: others may modify it
+    if hasattr(value, "tolist"):  # numpy numbers and arrays
         return plain(value.tolist())
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, (bool, int, float, str)):  # their subclasses, as an IntEnum
+    if isinstance(value, (bool, int, float, str)):  # with subclasses such as IntEnum
         return next(kind(value) for kind in (int, float, str) if isinstance(value, kind))
     return str(value)
 
@@ -94,7 +93,7 @@ def _kinds(cls: type) -> Mapping[str, object]:
 
 
 def built(cls: type[T], data: object, path: str) -> T:
-    """A record of ``cls``; raises one ConfigError for all unknown and missing keys and wrong types in it."""
+    """Build a record of ``cls``. Raises one ConfigError for all unknown and missing keys and wrong types."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the record'} = {show(data)}: must be a section (key: value)")
     known = {each.name: each for each in fields(cls)}  # type: ignore[arg-type]
@@ -114,7 +113,7 @@ def built(cls: type[T], data: object, path: str) -> T:
 
 
 def _checked(kind: object, value: object, path: str) -> object:
-    """``value`` as the annotation ``kind`` of a field says. Raises ConfigError."""
+    """Return ``value`` checked against the annotation ``kind`` of a field. Raises ConfigError."""
     parts = typing.get_args(kind)
     match typing.get_origin(kind) or kind:
         case typing.Any:
@@ -149,7 +148,7 @@ _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a n
 
 
 def _scalar(kind: Any, value: Any, path: str) -> object:
-    """Text, flag or number; a number may be nan where it could not be measured, never infinite."""
+    """Check text, flag or number; a number may be nan for a missing measurement, never infinite."""
     right = type(value) is kind or (kind is float and type(value) is int)
     if not right or (kind is float and math.isinf(value)):
         raise ConfigError(f"{path} = {show(value)}: must be {_WORDS[kind]}")

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of a procedure, ``procedure.yaml`` beside the recordings of its rungs: written anew after every act.
+"""File of a procedure, ``procedure.yaml`` next to the recordings of its rungs: rewritten after every act.
 
-It is whole at any time: what is new is written beside it, and takes its place at once. Numbers are in SI units,
-times in ISO 8601 with their offset from UTC. Its last line ends the YAML document (``...``): a file that was torn
-off lacks it. While the procedure is under way a locked file beside it keeps room for the last words: how it has
-ended can be written on a full disk, too.
+It is replaced atomically. Numbers are in SI units, times in ISO 8601 with their offset from UTC. Its last line
+ends the YAML document (``...``), which a truncated file lacks. During a procedure a locked file reserves space, so
+that the end can be recorded on a full disk.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from rths_nodes.recording.records import RecordingError, reason
 FILE = "procedure.yaml"
 ROOM = f".{FILE}.room"
 LEAST_ROOM = 1 << 18
-"""Bytes that are kept for the last words; more for a longer record: twice what it has."""
+"""Smallest reserved space, bytes; twice the size of a longer record."""
 VERSION = 1
 """Version of the layout of the file; a file of another one is refused."""
 HEAD = (
@@ -33,12 +32,12 @@ HEAD = (
 
 
 def write(record: ProcedureRecord, folder: Path | str) -> Path:
-    """Write ``record``, which is complete, into ``folder``; the path of the file. Raises what RecordFile does."""
+    """Write the complete ``record`` to ``folder``; return the path. Raises as RecordFile."""
     return RecordFile(folder).write(record, last=True)
 
 
 class RecordFile:
-    """The file of one procedure in ``folder``, which it makes; threads write one after the other."""
+    """File of one procedure in ``folder``, which it makes; thread-safe."""
 
     def __init__(self, folder: Path | str) -> None:
         self.path = Path(folder) / FILE
@@ -47,11 +46,10 @@ class RecordFile:
         self._written = False
 
     def write(self, record: ProcedureRecord, last: bool = False) -> Path:
-        """Write ``record`` in one piece; the path of the file. With its ``last`` words the kept room is used.
+        """Write ``record`` atomically; return the path. The ``last`` time it uses the reserved space.
 
-        Whoever reads meanwhile, or after a crash, finds the record of before or this one, never a part of it.
-        Raises ConfigError where it cannot be written at all, before anything was, and RecordingError later on; the
-        file of before stays.
+        Raises ConfigError if it cannot be written at the start, and RecordingError later; the old file is
+        unchanged.
         """
         with self._lock:
             try:
@@ -71,7 +69,7 @@ class RecordFile:
             return self.path
 
     def _keep_room(self, size: int) -> None:
-        """The first time it must be there; where it cannot grow later on, that is seen at the last words."""
+        """Reserve space; required at first, later a failure shows at the last write."""
         if self._room is None:
             self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
             with contextlib.suppress(OSError):  # a file system without locks
@@ -90,26 +88,26 @@ class RecordFile:
 
 
 def under_way(folder: Path | str) -> bool:
-    """Somebody still writes the record in ``folder``."""
+    """Return whether a process still writes the record in ``folder``."""
     try:
         with (Path(folder) / ROOM).open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # nobody keeps room there, or a file system without locks
+    except OSError:  # no reserved space, or a file system without locks
         return False
     return False
 
 
 def exists(folder: Path | str) -> bool:
-    """There is a record of a procedure in ``folder``."""
-    return os.path.isfile(Path(folder) / FILE)  # false, too, for a name that is too long to be one
+    """Return whether ``folder`` has the record of a procedure."""
+    return os.path.isfile(Path(folder) / FILE)  # false also for a name that is too long
 
 
 def of_recording(path: Path | str) -> tuple[ProcedureRecord, str] | None:
-    """The procedure in which the recording at ``path`` was made, and the name of its folder there; None: in none.
+    """Return the procedure of the recording at ``path``, and its folder's name there, or None.
 
-    Raises what :func:`read` does.
+    Raises as :func:`read`.
     """
     place = Path(path).resolve()
     folder = place if place.is_dir() else place.parent
@@ -117,9 +115,9 @@ def of_recording(path: Path | str) -> tuple[ProcedureRecord, str] | None:
 
 
 def last_moving(folder: Path | str) -> Path | None:
-    """The recording of the last rung of a test in ``folder`` that moved the rig; of the last one where none did.
+    """Return the recording of the last rung in ``folder`` that moved the rig; of the last rung if none did.
 
-    None where the test ended before one did: how a simulator went is not how the test went.
+    None if the test ended before a motion: the result of a simulator is not the result of the test.
     """
     folder = Path(folder)
     record = read(folder)
@@ -130,5 +128,5 @@ def last_moving(folder: Path | str) -> Path | None:
 
 
 def read(folder: Path | str) -> ProcedureRecord:
-    """The record in ``folder``. Raises ConfigError with its path, and all that is wrong with it."""
+    """Read the record in ``folder``. Raises ConfigError with its path, and all its problems."""
     return plain.read(ProcedureRecord, Path(folder) / FILE, VERSION)

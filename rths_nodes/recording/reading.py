@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording -> a Run, without ROS, and without the components that took part.
+"""Recording -> Run, without ROS, and without the components of the test.
 
-The layout of the messages comes from the definitions in the file, the names of degrees of freedom and of the
-compensator's inner numbers from TestState and NodeStatus.
+Message layouts come from the recorded definitions, names of degrees of freedom and internal quantities from
+TestState and NodeStatus.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Lengths of messages that are tried for a layout, and messages of each: one of them is whole, or none."""
+"""Lengths of messages tried for a layout, and messages of each."""
 
 BATCH = 4096
-"""Messages of a stream that are unpacked together."""
+"""Messages of a stream unpacked together."""
 SPARSE, SILENT = 10, 100_000
-"""A history is as long as its messages account for: this often what came, and so many samples more. One message
-with a number beyond, which is damaged, does not make it longer."""
+"""Bound on the length of a history: multiple of the received messages, plus samples. A damaged number beyond does
+not extend it."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
-    """The Run of the recording at ``path``, finished or not. Raises ConfigError for a damaged one or none of ours.
+    """Read the recording at ``path``, finished or not. Raises ConfigError for a damaged or foreign one.
 
-    Messages that are not what their definition says are left out; the ``notes`` of the Run say how many.
+    Messages that contradict their definition are skipped; ``notes`` of the Run give their number.
     """
     recording = bag.read(os.fspath(path))
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: not a recording of a hybrid simulation (there is no scenario in it)")
     place = Path(path).absolute()
-    folders = [place, *place.parents[:2]]  # the recording may be a file in its folder, in that of a test
+    folders = [place, *place.parents[:2]]  # the recording may be a file in its folder, in a test's folder
     scenario = recorded_scenario(recording.information["scenario"], f"{path}: scenario", folders)
     contents = _Contents(recording)
     try:
@@ -73,7 +73,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 
 class _Contents:
-    """Data taken out of the messages of a recording; topics go by the last part of their names."""
+    """Data from the messages of a recording; topics by the last part of their names."""
 
     def __init__(self, recording: bag.Bag) -> None:
         self._definitions = recording.definitions
@@ -90,7 +90,7 @@ class _Contents:
         self._far: dict[str, tuple[int, int]] = {}
 
     def add(self, topic: str, data: bytes) -> None:
-        """Take in a message. Raises ValueError where a stream is not what its definition says."""
+        """Take a message. Raises ValueError if a stream contradicts its definition."""
         if (waiting := self._waiting.get(topic)) is not None:
             waiting.append(data)
             if len(waiting) == BATCH:
@@ -98,7 +98,7 @@ class _Contents:
             return
         try:
             self._add_words(topic, data)
-        except (ValueError, KeyError, TypeError):  # a field that is missing, or of another kind
+        except (ValueError, KeyError, TypeError):  # a missing field, or one of another kind
             self._damaged[topic] += 1
 
     def _add_words(self, topic: str, data: bytes) -> None:
@@ -133,9 +133,9 @@ class _Contents:
         waiting.clear()
 
     def rows(self, n_axes: int, modes: bool) -> dict[str, dict[str, Array]]:
-        """The fields of each stream that a Run has, one row for each sample or step; nan where none came.
+        """Return the fields of each stream for a Run, one row for each sample or step; nan if missing.
 
-        ``modes``: those of the axes as well.
+        ``modes``: include modes of the axes.
         """
         for topic in self._waiting:
             self._unpack(topic)
@@ -151,7 +151,7 @@ class _Contents:
         }
 
     def _count(self, stream: str) -> int:
-        """Rows up to the last number that the messages account for; notes the numbers beyond."""
+        """Return the number of rows that the messages account for; note numbers beyond."""
         batches = self._batches[stream]
         if not batches:
             return 0
@@ -163,7 +163,7 @@ class _Contents:
         return count
 
     def notes(self) -> list[str]:
-        """Say what was left out."""
+        """Return notes on skipped data."""
         found = [
             f"{count} damaged message{'s'[: count > 1]} of {topic} left out"
             for topic, count in (+self._damaged).items()
@@ -176,7 +176,7 @@ class _Contents:
         return found
 
     def _length(self, stream: str, name: str) -> int:
-        """Entries of the array ``name``; of the names where no message came."""
+        """Return the length of the array ``name``, from names if there was no message."""
         known = self._dof_names if stream == "target" else self._state_names
         return next((batch[name].shape[1] for batch in self._batches[stream] if name in batch), len(known))
 
@@ -193,7 +193,7 @@ class _Contents:
         return table
 
     def words(self) -> Data:
-        """The fields of a Run that are no histories, but for the information."""
+        """Return the fields of a Run that are not histories, except information."""
         return {
             "dof_names": _named(self._dof_names, self._length("target", "displacement")),
             "compensator_names": _named(self._state_names, self._length("compensator_state", "values")),
@@ -203,7 +203,7 @@ class _Contents:
         }
 
     def updating(self, dt: float) -> Data:
-        """The fields of a Run with what is known of copies of the specimen, samples every ``dt`` (s)."""
+        """Return the fields of a Run on learning copies of the specimen, samples every ``dt`` (s)."""
         batches = self._batches[TOPIC]
         if not batches:
             return {}
@@ -224,7 +224,7 @@ class _Contents:
     def _timing(self) -> dict[str, object]:
         try:
             return gathered(self._numbers)
-        except (AttributeError, TypeError, KeyError):  # names that are damaged
+        except (AttributeError, TypeError, KeyError):  # damaged names
             self._damaged["timing"] += 1
             return {}
 
@@ -249,12 +249,10 @@ def _named(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> Scenario:
-    """The checked scenario of a recording. Raises ConfigError with ``origin`` where it is none.
+    """Return the checked scenario of a recording. Raises ConfigError with ``origin``.
 
-    Copies of files are looked for below ``folders`` first.
-
-    A component that this installation does not know, or not with these parameters, keeps them as they stand;
-    building it is refused with the reason.
+    Copies of files are searched below ``folders`` first. Components, or parameters, that are not installed here
+    are kept as recorded; building them is refused with the reason.
     """
     data = parse(text, origin)
     if not isinstance(data, Mapping):
@@ -297,7 +295,7 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
 
 
 class _Places:
-    """Where the numbers of a message stand: grows field by field, aligned as CDR wants it."""
+    """Offsets of the numbers of a message, added field by field with CDR alignment."""
 
     def __init__(self) -> None:
         self.names, self.formats, self.offsets = ["encapsulation"], ["V4"], [0]
@@ -312,7 +310,7 @@ class _Places:
         self.size += size * (1 if count is None else count)
 
     def add_text(self, size: int) -> None:
-        """Characters that nobody reads; in all messages they are as many."""
+        """Add ignored characters, as many in all messages."""
         self.size += size
 
     def dtype(self) -> np.dtype[np.void]:
@@ -321,10 +319,9 @@ class _Places:
 
 
 class StreamLayout:
-    """The layout of a stream in a recording: that of the definition ``text``, with the lengths of ``message``.
+    """Layout of a recorded stream, from the definition ``text`` and the lengths in ``message``.
 
-    Raises ValueError where the message has not that layout, and for fields that are neither numbers nor arrays of
-    numbers.
+    Raises ValueError if the message contradicts it, and for fields that are neither numbers nor arrays of numbers.
     """
 
     def __init__(self, text: str, message: bytes) -> None:
@@ -351,7 +348,7 @@ class StreamLayout:
             raise ValueError(f"a message of another length than {self._size} bytes")
 
     def _count(self, places: _Places, length: str, message: bytes) -> int:
-        """Return how many characters or numbers follow, by the field ``length`` of ``message``."""
+        """Return the number of following characters or numbers, by the field ``length`` of ``message``."""
         places.add(length, "uint32")
         (count,) = struct.unpack_from("<I", message, places.size - 4)
         if places.size + count > len(message):
@@ -363,9 +360,9 @@ class StreamLayout:
         return self._size <= len(message) <= self._size + TRAILING
 
     def columns(self, messages: Sequence[bytes]) -> Columns:
-        """The fields of ``messages`` by name: scalars ``(n,)``, arrays ``(n, length)``, but for empty ones.
+        """Return the fields of ``messages`` by name: scalars ``(n,)``, arrays ``(n, length)``, except empty ones.
 
-        Messages of another layout are left out.
+        Messages of another layout are skipped.
         """
         fitting = [message[: self._size] for message in messages if self._fits(message)]
         rows = np.frombuffer(b"".join(fitting), self._dtype)
@@ -377,7 +374,7 @@ class StreamLayout:
 
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
-    """The layout that more than half of the ``messages`` have. Raises ValueError where there is none."""
+    """Return the layout of more than half of the ``messages``. Raises ValueError."""
     problem = ValueError("messages of many layouts")
     for found in _layouts(text, messages):
         if isinstance(found, ValueError):
@@ -388,7 +385,7 @@ def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
 
 
 def _layouts(text: str, messages: Sequence[bytes]) -> Iterator[StreamLayout | ValueError]:
-    """The layouts of the messages, each length of a message tried a few times, the most frequent first."""
+    """Yield layouts of the messages, trying each length a few times, the most frequent first."""
     tried: Counter[int] = Counter()
     for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
         for message in messages:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of an MCAP file (https://mcap.dev/spec), as far as they are whole: finished, torn off or damaged."""
+"""Complete records of an MCAP file (https://mcap.dev/spec): finished, truncated or damaged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rths_nodes.core.errors import ConfigError
 MAGIC = b"\x89MCAP0\r\n"
 LIBRARY = "rths_nodes"
 INFORMATION = "rths_nodes"
-"""Name of the metadata records with the information of a recording; the later ones complete the first."""
+"""Name of the metadata records with information of a recording; later ones complete the first."""
 ROSBAG2 = "rosbag2"
 """Name of the metadata record that rosbag2 reads."""
 RECORD = struct.Struct("<BQ")
@@ -30,24 +30,24 @@ RECORD = struct.Struct("<BQ")
 MESSAGE = struct.Struct("<HIQQ")
 """Channel, sequence, log time and publish time, before the data of a message."""
 LARGEST_CHUNK = 1 << 28
-"""Bytes of an unpacked chunk; those of all recorders are far smaller."""
+"""Bytes of an unpacked chunk; recorders make far smaller ones."""
 _CHECKSUM = 4
-"""Bytes of the one that ends the data; zero where there is none."""
+"""Bytes of the checksum at the end of the data; zero if absent."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
 _TAIL = len(_FOOTER) + 20 + len(MAGIC)
 
 
 class RecordingError(RuntimeError):
-    """A recording that cannot go on or cannot be read: path and reason."""
+    """A recording that cannot continue or cannot be read: path and reason."""
 
 
 def reason(error: OSError) -> str:
-    """The reason of an error of the operating system, without the path."""
+    """Return the text of an operating system error, without the path."""
     return error.strerror or str(error)
 
 
 def recording(path: Path | str) -> Path:
-    """The MCAP file of a recording, given that file or its directory; ConfigError where there is none."""
+    """Return the MCAP file of a recording, given that file or its directory. Raises ConfigError."""
     path = Path(path)
     try:
         if path.is_dir():
@@ -57,7 +57,7 @@ def recording(path: Path | str) -> Path:
             if len(found) > 1:
                 raise ConfigError(f"{path}: several .mcap files, name one: {', '.join(f.name for f in found)}")
             return recording(found[0])
-        if path.exists() and not path.is_file():  # a pipe or device could keep us waiting for ever
+        if path.exists() and not path.is_file():  # a pipe or device could block for ever
             raise ConfigError(f"{path}: not a recording (no regular file)")
         with path.open("rb") as stream:
             if stream.read(len(MAGIC)) != MAGIC:
@@ -68,7 +68,7 @@ def recording(path: Path | str) -> Path:
 
 
 def check_free(directory: Path) -> None:
-    """Refuse, with ConfigError, a place where no recording can be made; nothing is made there."""
+    """Raise ConfigError for a place where no recording can be made; nothing is created."""
     try:
         if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
             raise ConfigError(f"{directory}: there is a recording already, choose another place")
@@ -84,7 +84,7 @@ def check_free(directory: Path) -> None:
 
 
 def is_indexed(path: Path) -> bool:
-    """True for an MCAP file with its footer, false for a journal."""
+    """Return whether an MCAP file has its footer; a journal has none."""
     with path.open("rb") as stream:
         return _footer(stream) is not None
 
@@ -98,7 +98,7 @@ def _footer(stream: IO[bytes]) -> Footer | None:
 
 
 class _Whole(ReadDataStream):  # type: ignore[misc]
-    """Refuses to give less than was asked for."""
+    """Raises if fewer bytes are available than requested."""
 
     def read(self, length: int) -> bytes:
         data = bytes(super().read(length))
@@ -108,7 +108,7 @@ class _Whole(ReadDataStream):  # type: ignore[misc]
 
 
 def parsed(record: Any, content: bytes) -> Any:
-    """The record of a class of ``mcap.records`` from its content. Raises ValueError where it is not whole."""
+    """Parse a record of ``mcap.records``. Raises ValueError if it is incomplete."""
     try:
         return record.read(_Whole(BytesIO(content)))
     except Exception as error:  # e.g. struct.error, UnicodeDecodeError, EndOfFile
@@ -116,7 +116,7 @@ def parsed(record: Any, content: bytes) -> Any:
 
 
 def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, int]]:
-    """Opcode, content and end of the records of ``stream`` (``size`` bytes), as long as they are whole."""
+    """Yield opcode, content and end of the complete records at the start of ``stream`` (``size`` bytes)."""
     at = stream.tell()
     while len(head := stream.read(RECORD.size)) == RECORD.size:
         opcode, length = RECORD.unpack(head)
@@ -127,9 +127,9 @@ def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, in
 
 
 def summary(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Opcode and content of the records in the index of a file, and of the metadata that it names.
+    """Yield opcode and content of the records in the index of a file, and of its metadata.
 
-    Raises RecordingError where the index is damaged.
+    Raises RecordingError for a damaged index.
     """
     with path.open("rb") as stream:
         footer = _footer(stream)
@@ -158,11 +158,11 @@ def _named(path: Path, place: MetadataIndex) -> bytes:
 
 
 class Contents:
-    """The records of the data section of an MCAP file, those in chunks included, up to where it is whole.
+    """Records of an MCAP file's data section, including chunks, up to its complete part.
 
-    To be iterated once: opcode and content. Damage raises RecordingError, unless ``lenient``; then a damaged chunk
-    is left out. ``size`` is how much of the file counts, in bytes. Known afterwards: ``damage`` in words, ``end``,
-    up to where the file is whole, and ``lost_bytes``, those left out and those behind the end.
+    Iterate once: opcode and content. Damage raises RecordingError, unless ``lenient``; then a damaged chunk is
+    skipped. ``size`` is the valid part of the file, bytes. Available afterwards: ``damage`` as text, ``end`` of
+    the complete part, and ``lost_bytes``, skipped or after the end.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:
@@ -187,7 +187,7 @@ class Contents:
         self.lost_bytes += self._size - self.end
 
     def taken(self, take: Callable[[int, bytes], None]) -> Iterator[tuple[int, bytes]]:
-        """The records that ``take`` takes; one that it refuses with ValueError is damaged, and left out."""
+        """Yield records accepted by ``take``; one refused with ValueError is damaged, and skipped."""
         refused = 0
         for opcode, content in self:
             try:
@@ -210,7 +210,7 @@ class Contents:
         yield from ((opcode, part) for opcode, part, _ in whole_records(BytesIO(data), len(data)))
 
     def _check(self, checksum: int, told: int) -> None:
-        """Where all chunks are whole, it is the information between them that is not."""
+        """Check the checksum: with intact chunks the information between them is damaged."""
         if told and told != checksum and not self.damage:
             self._tell("the information about the test is damaged, or there are gaps between the messages")
 
@@ -226,6 +226,6 @@ def _unpacked(content: bytes, end: int) -> bytes:
         if chunk.uncompressed_size > LARGEST_CHUNK:
             raise ValueError(f"{chunk.uncompressed_size} bytes: must be <= {LARGEST_CHUNK}")
         stream, length = get_chunk_data_stream(chunk, validate_crc=True)
-    except Exception as error:  # whatever the decompression library raises for damaged data
+    except Exception as error:  # any error of the decompression library
         raise RecordingError(f"the chunk that ends at byte {end} is damaged ({error})") from error
     return bytes(stream.read(length))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Run: the arrays of a test with its scenario, indices and timing. It stands alone, without ROS."""
+"""Run: arrays of a test with its scenario, indices and timing, without ROS."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from rths_nodes.loop.supervision.late import LateData
 Flags = NDArray[np.uint32]
 
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
-"""Fields of a Target that a model has which does not travel whole."""
+"""Fields of a Target from a model that is not sent completely."""
 ELSEWHERE = "elsewhere"
-"""The host of a test whose record was imported, and the type of what is not known of it."""
+"""Host of an imported test, and type of its unknown parts."""
 _ROWS = 1 << 16
-"""Rows that a table has room for at first; it doubles as they come, since a long test may stop soon."""
+"""Initial rows of a table, which doubles, since a long test may stop soon."""
 
 
 @dataclass(eq=False)
@@ -66,7 +66,7 @@ Rows = dict[str, dict[str, Array]]
 
 
 def split(rows: Mapping[str, Mapping[str, Array]], names: tuple[str, ...]) -> tuple[Rows, Loads | None]:
-    """The ``rows`` of a Run (stream, field) of the axes that follow displacements; the loads on ``names``."""
+    """Split the ``rows`` of a Run (stream, field) into displacement axes, and loads on ``names``."""
     found = {stream: dict(fields) for stream, fields in rows.items()}
     if not names:
         return found, None
@@ -139,44 +139,44 @@ class Run:
     metrics: Data = field(default_factory=dict)
     timing: Data = field(default_factory=dict)
     integrator: Data = field(default_factory=dict)
-    """Numbers that the integrator keeps of the test, nested by name."""
+    """The integrator's own results, nested by name."""
     updating_names: tuple[str, ...] = ()
     updating_time: Array = field(default_factory=lambda: EMPTY)
     updating: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    """Knowledge of copies of the specimen ``(n, len(updating_names))`` behind the samples at ``updating_time``."""
+    """Quantities of learning copies ``(n, len(updating_names))`` after the samples at ``updating_time``."""
     notes: tuple[str, ...] = ()
-    """Words on what is missing in the recording, or was left out of it as damaged."""
+    """Notes on missing or damaged data of the recording."""
     loads: Loads | None = None
-    """Loads of the axes controlled by force, which the other arrays leave out; None where there are none."""
+    """Loads of the force axes, which the other arrays leave out, or None."""
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Names of the axes that follow displacements: columns of the arrays per sample."""
+        """Names of the displacement axes: columns of the arrays per sample."""
         return self.scenario.moved_axes
 
     @property
     def outcome(self) -> str:
-        """``finished``, ``held``, ``tripped`` or what else the recording says."""
+        """``finished``, ``held``, ``tripped`` or another outcome of the recording."""
         return self.information.get("outcome", "unknown")
 
     @property
     def in_lockstep(self) -> bool:
-        """No clock has driven the test: how long a sample took says nothing about a servo period."""
+        """True without a clock: computing times do not relate to a servo period."""
         return self.information.get("pace") == LOCKSTEP
 
     @property
     def made_elsewhere(self) -> bool:
-        """No program of ours has made the test: its record was imported."""
+        """True for an imported record of another program."""
         return self.information.get("host") == ELSEWHERE
 
     @property
     def bridged(self) -> int:
-        """Samples whose Command or Measurement was not there in time, and was made up for."""
+        """Samples without a timely Command or Measurement, which were bridged."""
         return int(np.count_nonzero(self.flags & FLAG_BRIDGED))
 
     @property
     def not_valid(self) -> str:
-        """Why a test that ran to its end is not valid: ``not valid: 55 % bridged (at most 2 %)``; else empty."""
+        """Reason why a completed test is not valid: ``not valid: 55 % bridged (at most 2 %)``; else empty."""
         return self.late.not_valid(len(self.time) - 1) if self.outcome == "finished" else ""
 
     @property
@@ -185,18 +185,18 @@ class Run:
 
     @property
     def ending(self) -> str:
-        """The outcome, or why the test is not valid: ``not valid: 55 % bridged``."""
+        """Outcome, or reason why the test is not valid: ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, len(self.time) - 1)
 
     def arrays(self) -> dict[str, Array]:
-        """All histories by name; those of loads as ``loads.force``."""
+        """Return all histories by name; loads as ``loads.force``."""
         found = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         loads = {} if self.loads is None else vars(self.loads)
         return found | {f"loads.{name}": value for name, value in loads.items() if isinstance(value, np.ndarray)}
 
 
 class _Table:
-    """Rows by number, growing in large pieces; rows that never came are nan."""
+    """Rows by number, growing in large steps; missing rows are nan."""
 
     def __init__(self, width: int) -> None:
         self.values = np.full((_ROWS, width), np.nan)
@@ -219,14 +219,14 @@ def _whole(flags: Array) -> Flags:
 
 
 def _together(measured: Flags, commanded: Flags, tripped: NDArray[np.bool_]) -> Flags:
-    """Flags of Measurements and Commands; one that the safe policy has replaced bridges nothing."""
+    """Combine flags of Measurements and Commands; a Command replaced by the safe policy bridges nothing."""
     return measured | np.where(tripped, commanded & ~np.uint32(FLAG_BRIDGED), commanded)
 
 
 def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **words: Any) -> Run:
-    """The Run of what was sent: ``rows`` by stream and field of its messages, one for each sample or step.
+    """Build a Run from the recorded messages: ``rows`` by stream and field, one for each sample or step.
 
-    What never came is nan. ``words`` are the other fields of the Run: names, information, metrics, timing.
+    Missing samples are NaN. ``words`` are the other fields of the Run: names, information, metrics, timing.
     """
     rows, loads = split(rows, scenario.force_axes)
     measured, commanded, true, target = (rows[n] for n in ("measurement", "command", "true_state", "target"))
@@ -235,7 +235,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
     applied = measured["command"]
     wanted = {}
     for name in ("target", "command"):
-        # where none came, or the safe policy has replaced it, what the rig was sent: never what was refused
+        # if missing, or replaced by the safe policy, the command sent to the rig: never a refused one
         given = wanted[name] = commanded[name].copy()
         replaced = np.flatnonzero(np.isnan(given[:, 0]) | tripped)
         given[replaced] = np.where(np.isnan(applied[replaced]), given[replaced], applied[replaced])
@@ -267,9 +267,9 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
 
 
 def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[str, dict[str, int]]:
-    """Return the fields of the messages of each stream that go into a Run, with the lengths of their arrays.
+    """Return the message fields of each stream that belong to a Run, with the lengths of their arrays.
 
-    ``modes``: those of the axes as well, of which some are controlled by force.
+    ``modes``: include modes of the axes, for force axes.
     """
     mode = {"control_mode": n_axes} if modes else {}
     axis = dict.fromkeys(("displacement", "force"), n_axes)
@@ -285,10 +285,10 @@ def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[s
 
 
 class Collector:
-    """A sink that gathers a Run of a live embedded test in memory."""
+    """Sink that collects a Run of an embedded test in memory."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
-        """Raises ConfigError for a test so long that its histories cannot be kept in memory."""
+        """Raise ConfigError for a test whose histories do not fit into memory."""
         self.scenario = scenario
         self._names = names
         self._modes = bool(scenario.force_axes)
@@ -376,7 +376,7 @@ class Collector:
         timing: dict[str, object] | None = None,
         integrator: Mapping[str, object] | None = None,
     ) -> Run:
-        """The Run of what has come in so far."""
+        """Return the Run of the data received so far."""
         learnt = np.array(self._updating).reshape(-1, 1 + len(self._names.updating))
         return assembled(
             self.scenario,
@@ -394,7 +394,7 @@ class Collector:
 
 
 def measurement_of(run: Run, sample: int) -> Measurement:
-    """Measurement ``sample`` of a Run, with the loads behind the other axes; without auxiliary channels."""
+    """Return Measurement ``sample`` of a Run, with the loads after the other axes; without auxiliary channels."""
     rows = [values[sample] for values in (run.displacement, run.force, run.command)]
     if (loads := run.loads) is not None:
         applied = np.where(np.isnan(loads.held[sample]), loads.command[sample], loads.held[sample])

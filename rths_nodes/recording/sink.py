@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recording of an embedded run: the same messages on the same topics as a run of the nodes leaves."""
+"""Recording of an embedded run, with the same messages and topics as a run of nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rths_nodes.recording.bag import Writer
 
 
 class RecordingSink:
-    """A sink of the embedded loop that writes what the nodes would have sent, stamped in test time."""
+    """Sink of the embedded loop that writes the messages of nodes, stamped in test time."""
 
     def __init__(
         self, writer: Writer, scenario: Scenario, names: Names, namespace: str, information: dict[str, str]
@@ -92,7 +92,7 @@ class RecordingSink:
         self._write(TOPIC, self._codec.pack_updating(values, sample, 0, stamp), stamp)
 
     def close(self, outcome: Outcome) -> None:
-        """The end of the test: last state, final numbers, index."""
+        """Write the end of the test: last state, final numbers, index."""
         self._tell_state(outcome.state, outcome.reason)
         for node, section, data in (
             ("monitor", "metrics", outcome.metrics),
@@ -113,7 +113,7 @@ class RecordingSink:
         self._close(outcome.state.name.lower(), outcome.reason)
 
     def abandon(self, reason: str) -> None:
-        """The run broke off: keep what there is."""
+        """Close the recording of a failed run."""
         self._close("failed", reason)
 
     def _close(self, outcome: str, reason: str) -> None:

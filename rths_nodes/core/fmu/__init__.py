@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models as functional mock-up units (FMI), each in a process that the test starts, watches and ends."""
+"""Models as functional mock-up units (FMI), each in a process of the test."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An FMU as a file: a zip archive that somebody handed in, looked at before anything of it is written.
+"""FMU as an untrusted zip archive, checked before anything is written.
 
-Refused are archives that would fill the disk, names that lead out of the folder into which they are unpacked, and
-what is damaged. Unpacked is what a process needs: the description, the binary of this platform, the resources.
+Archives that would fill the disk, names that lead out of the target folder, and damaged archives are refused. Only
+the description, the binary of this platform and the resources are unpacked.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ DESCRIPTION = "modelDescription.xml"
 RESOURCES = "resources/"
 
 LARGEST_UNPACKED = 1 << 30
-"""Bytes of all members together."""
+"""Limit of all members together, bytes."""
 LARGEST_DESCRIPTION = 64 << 20
 """Bytes: a model with a hundred thousand variables has twenty million."""
 MOST_MEMBERS = 20_000
 LARGEST_DIRECTORY = 16 << 20
-"""Bytes of the directory at the end of the archive, which is read whole: some hundred for each member."""
+"""Limit of the directory at the end of the archive, bytes; some hundred per member."""
 HIGHEST_RATIO = 100
-"""Bytes unpacked of one that is packed, in the mean: text reaches 20. Deflate reaches 1032, of zeros alone."""
+"""Largest mean compression ratio: text reaches 20, deflate of zeros 1032."""
 SMALL = 64 << 20
 """Bytes that any archive may unpack, whatever the ratio."""
 LARGEST_SHARE = 0.5
-"""Share of the free space of the temporary folder that an archive may take; it may be in memory."""
+"""Share of the free space in the temporary folder that an archive may use."""
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
-"""Errors of zipfile; RuntimeError for what is encrypted, NotImplementedError for methods that it does not know."""
+"""Errors of zipfile; RuntimeError for encryption, NotImplementedError for unknown methods."""
 
 END, LOCATOR, END_64 = 22, 20, 56
-"""Bytes of the records behind the directory: the last one, without its comment, and those of zip64 before it."""
+"""Bytes of the records after the directory: the last one, without its comment, and the zip64 ones before it."""
 TAIL = END_64 + LOCATOR + END + (1 << 16)
-"""Bytes at the end of an archive in which they stand."""
+"""Bytes at the end of an archive that contain these records."""
 
 
 def directory_size(tail: bytes) -> int:
-    """Size of the directory that zipfile reads, from the last TAIL bytes of an archive; 0 where it finds none."""
+    """Return the size of the directory, from the last TAIL bytes of an archive; 0 if there is none."""
     plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
     end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
     if end < 0 or len(tail) < end + END:
@@ -59,7 +59,7 @@ def directory_size(tail: bytes) -> int:
 
 
 class Archive:
-    """The members of an FMU, from its directory. Raises ConfigError for one that must not be unpacked."""
+    """Members of an FMU, from its directory. Raises ConfigError for one that must not be unpacked."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -83,7 +83,7 @@ class Archive:
             raise ConfigError(f"is no FMU: has no {DESCRIPTION}")
 
     def _check_directory(self) -> None:
-        """Refuses a directory that would fill the memory before a single member is seen."""
+        """Refuse a directory that would fill the memory."""
         try:
             with Path(self.path).open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -107,7 +107,7 @@ class Archive:
             raise ConfigError(f"is no archive that can be unpacked ({error})") from error
 
     def description(self) -> bytes:
-        """The description of the model. Raises ConfigError where it is damaged, or larger than one is."""
+        """Return the description of the model. Raises ConfigError if it is damaged or too large."""
         with self._opened() as opened:
             size = opened.getinfo(DESCRIPTION).file_size
             if size > LARGEST_DESCRIPTION:
@@ -115,7 +115,7 @@ class Archive:
             return opened.read(DESCRIPTION)
 
     def unpack(self, folder: Path, binaries: str) -> None:
-        """Write description, resources and what lies below ``binaries`` into ``folder``. Raises ConfigError."""
+        """Write description, resources and the content of ``binaries`` to ``folder``. Raises ConfigError."""
         free = shutil.disk_usage(folder).free
         if self._whole > LARGEST_SHARE * free:
             raise ConfigError(
@@ -131,7 +131,7 @@ class Archive:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with opened.open(member) as source, target.open("xb") as written:  # a link becomes its text
                     shutil.copyfileobj(source, written)
-        (folder / RESOURCES).mkdir(exist_ok=True)  # FMUs are told where it is
+        (folder / RESOURCES).mkdir(exist_ok=True)  # FMUs get its path
 
 
 def _checked(name: str) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The description of an FMU: its variables with their units, what it can do, and on which machines it runs.
+"""Description of an FMU: variables with units, capabilities, platforms.
 
-It is read by fmpy, which checks it against the schema of the standard. Document types and entities are refused:
-they are no part of the standard, and ways to fill the memory or to read other files.
+It is read by fmpy, which checks it against the schema of the standard. Document types and entities, which could
+fill the memory or read other files, are refused.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ QUANTITIES: Mapping[str, tuple[Mapping[str, float], Mapping[str, int]]] = {
     "acceleration": (ACCELERATIONS, {"m": 1, "s": -2}),
     "force": (FORCES, {"kg": 1, "m": 1, "s": -2}),
 }
-"""What a variable may be -> its units by name, and the exponents of the base units."""
+"""Quantity of a variable -> its units by name, and the exponents of the base units."""
 
 ROUNDED = 1e-5
-"""Share by which the definition of a unit may differ from the one of its name: files give some decimals."""
+"""Relative tolerance between the definition of a unit and its name: files give some decimals."""
 
 LARGEST = sys.float_info.max
 
@@ -47,7 +47,7 @@ INSTALL = "pip install fmpy"
 
 
 def fmpy() -> Any:
-    """The package. Raises ConfigError where it is not installed."""
+    """Return the package. Raises ConfigError if it is not installed."""
     try:
         import fmpy
     except ImportError as error:
@@ -57,7 +57,7 @@ def fmpy() -> Any:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit as the FMU declares it: what one of it is in base units, and their exponents."""
+    """A unit declared by an FMU: factor to base units, and their exponents."""
 
     name: str
     factor: float | None = None
@@ -67,7 +67,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable; ``reference`` is its value reference, ``start`` as it stands in the description."""
+    """One variable; ``reference`` is its value reference, ``start`` the text of the description."""
 
     name: str
     reference: int
@@ -82,7 +82,7 @@ class Variable:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Bounds of the FMU, and those of a whole number of so many bits."""
+        """Bounds of the FMU, or of an integer of its size."""
         if self.kind not in WHOLE:
             return self.low, self.high
         bits = int("".join(filter(str.isdigit, self.kind)) or (32 if self.kind == "Integer" else 64))
@@ -93,40 +93,39 @@ class Variable:
         )
 
     def words(self) -> str:
-        """Name, unit and start, in words."""
+        """Return name, unit and start as text."""
         unit = f" [{self.unit.name}]" if self.unit else ("" if self.kind in FLOATS else f" ({self.kind})")
         return f"{self.name}{unit}" + (f" = {self.start}" if self.start else "")
 
 
 @dataclass(frozen=True)
 class Description:
-    """An FMU for co-simulation, as it describes itself."""
+    """Description of an FMU for co-simulation."""
 
     version: int
-    """2 or 3, of FMI."""
+    """Version of FMI, 2 or 3."""
     name: str
     identifier: str
     token: str
     tool: str
     needs_tool: bool
     keeps_state: bool
-    """True where its state can be saved and restored."""
+    """True if its state can be saved and restored."""
     fixed_step: float | None
-    """Its inner step, s, where that is fixed and stated."""
+    """Inner step, s, if it is fixed and stated."""
     tolerance: float | None
     variables: Mapping[str, Variable]
 
     @property
     def binaries(self) -> str:
-        """The folder in the archive with the binaries of this platform."""
+        """Folder in the archive with the binaries of this platform."""
         return "binaries/linux64" if self.version == 2 else f"binaries/{platform.machine()}-linux"
 
     def of(self, causality: str) -> list[Variable]:
-        """The variables of one causality."""
         return [each for each in self.variables.values() if each.causality == causality]
 
     def variable(self, place: str, name: str, causality: str) -> Variable:
-        """The float of that ``name``, which stands at ``place``. Raises ConfigError where it is nothing such."""
+        """Return the float ``name``, used at ``place``. Raises ConfigError."""
         known = [each.name for each in self.of(causality) if each.kind in FLOATS]
         if (found := self.variables.get(name)) is None:
             raise unknown(f"{place} = {show(name)}", causality, name, known)
@@ -141,7 +140,7 @@ class Description:
         return found
 
     def parameter(self, place: str, name: str, value: Any) -> Variable:
-        """The parameter of that ``name``, which can become ``value``. Raises ConfigError where it cannot."""
+        """Return the parameter ``name``, which can have ``value``. Raises ConfigError."""
         if (found := self.variables.get(name)) is None or found.causality != "parameter":
             raise unknown(place, "parameter", name, [each.name for each in self.of("parameter")])
         if found.variability == "constant" or found.array or found.kind in ("Binary", "Clock"):
@@ -155,7 +154,7 @@ class Description:
         if kind in (int, float):
             low, high = found.bounds
             least, most = (-LARGEST if low is None else low), (LARGEST if high is None else high)
-            if not least <= value <= most:  # false of nan
+            if not least <= value <= most:  # false for nan
                 unit = found.unit.name if found.unit else ""
                 bounds = [
                     f"{sign} {b:g} {unit}".rstrip() for sign, b in ((">=", low), ("<=", high)) if b is not None
@@ -165,9 +164,9 @@ class Description:
 
 
 def factor_of(place: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return what one of ``variable`` is in SI as a ``quantity``, by the FMU or by what a scenario has ``stated``.
+    """Return the factor of ``variable`` to SI as a ``quantity``, from the FMU or as ``stated`` in a scenario.
 
-    Raises ConfigError where that is not known, or is not what it says.
+    Raises ConfigError if it is unknown or contradictory.
     """
     table, exponents = QUANTITIES[quantity]
     si, units = next(iter(table)), ", ".join(table)
@@ -207,7 +206,7 @@ def factor_of(place: str, variable: Variable, quantity: str, stated: str | None)
 
 
 def _plain(name: str) -> str:
-    """``m/s²``, ``m/s2`` and ``m.s-2`` -> ``m/s^2``."""
+    """Convert ``m/s²``, ``m/s2`` and ``m.s-2`` to ``m/s^2``."""
     squared = name.strip().replace("²", "^2").replace(" ", "")
     return re.sub(r"[.*]?s\^?-(\d)$", lambda m: "/s" if m[1] == "1" else f"/s^{m[1]}", squared).replace(
         "/s2", "/s^2"
@@ -221,7 +220,7 @@ def _in_base_units(unit: Unit) -> str:
 
 
 def described(file: str) -> Description:
-    """The description of the FMU in ``file``. Raises ConfigError, which begins with it."""
+    """Return the description of the FMU in ``file``. Raises ConfigError that begins with it."""
     try:
         try:
             version = version_of(Path(file))
@@ -249,7 +248,7 @@ def _described(file: str, version: tuple[int, ...]) -> Description:
 
 
 def description_of(xml: bytes) -> Description:
-    """Return what a file ``modelDescription.xml`` says. Raises ConfigError for one that is none."""
+    """Parse ``modelDescription.xml``. Raises ConfigError."""
 
     if b"<!DOCTYPE" in xml or b"<!ENTITY" in xml or b"\0" in xml:
         raise ConfigError(f"{DESCRIPTION} must be UTF-8, without document type and entities")
@@ -258,7 +257,7 @@ def description_of(xml: bytes) -> Description:
         Path(folder, DESCRIPTION).write_bytes(xml)
         try:
             read = package.read_model_description(folder)
-        except Exception as error:  # whatever fmpy and lxml find wrong with it
+        except Exception as error:  # any error of fmpy and lxml
             words = " / ".join(line.strip("- ") for line in str(error).splitlines())
             raise ConfigError(f"{DESCRIPTION} is not as FMI has it ({words or type(error).__name__})") from error
     return _of_fmpy(read)
@@ -347,4 +346,4 @@ def listed(description: Description, fed: Sequence[str], given: Mapping[str, obj
 
 
 MOST_LISTED = 50
-"""Variables of one causality that are listed."""
+"""Largest number of listed variables of one causality."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of an FMU, run by ``core/child_program.py`` with the task as JSON.
+"""Process of an FMU, run by ``core/child_program.py`` with the task as JSON.
 
-It instantiates the model and tells its outputs at the start. Then it takes messages: the number of a step and the
-inputs of it, answered by the outputs at its end; or one byte, which sets the model back to its start. It ends when
-nobody asks any more. It imports nothing of the package. What is wrong it says in one line, and ends with code 1.
+It instantiates the model and sends its outputs at the start. Then it answers messages: step number and inputs by
+the outputs at the end of the step, or one byte, which resets the model. It ends with the connection, and imports
+nothing of the package. It reports an error in one line, and exits with code 1.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 GOOD, DISCARD = 1, 2
-"""The highest status with which the model goes on, a warning; that of a step which it does not take."""
+"""Highest status with which the model continues, a warning; status of a refused step."""
 
 
 def main(task: Data) -> None:
-    """Be the model until nobody asks. Raises SystemExit with words for what it does wrong."""
+    """Run the model until the connection ends. Raises SystemExit with the error."""
     try:
         import fmpy.fmi2
         import fmpy.fmi3
@@ -39,18 +39,17 @@ def main(task: Data) -> None:
     os.chdir(task["folder"])
     resource.setrlimit(resource.RLIMIT_FSIZE, (task["largest_file"],) * 2)
     resource.setrlimit(resource.RLIMIT_AS, (task["largest_memory"],) * 2)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python lets a file that is full pass
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores the signal of a full file
     try:
         unit: Unit = Fmi2(fmpy.fmi2, task) if task["version"] == 2 else Fmi3(fmpy.fmi3, task)
         unit.begin()
-    except Exception as error:  # fmpy has no class of its own for what it cannot load or instantiate
+    except Exception as error:  # fmpy has no exception class for failed loading or instantiation
         raise SystemExit(f"cannot be started: {error or type(error).__name__}") from error
     with socket.socket(fileno=task["channel"]) as channel:
         serve(unit, channel)
 
 
 def serve(unit: Unit, channel: socket.socket) -> None:
-    """Answer each message until there are no more."""
     outputs, request, step = unit.outputs, unit.request, unit.step
     unit.read(0.0)
     channel.send(outputs)
@@ -65,10 +64,10 @@ def serve(unit: Unit, channel: socket.socket) -> None:
 
 
 class Unit:
-    """An instance of the model.
+    """Instance of the model.
 
-    ``request`` are the number of a step and its inputs, ``outputs`` what it has at the end: arrays of doubles that
-    are used again and again.
+    ``request`` has the number of a step and its inputs, ``outputs`` the results: arrays of doubles that are
+    reused.
     """
 
     prefix = ""
@@ -89,7 +88,7 @@ class Unit:
         self._outputs, self._n_outputs = (reference * len(outputs))(*outputs), len(outputs)
 
     def begin(self) -> None:
-        """Instantiate the model, and bring it to its start. Raises what fmpy raises."""
+        """Instantiate and initialise the model. Raises what fmpy raises."""
         self._unit.instantiate()
         self._initialise()
         self._state = None
@@ -106,7 +105,7 @@ class Unit:
         raise NotImplementedError
 
     def set_back(self) -> None:
-        """To the start: by the state that was saved there, or anew."""
+        """Reset to the start, by the saved state or by a new initialisation."""
         if self._state is not None:
             self._unit.setFMUState(self._state)
             return
@@ -114,31 +113,31 @@ class Unit:
         self._initialise()
 
     def end(self) -> None:
-        """Let the model close what it has open. What it says to that changes nothing any more."""
+        """Let the model release its resources; errors no longer matter."""
         with contextlib.suppress(Exception):
             self._unit.terminate()
             self._unit.freeInstance()
 
     def step(self, number: int) -> None:
-        """Go on by step ``number``, from 0, with the inputs of ``request``. Raises SystemExit."""
+        """Make step ``number``, from 0, with the inputs of ``request``. Raises SystemExit."""
         raise NotImplementedError
 
     def read(self, time: float) -> None:
-        """Read the outputs. Raises SystemExit for what is no number."""
+        """Read the outputs. Raises SystemExit for nan or inf."""
         self.check(self.get(self.instance, self._outputs, self._n_outputs, *self.to), self.getter, time)
-        if not math.isfinite(sum(self.outputs)):  # an overflow of the sum is none of the outputs
+        if not math.isfinite(sum(self.outputs)):  # the sum may overflow
             for name, value in zip(self.task["names"], self.outputs, strict=True):
                 if not math.isfinite(value):
                     raise SystemExit(f"{name} is {value} at {time:g} s: must be a number")
 
     def check(self, status: int, function: str, time: float) -> None:
-        """Raises SystemExit where the model says that something is wrong."""
+        """Raise SystemExit for an error of the model."""
         if status > GOOD:
             name = STATUS[status] if status < len(STATUS) else f"the unknown status {status}"
             raise SystemExit(f"{function} has returned {self.prefix}{name} at {time:g} s{self.meaning(status)}")
 
     def meaning(self, status: int) -> str:
-        """Say what a status of a step means."""
+        """Return the meaning of a step's status."""
         return f": the model does not take the step of {self._dt:g} s there" if status == DISCARD else ""
 
     get: Callable[..., int]
@@ -148,8 +147,6 @@ class Unit:
 
 
 class Fmi2(Unit):
-    """By FMI 2.0."""
-
     prefix, getter = "fmi2", "fmi2GetReal"
 
     def __init__(self, fmi2: ModuleType, task: Data) -> None:
@@ -174,8 +171,6 @@ class Fmi2(Unit):
 
 
 class Fmi3(Unit):
-    """By FMI 3.0."""
-
     prefix, getter = "fmi3", "fmi3GetFloat64"
 
     def __init__(self, fmi3: ModuleType, task: Data) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An FMU as a scenario names it: the file, values of its parameters, and what its variables are in a test."""
+"""FMU in a scenario: file, values of its parameters, and roles of its variables in a test."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rths_nodes.core.fmu.process import Feed
 from rths_nodes.core.parameters import mapping, number, params, path
 
 SHARE_OF_STEP = 1e-9
-"""Share of a step by which it may differ from a whole number of inner steps of the FMU."""
+"""Relative tolerance for a step as a whole number of inner steps of the FMU."""
 
 
 class Row(NamedTuple):
-    """A variable of the FMU at its ``place`` in the section, as input or output; empty ``quantity`` for any."""
+    """Variable of the FMU at its ``place`` in the section, as input or output; empty ``quantity`` for any."""
 
     place: str
     name: str
@@ -28,9 +28,9 @@ class Row(NamedTuple):
     quantity: str
 
     def factor(self, found: Description, units: Mapping[str, str]) -> float:
-        """Return what one of it is in SI. Raises ConfigError where the FMU does not have it so."""
+        """Return its factor to SI. Raises ConfigError if the FMU contradicts."""
         variable = found.variable(self.place, self.name, self.causality)
-        if not self.quantity:  # it is shown as it stands
+        if not self.quantity:  # shown without conversion
             return 1.0
         return factor_of(self.place, variable, self.quantity, units.get(self.name))
 
@@ -58,11 +58,11 @@ class FmuParams:
     )
 
     def rows(self) -> Iterator[Row]:
-        """The variables that the test feeds or reads, in the order in which a process gets them."""
+        """Yield the variables that the test feeds or reads, in the order of the process."""
         raise NotImplementedError
 
     def check(self, step: float) -> None:
-        """Refuses what the FMU in the file does not have, or does not mean so; it is stepped by ``step`` (s)."""
+        """Raise ConfigError for variables that the FMU lacks or defines otherwise, or a wrong ``step`` (s)."""
         found, problems = described(self.file), Problems()
         for row in self.rows():
             with problems.gathered():
@@ -81,24 +81,24 @@ class FmuParams:
         problems.refuse()
 
     def contents(self) -> list[str]:
-        """Describe the FMU: its variables, with their units, and inputs that the test does not feed."""
+        """Describe the FMU: variables with units, and inputs that the test does not feed."""
         fed = [row.name for row in self.rows() if row.causality == "input"]
         return listed(described(self.file), fed, self.parameters)
 
     def feeds(self) -> tuple[Feed, Feed]:
-        """Inputs and outputs of the process. Raises ConfigError as :meth:`check`."""
+        """Return inputs and outputs of the process. Raises ConfigError as :meth:`check`."""
         found = described(self.file)
         return _feed(self, found, "input"), _feed(self, found, "output")
 
     def settings(self) -> list[tuple[str, int, object]]:
-        """Kind, value reference and value of each parameter that the scenario sets. Raises ConfigError."""
+        """Return kind, value reference and value of each parameter that is set. Raises ConfigError."""
         found = described(self.file)
         of = {name: found.parameter("parameters", name, value) for name, value in self.parameters.items()}
         return [(_setter(found, of[name]), of[name].reference, value) for name, value in self.parameters.items()]
 
 
 def check_axes(axes: Iterable[str], test: TestContext) -> None:
-    """Refuses (ConfigError) variables for other ``axes`` than the test has, or in another order."""
+    """Raise ConfigError unless ``axes`` are the test's, in order."""
     if (given := tuple(axes)) != test.axes:
         raise ConfigError(
             f"axes: of {', '.join(given) or 'none'}; must be of the axes of the test in their order: "
@@ -107,7 +107,7 @@ def check_axes(axes: Iterable[str], test: TestContext) -> None:
 
 
 def _check_units(params: FmuParams, found: Description, problems: Problems) -> None:
-    """Refuses units of variables that are not converted: one that is misspelt would go unseen."""
+    """Refuse units of variables that are not converted, which may be misspelt."""
     used = {row.name for row in params.rows() if row.quantity}
     for name, unit in params.units.items():
         if name not in used:
@@ -127,7 +127,7 @@ def _feed(params: FmuParams, found: Description, causality: str) -> Feed:
 
 
 def _setter(found: Description, variable: Variable) -> str:
-    """Return the type by which fmpy sets a variable; an enumeration is set as the whole number that it is."""
+    """Return the type by which fmpy sets a variable; an enumeration is an integer."""
     if variable.kind == "Enumeration":
         return "Integer" if found.version == 2 else "Int64"
     return variable.kind

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An FMU in a process of its own, as the parts of a test ask it: inputs of a step in, outputs at its end out.
-
-All numbers are in SI units here; the units of the FMU are those of its own process.
-"""
+"""FMU in a process of its own: inputs of a step in, outputs at its end out, in SI units."""
 
 from __future__ import annotations
 
@@ -26,28 +23,28 @@ from rths_nodes.core.samples import Array
 PROGRAM = Path(__file__).with_name("model_process.py")
 
 LARGEST_FILE = 1 << 30
-"""Bytes of a file that an FMU may write, and of what it may print."""
+"""Limit of a file that an FMU writes, and of its output, bytes."""
 
 LARGEST_MEMORY = 8 << 30
-"""Bytes of address space that an FMU may have, and at most half of the memory of this machine."""
+"""Limit of an FMU's address space, bytes; at most half of this machine's memory."""
 LEAST_MEMORY = 1 << 30
-"""Bytes of address space that any FMU has: Python, fmpy and the libraries of the model."""
+"""Smallest limit of the address space, bytes: Python, fmpy and the libraries of the model."""
 
 LOOK_S = 1.0
-"""Longest wait between two looks at the clock, s."""
+"""Polling interval of the clock, s."""
 
 SET_BACK = b"\0"
-"""Message, shorter than a number, that brings the model back to its start."""
+"""Message, shorter than a number, that resets the model."""
 
 
 def largest_memory() -> int:
-    """Bytes of address space of an FMU on this machine."""
+    """Return the limit of an FMU's address space on this machine, bytes."""
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return max(LEAST_MEMORY, min(LARGEST_MEMORY, half))
 
 
 class Feed(NamedTuple):
-    """Variables of an FMU in their order: value references, names, and what one of each is in SI."""
+    """Variables of an FMU in order: value references, names, and factors to SI."""
 
     references: Sequence[int]
     names: Sequence[str]
@@ -57,7 +54,7 @@ class Feed(NamedTuple):
 class FmuProcess:
     """The model in ``file``, stepped by ``dt`` (s) from 0 s on, with ``inputs`` and ``outputs``.
 
-    ``parameters`` are what its parameters become at the start: kind, reference and value of each.
+    ``parameters`` are initial values: kind, reference and value of each.
     """
 
     def __init__(
@@ -71,18 +68,15 @@ class FmuProcess:
         self._channel: socket.socket | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._within = self._due = 0.0
-        self._works = True  # on an answer: it will not hear that it shall end
+        self._works = True  # it is computing, and will not notice the end
 
     @property
     def name(self) -> str:
-        """The file, without its folder."""
+        """Name of the file, without its folder."""
         return Path(self.file).name
 
     def open(self, within: float) -> None:
-        """Unpack and start the model, which has ``within`` s to be there; raises ConfigError.
-
-        The outputs at its start are its first answer.
-        """
+        """Unpack and start the model; it answers ``within`` s with its initial outputs. Raises ConfigError."""
         self.close()
         try:
             self._open(within)
@@ -120,7 +114,7 @@ class FmuProcess:
         self._expect(within)
 
     def start(self, place: str, within: float) -> Array:
-        """As :meth:`open`, and wait: outputs at the start, in SI. The FMU stands at ``place`` of the scenario."""
+        """Open and wait for the initial outputs, in SI. ``place`` is the FMU's path in the scenario."""
         self.open(within)
         try:
             return self.wait()
@@ -129,14 +123,14 @@ class FmuProcess:
             raise ConfigError(f"{place}.file = {self.name!r}: {error}") from error
 
     def begin(self, step: int, inputs: Array, within: float) -> None:
-        """Let it take ``step``, from 0, with ``inputs`` in SI; it has ``within`` s. Raises RuntimeError."""
+        """Begin ``step``, from 0, with ``inputs`` in SI and a timeout of ``within`` s. Raises RuntimeError."""
         request = self._request
         request[0] = step
         np.multiply(inputs, self._per_input, out=request[1:])
         self._send(request.tobytes(), within)
 
     def set_back(self, within: float) -> None:
-        """Let it go back to its start, whose outputs are the answer. Raises RuntimeError."""
+        """Reset the model, which answers with its initial outputs. Raises RuntimeError."""
         self._send(SET_BACK, within)
 
     def _send(self, message: bytes, within: float) -> None:
@@ -152,10 +146,7 @@ class FmuProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Outputs in SI, which are waited for ``wait`` s; None where they are not there. Raises RuntimeError.
-
-        That is where they never come, or were due.
-        """
+        """Return outputs in SI, waiting ``wait`` s, or None. Raises RuntimeError if they failed or are overdue."""
         assert self._channel is not None
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
@@ -173,13 +164,13 @@ class FmuProcess:
         return np.frombuffer(found) * self._outputs.factors
 
     def wait(self) -> Array:
-        """As :meth:`answer`, once it is there."""
+        """Wait for the :meth:`answer`."""
         while (found := self.answer(LOOK_S)) is None:
             pass
         return found
 
     def share_scheduling(self) -> None:
-        """Let it run as this process does, just below it."""
+        """Give it the scheduling policy of this process, just below it."""
         if self._process is not None:
             self._process.share_scheduling()
 
@@ -188,7 +179,7 @@ class FmuProcess:
         return self._process.end(LEAVING_S) or f"the FMU has ended: {otherwise}"
 
     def close(self) -> None:
-        """End the process, and remove what was unpacked; may be called again."""
+        """End the process, and remove unpacked files; may be called again."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of OpenSees, each in a process of its own that the test starts, watches and ends."""
+"""OpenSees models, each in a process of the test."""

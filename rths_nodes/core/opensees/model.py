@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model as a scenario names it: degrees of freedom as OpenSees counts them, files, and commands of a step."""
+"""OpenSees model in a scenario: degrees of freedom, files, and analysis commands."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Rows = Sequence[Sequence[float]]
 
 
 def check_rows(lists: Mapping[str, Rows]) -> None:
-    """Refuses (ConfigError) rows that are no nodes and their degrees of freedom, and one that stands twice.
+    """Raise ConfigError for rows that are not node and degree of freedom, and for duplicates.
 
-    ``lists`` by the place of each in the scenario.
+    ``lists`` by path in the scenario.
     """
     seen: dict[tuple[float, ...], str] = {}
     for place, rows in lists.items():
@@ -34,7 +34,7 @@ def check_rows(lists: Mapping[str, Rows]) -> None:
 
 
 def check_count(place: str, rows: Rows, n: int, words: str) -> None:
-    """Refuses (ConfigError) other than ``n`` rows, one for each of ``words``."""
+    """Raise ConfigError unless there are ``n`` rows, one for each of ``words``."""
     if len(rows) != n:
         raise ConfigError(f"{place}: must be {n} {'row' if n == 1 else 'rows'}, one for each {words}")
 
@@ -48,12 +48,12 @@ def _plain(number: float) -> float:
 
 
 def whole_rows(*lists: Rows) -> list[tuple[int, int]]:
-    """Node and degree of freedom of each row of the lists, one after another."""
+    """Return node and degree of freedom of each row of the lists, concatenated."""
     return [(int(node), int(number)) for rows in lists for node, number in rows]
 
 
 def check_files(model: str, files: Sequence[str]) -> None:
-    """Raises ConfigError for a model that is not there, and for files, relative to it, that it cannot open."""
+    """Raise ConfigError for a missing model, and for files, relative to it, that it cannot open."""
     if not Path(model).is_file():
         raise ConfigError(f"model = {model!r}: there is no such file")
     for index, file in enumerate(files):
@@ -66,7 +66,7 @@ def check_files(model: str, files: Sequence[str]) -> None:
 
 
 def commands_of(analysis: object) -> dict[str, list[object]]:
-    """The words of each command in the section ``analysis``: text, or numbers where they are such."""
+    """Return the arguments of each command in the section ``analysis``, as text or numbers."""
     lines = to_data(analysis).items()
     return {name: [_number(word) for word in line.split()] for name, line in lines if line is not None}
 
@@ -81,10 +81,7 @@ def _number(word: str) -> object:
 
 
 class ModelProcess(ChildProcess):
-    """Builds the ``model`` of a file and does with it what the Python file ``work`` says.
-
-    ``task`` is what that one is told.
-    """
+    """Builds the ``model`` of a file and runs the Python file ``work`` on it, with ``task``."""
 
     farewells = ("Process 0 Terminating",)
     points_back = "See stderr output"  # of an exception of OpenSees, which has printed the reason before

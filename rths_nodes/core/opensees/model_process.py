@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of an OpenSees model, run by ``core/child_program.py`` with the task as JSON.
+"""Process of an OpenSees model, run by ``core/child_program.py`` with the task as JSON.
 
-It builds the model of the user, and does with it what the file ``work`` of the task says, which has a function
-``work(ops, task, model)``. Neither imports anything of the package. What is wrong it says in one line; the exit
-code is 1 then.
+It builds the user's model and runs ``work(ops, task, model)`` of the file ``work`` of the task. Neither imports
+anything of the package. An error is reported in one line, with exit code 1.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from rths_nodes.core.data import Data
 
 PRINTED = 2
-"""File descriptor of what is printed: a file, from which it can be read again."""
+"""File descriptor of the output, a readable file."""
 
 LONGEST_REFUSAL = 500
-"""Bytes of what OpenSees says to a command."""
+"""Bytes of OpenSees' output that are reported for a command."""
 
 
 def main(task: Data) -> None:
-    """Build and work. Raises SystemExit with words for what the user can mend."""
+    """Build and work. Raises SystemExit for errors of the user."""
     try:
         import openseespy.opensees as ops
     except ImportError as error:
@@ -51,7 +50,7 @@ def module_of(path: Path) -> ModuleType:
 
 
 class Model:
-    """The model in the user's file ``path``: what ``work`` builds, and the commands that it gives to OpenSees."""
+    """Model in the user's file ``path``: calls of its functions, and OpenSees commands."""
 
     def __init__(self, ops: ModuleType, path: Path) -> None:
         self._ops, self._path = ops, path
@@ -61,7 +60,7 @@ class Model:
     def build(self, words: str, argument: Callable[[], None]) -> None:
         """Call a function of the file: ``build("model(rig)", rig)``.
 
-        What the file raises, in whatever call, is told with its line. It sees no arguments but its name.
+        Exceptions of the file are reported with their line. It gets no command-line arguments.
         """
         path = self._path
         sys.argv = [str(path)]
@@ -74,25 +73,25 @@ class Model:
             function(argument)
         except Exception as error:
             raise SystemExit(told(error, path)) from error
-        except SystemExit as error:  # without words the test would go on waiting for the model
+        except SystemExit as error:  # without a report the test would keep waiting for the model
             if error.code:
                 raise
             raise SystemExit(f"{path.name} ends itself (sys.exit)") from error
 
     def check_node(self, node: int, number: int, who: str, where: str) -> None:
-        """Raises ValueError for a row of ``where``, which ``who`` needs, that the model does not have."""
+        """Raise ValueError for a row of ``where``, needed by ``who``, that the model lacks."""
         if node not in self._ops.getNodeTags():
             raise ValueError(f"{who} needs node {node} of {where}: build it before")
         if number > (size := len(self._ops.nodeDisp(node))):
             raise ValueError(f"{where} [{node}, {number}]: the degrees of freedom of node {node} are 1 to {size}")
 
     def check_free(self, node: int, number: int) -> None:
-        """Raises ValueError where the model holds what the rig is to move."""
+        """Raise ValueError for a fixed degree of freedom that the rig should move."""
         if number in self._ops.getFixedDOFs(node):
             raise ValueError(f"node {node}, degree of freedom {number} is fixed in the model: the rig moves it")
 
     def command(self, name: str, words: Sequence[object]) -> None:
-        """One command of the analysis. What OpenSees says to it is a refusal: it would take a default instead."""
+        """Run a command of the analysis; output of OpenSees is a refusal, since it would use a default instead."""
         before = os.fstat(PRINTED).st_size
         try:
             getattr(self._ops, name)(*words)
@@ -105,7 +104,7 @@ class Model:
 
 
 def told(error: Exception, path: Path) -> str:
-    """Say what is wrong with the file, and in which line."""
+    """Return error and line of the user's file."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     place = f"line {line}: " if line else ""

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sample types <-> bytes on the wire (CDR, little endian).
+"""Sample types <-> CDR bytes, little endian.
 
 A message of bounded arrays has a constant layout once the lengths of its arrays are fixed: one precompiled
-``struct`` packs and unpacks it (about 2 us, where the typed conversion of rclpy takes 20). Padding is zero. Values
-are copied out of the buffer, so that arrays are aligned; they are read-only, because several nodes of one process
-have the same sample, which nobody may change.
+``struct`` packs and unpacks it (about 2 us; rclpy's typed conversion takes 20). Padding is zero. Values are copied
+out of the buffer, so that arrays are aligned; they are read-only, because nodes of one process share a sample.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ TO_LIST = methodcaller("tolist")
 class Codec:
     """Sample types of one rig <-> bytes. Stamps are nanoseconds since the epoch.
 
-    ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` those of a command, ``n_state`` the
-    compensator's inner numbers, ``n_updating`` what is known of copies of the specimen. The last ``n_force`` axes
-    may be controlled by force. All messages are those of ``run``: what is of another cannot be unpacked.
-    ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` give the sample of a message and its stamp.
+    ``n_auxiliary`` counts measured auxiliary channels, ``n_inputs`` channels of a command, ``n_state`` the
+    compensator's internal quantities, ``n_updating`` quantities of learning copies. The last ``n_force`` axes may
+    be controlled by force. All messages belong to ``run``; others cannot be unpacked. ``unpack_target``,
+    ``unpack_command`` and ``unpack_measurement`` return the sample of a message and its stamp.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Codec:
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest of these messages."""
+        """Size of the largest of these messages, bytes."""
         return max(
             each.size for each in (self._target, self._command, self._measurement, self._state, self._updating)
         )
@@ -106,7 +105,7 @@ class Codec:
         return Command(sample, target, command, auxiliary, flags, modes)
 
     def _check_modes(self, modes: bytes) -> None:
-        """Newtons are not to be taken for metres."""
+        """Refuse modes that would confuse newtons and metres."""
         n = self._n_moved
         if n == len(modes):
             raise ValueError(f"Command: control_mode {list(modes)}: must be displacement on all axes")

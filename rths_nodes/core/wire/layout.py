@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of a message, read from its ``.msg`` text: ``msg/`` stays the only home of the wire format."""
+"""Layout of a message, read from its ``.msg`` text in ``msg/``, which alone defines the format."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ ENCAPSULATION = b"\x00\x01\x00\x00"
 HEAD = struct.Struct(f"<4x2I{FIELD_SIZE}xI")
 """Beginning of every message of a stream: seconds and nanoseconds of its stamp, sample or step number."""
 HEADER = "std_msgs/Header"
-"""Type of the first field of the messages: a stamp, and the ``frame_id``, which tells the run."""
+"""Type of the first field: stamp, and ``frame_id``, which identifies the run."""
 TIME = "builtin_interfaces/Time"
-"""Type of the stamp that was the first field before version 2."""
+"""Type of the first field before version 2."""
 TRAILING = 8
-"""Bytes that the middleware may append: it aligns for the numbers of an array even when there are none."""
+"""Bytes that the middleware may append: it aligns for the numbers of an array even without any."""
 SEPARATOR = "=" * 80
-"""In a definition as recordings have it: what follows defines the types inside the message."""
+"""Separator in recorded definitions, followed by the types inside the message."""
 Make = Callable[[tuple[int, ...], list[Array], list[bytes]], T]
-"""Makes a sample of whole scalars, float64 arrays and uint8 arrays."""
+"""Makes a sample from integers, float64 arrays and uint8 arrays."""
 CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float32": ("f", 4), "float64": ("d", 8)}
 FIELD = re.compile(
     r"^\s*(?P<type>[A-Za-z0-9_/]+)(?P<array>\[(?:<=(?P<bound>\d+))?\])?\s+(?P<name>\w+)\s*(?:#.*)?$"
@@ -44,22 +44,22 @@ def definition(message: str) -> str:
 
 @cache
 def fields(message: str) -> tuple[tuple[str, str, int], ...]:
-    """Name, type and array bound (0 for a scalar) of each field behind the header."""
+    """Return name, type and array bound (0 for a scalar) of each field after the header."""
     matches = filter(None, map(FIELD.match, definition(message).splitlines()))
     found = [(match["name"], match["type"], int(match["bound"] or 0)) for match in matches]
     return tuple(row for row in found if row[1] != HEADER)
 
 
 def bound_of(message: str, field: str) -> int:
-    """Entries that the array ``field`` of a message may have."""
+    """Return the bound of the array ``field`` of a message."""
     return next(bound for name, _, bound in fields(message) if name == field)
 
 
 class Layout:
-    """The constant layout of a message of ``run``: header, scalars, bounded arrays of given ``lengths`` (by name).
+    """Constant layout of a message of ``run``: header, scalars, bounded arrays of given ``lengths`` (by name).
 
-    An array that is not named has length zero. Scalars that are float64 stand together, as one more array before
-    the others. Raises ConfigError for a length beyond the bound.
+    An array without a length is empty. float64 scalars form one more array before the others. Raises ConfigError
+    for a length beyond the bound.
     """
 
     def __init__(self, message: str, lengths: Mapping[str, int], run: RunMark) -> None:
@@ -67,7 +67,7 @@ class Layout:
         self._run = run
         counts: list[int] = []
         reals, self._numbers, self._octets = slice(0, 0), list[slice](), list[slice]()
-        # all of it, and with float64 and the entries of arrays skipped
+        # complete, and without float64 and array entries
         parts, integers = [f"<4s2I{FIELD_SIZE}s"], [f"<4s2I{FIELD_SIZE}s"]
         offset, scalars = FIELD_AT - len(ENCAPSULATION) + FIELD_SIZE, 0
         for name, kind, bound in fields(message):
@@ -104,7 +104,7 @@ class Layout:
         self.size = self._struct.size
 
     def pack(self, stamp: int, head: Sequence[float], arrays: Sequence[Sequence[float]]) -> bytes:
-        """Bytes of the message: ``stamp`` in ns, scalars ``head`` (in order) and ``arrays`` (in order)."""
+        """Return the bytes of the message: ``stamp`` in ns, scalars ``head`` and ``arrays``, in order."""
         row: list[object] = [ENCAPSULATION, *divmod(stamp, SECOND), self._run.field, *head]
         for count, values in zip(self._counts, arrays, strict=True):
             row.append(count)
@@ -112,10 +112,9 @@ class Layout:
         return self._struct.pack(*row)
 
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
-        """Function of the bytes of a message: what ``make`` makes of it, and its stamp, ns.
+        """Return a function from the bytes of a message to the result of ``make``, and its stamp, ns.
 
-        It raises ValueError when they have another layout, or are of another run. The message that was read last
-        is known: in one process it goes to several nodes.
+        It raises ValueError for another layout or run. The last result is cached, for other nodes of the process.
         """
         last: tuple[bytes, tuple[T, int]] | None = None
 
@@ -130,7 +129,7 @@ class Layout:
                 raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
             if row[3] != self._run.field:
                 raise ValueError(f"{self.message}: of another run")
-            # a copy, because numbers begin at a multiple of 8 only without the encapsulation; bytes are read-only
+            # a copy, because numbers are aligned only without the encapsulation; bytes are read-only
             content = np.frombuffer(data[len(ENCAPSULATION) :], np.float64, self._cells)
             numbers, octets = map(content.__getitem__, self._numbers), map(data.__getitem__, self._octets)
             found = make(row[self._head], list(numbers), list(octets)), row[1] * SECOND + row[2]
@@ -141,19 +140,19 @@ class Layout:
 
 
 def stamp_of(nanoseconds: int) -> tuple[int, int]:
-    """Nanoseconds since the epoch as the two numbers of a ``Time``."""
+    """Split nanoseconds since the epoch into the two numbers of a ``Time``."""
     return divmod(nanoseconds, SECOND)
 
 
 def number_of(data: bytes) -> int:
-    """The sample or step number of a message of a stream."""
+    """Return the sample or step number of a message of a stream."""
     number: int = HEAD.unpack_from(data)[2]
     return number
 
 
 @cache
 def fields_of(text: str) -> tuple[tuple[str, str, bool], ...]:
-    """Name, type, and whether it is an array, of each field of the message that ``text`` defines."""
+    """Return name, type, and whether it is an array, of each field defined by ``text``."""
     own = text.partition(SEPARATOR)[0]
     matches = (FIELD.match(line) for line in own.splitlines())
     return tuple((match["name"], match["type"], bool(match["array"])) for match in matches if match)
@@ -165,6 +164,6 @@ def described(message: str) -> tuple[tuple[str, str, bool], ...]:
 
 @cache
 def constants(message: str) -> dict[str, int]:
-    """The constants of a message by name, e.g. ``{"IDLE": 0, ...}`` of TestState."""
+    """Return the constants of a message by name, e.g. ``{"IDLE": 0, ...}`` of TestState."""
     found = re.findall(r"^\s*\w+\s+([A-Z_]+)\s*=\s*(\d+)", definition(message), re.MULTILINE)
     return {name: int(value) for name, value in found}

@@ -12,11 +12,9 @@ from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, desc
 
 
 def encode(message: str, values: Data) -> bytes:
-    """CDR bytes of any message of this package from plain values (text, numbers, lists).
+    """Return CDR bytes of any message of this package from plain values (text, numbers, lists).
 
-    A header is ``stamp``, in ns, and ``frame_id``.
-
-    For the messages at low rates, with text in them; a field that is not given is zero or empty.
+    A header is ``stamp``, in ns, and ``frame_id``. Missing fields are zero or empty.
     """
     out = bytearray(ENCAPSULATION)
 
@@ -47,9 +45,9 @@ def encode(message: str, values: Data) -> bytes:
 
 
 def decode(message: str, data: bytes, text: str | None = None) -> Data:
-    """The inverse of :func:`encode`. Raises ValueError when ``data`` is not that message.
+    """Invert :func:`encode`. Raises ValueError if ``data`` is not that message.
 
-    ``text`` is the definition of the message in the recording it comes from, where it is not that of ``msg/``.
+    ``text`` is the recorded definition of the message, if it differs from ``msg/``.
     """
     at = 4
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mark that tells the messages of one run from all others: the ``frame_id`` of their headers.
+"""Mark of the messages of one run: the ``frame_id`` of their headers.
 
-It has the same length in every run, so that the layout of a message stays constant, and stands at the same place
-in every message: a node compares these bytes before it looks at anything else.
+It has constant length and position, so that layouts are constant and a node compares these bytes first.
 """
 
 from __future__ import annotations
@@ -13,30 +12,29 @@ import struct
 from rths_nodes.core.errors import ConfigError
 
 LENGTH = 23
-"""Characters of the ``frame_id`` of a run: its field then ends where the numbers behind it begin."""
+"""Characters of a run's ``frame_id``, so that its field ends where numbers are aligned."""
 FIELD_AT = 12
-"""Where the field of the ``frame_id`` begins in a message: behind encapsulation and stamp."""
+"""Offset of the ``frame_id`` field in a message: after encapsulation and stamp."""
 FIELD_SIZE = 4 + LENGTH + 1
-"""Bytes of that field: its length, the characters, and a zero."""
+"""Bytes of that field: length, characters, and a zero."""
 NO_RUN = struct.pack("<I", 1) + b"\0"
-"""The field of a message whose sender does not know the run."""
+"""Field of a message whose sender does not know the run."""
 _BEFORE = "rths_"
 
 
 def frame_of(run_id: str, salt: str = "") -> str:
-    """The ``frame_id`` of the messages of a run.
+    """Return the ``frame_id`` of the messages of a run.
 
-    With a ``salt`` of its own each time, a second run of the same name, or a replayed recording, has another one.
+    A ``salt`` distinguishes a second run of the same name, and a replayed recording.
     """
     digest = hashlib.sha256(f"{run_id}\0{salt}".encode()).hexdigest()
     return _BEFORE + digest[: LENGTH - len(_BEFORE)]
 
 
 class RunMark:
-    """The mark of one run, as one node knows it. ``frame_id`` is empty until it is known.
+    """Mark of one run, as known to a node; ``frame_id`` is empty while unknown.
 
-    ``field`` are the bytes that stand at ``FIELD_AT`` of every message of the run; before it is known, those of no
-    run.
+    ``field`` are the bytes at ``FIELD_AT`` of every message of the run, or of no run.
     """
 
     def __init__(self, frame_id: str = "") -> None:
@@ -45,7 +43,7 @@ class RunMark:
             self.become(frame_id)
 
     def become(self, frame_id: str) -> None:
-        """From now on the run is this one. Raises ConfigError for a ``frame_id`` that no run can have."""
+        """Set the run. Raises ConfigError for an impossible ``frame_id``."""
         if len(frame_id) != LENGTH or not (frame_id.isascii() and frame_id.isprintable()):
             raise ConfigError(
                 f"header.frame_id = {frame_id!r}: must be {LENGTH} printable ASCII characters, the same in all "
@@ -54,7 +52,7 @@ class RunMark:
         self.frame_id, self.field = frame_id, _field(frame_id)
 
     def has_sent(self, data: bytes) -> bool:
-        """True when ``data`` is a message of this run (about 0.1 us)."""
+        """Return whether ``data`` is a message of this run (about 0.1 us)."""
         return data.startswith(self.field, FIELD_AT)
 
 
