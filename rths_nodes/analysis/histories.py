@@ -140,10 +140,10 @@ class Evaluation:
     @cached_property
     def true_is_known(self) -> bool:
         """True when the true state of a simulator was recorded and the sensors did not see just that."""
-        samples = self.counted
-        true = self.run.true_displacement[samples]
-        known = bool(len(samples)) and bool(np.isfinite(true).all())
-        return known and not np.array_equal(true, self.run.displacement[samples])
+        rows = rows_of(self.counted)
+        true = self.run.true_displacement[rows]
+        known = bool(len(true)) and bool(np.isfinite(true).all())
+        return known and not np.array_equal(true, self.run.displacement[rows])
 
     def displacement(self, true: bool) -> Array:
         """The measured displacement, or the ``true`` one of a simulator, ``(n, n_axes)`` m."""
@@ -229,10 +229,17 @@ class Evaluation:
         for quantity, histories in self.parameters.items():
             for axis, history in histories.items():
                 values = history[rows]
-                values = values if np.isfinite(values).all() else values[np.isfinite(values)]
-                if len(values):
-                    found.setdefault(quantity, {})[axis] = (float(values.min()), float(values.max()))
+                low, high = _range(values)
+                if not math.isfinite(high - low):  # most histories are finite, and are read twice, not four times
+                    low, high = _range(values[np.isfinite(values)])
+                if low <= high:
+                    found.setdefault(quantity, {})[axis] = low, high
         return found
+
+
+def _range(values: Array) -> tuple[float, float]:
+    """Smallest and largest value; (inf, -inf) of none."""
+    return float(values.min(initial=math.inf)), float(values.max(initial=-math.inf))
 
 
 STILL = 0.1

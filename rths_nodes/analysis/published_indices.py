@@ -142,16 +142,16 @@ def published_indices(of: Evaluation) -> Published:
     several = of.scenario.indices == "marths_2023"
     if several:
         _check_frame(of)
-    reference = reference_displacement(of.assembly)
-    found = _multi_axial if several else _benchmark
+    compared, found = _compared(of, several), _multi_axial if several else _benchmark
     run = of.run
-    measured = found(of, False, reference)
+    measured = found(of, False, compared)
     if not of.true_is_known:
         return Published(measured, {})
-    noise, target = (run.displacement - run.true_displacement)[of.counted], run.target[of.counted]
+    rows = rows_of(of.counted)
+    noise, target = run.displacement[rows] - run.true_displacement[rows], run.target[rows]
     floors = (PERCENT * np.std(noise, axis=0) / np.std(target, axis=0)).tolist()
     names = [name for name in BESIDE[of.scenario.indices] if name.startswith("noise_floor")]
-    return Published(measured | dict(zip(names, floors, strict=False)), found(of, True, reference))
+    return Published(measured | dict(zip(names, floors, strict=False)), found(of, True, compared))
 
 
 def _check_frame(of: Evaluation) -> None:
@@ -161,8 +161,34 @@ def _check_frame(of: Evaluation) -> None:
         )
 
 
-def _multi_axial(of: Evaluation, true: bool, reference: Array) -> dict[str, float]:
-    samples, dt, run, displacement = of.counted, of.scenario.dt, of.run, of.displacement(true)
+class _Compared(NamedTuple):
+    """Displacements (m) at the ``steps`` that count: numerical substructure and reference structure.
+
+    ``driven``: the reference structure at the axis of the RTHS benchmark. ``stories``: indices without a sensor.
+    """
+
+    steps: Indices
+    numerical: Array
+    exact: Array
+    driven: Array
+    stories: dict[str, float]
+
+
+def _compared(of: Evaluation, several: bool) -> _Compared:
+    steps = steps_of(of)
+    numerical = of.run.dof_displacement[rows_of(steps)]
+    exact = reference_displacement(of.assembly)[rows_of(steps - of.first_step)]
+    columns = STORIES if several else {str(dof + 1): dof for dof in range(1, exact.shape[1])}
+    stories: dict[str, float] = {}
+    for name, dof in columns.items():
+        pair = numerical[:, dof], exact[:, dof]
+        stories |= {f"rms_{name}_percent": rms_percent(*pair), f"peak_{name}_percent": peak_percent(*pair)}
+    driven = exact if several else axes_of(of.assembly, exact)
+    return _Compared(steps, numerical, exact, driven, stories)
+
+
+def _multi_axial(of: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
+    samples, dt, run, displacement = rows_of(of.counted), of.scenario.dt, of.run, of.displacement(true)
     signed = [indices["delay_s"] for indices in of.tracked(true).values()]
     found: dict[str, float] = {}
     for axis, late in enumerate(signed):
@@ -173,12 +199,10 @@ def _multi_axial(of: Evaluation, true: bool, reference: Array) -> dict[str, floa
             f"tracking_rms_{axis + 1}_percent": rms_percent(m, y),
             f"tracking_peak_{axis + 1}_percent": peak_percent(m, y),
         }
-    steps = steps_of(of)
-    numerical, exact = run.dof_displacement[steps], reference[steps - of.first_step]
-    driven = displacement[steps * of.scenario.samples_per_step]
+    driven = displacement[compared.steps * of.scenario.samples_per_step]
     node = of.assembly.fresh("setup").poses(driven)[:, NODE]
     for place, name in enumerate(("x", "theta")):
-        m, y, r = node[:, place], numerical[:, NODE[place]], exact[:, NODE[place]]
+        m, y, r = node[:, place], compared.numerical[:, NODE[place]], compared.exact[:, NODE[place]]
         found |= {
             f"node_delay_{name}_ms": MS * of.scenario.step * signed_lag(y, m),
             f"node_rms_{name}_percent": rms_percent(m, y),
@@ -186,14 +210,12 @@ def _multi_axial(of: Evaluation, true: bool, reference: Array) -> dict[str, floa
             f"reference_rms_{name}_percent": rms_percent(m, r),
             f"reference_peak_{name}_percent": peak_percent(m, r),
         }
-    for name, dof in STORIES.items():
-        pair = numerical[:, dof], exact[:, dof]
-        found |= {f"rms_{name}_percent": rms_percent(*pair), f"peak_{name}_percent": peak_percent(*pair)}
+    found |= compared.stories
     order = (*ORDERS["marths_2023"][CODE], *found)
     return {name: found[name] for name in dict.fromkeys(order)}
 
 
-def _benchmark(of: Evaluation, true: bool, reference: Array) -> dict[str, float]:
+def _benchmark(of: Evaluation, true: bool, compared: _Compared) -> dict[str, float]:
     samples, dt, displacement = rows_of(of.counted), of.scenario.dt, of.displacement(true)
     y, m = of.run.target[samples, 0], displacement[samples, 0]
     found = {
@@ -202,21 +224,15 @@ def _benchmark(of: Evaluation, true: bool, reference: Array) -> dict[str, float]
         "tracking_rms_percent": rms_percent(m, y),
         "tracking_peak_percent": peak_percent(m, y),
     }
-    steps = steps_of(of)
-    numerical, exact = of.run.dof_displacement[rows_of(steps)], reference[rows_of(steps - of.first_step)]
-    at_steps = displacement[steps * of.scenario.samples_per_step, 0]
-    driven = axes_of(of.assembly, exact)[:, 0]
-    found |= {"rms_1_percent": rms_percent(at_steps, driven), "peak_1_percent": peak_percent(at_steps, driven)}
-    for dof in range(1, exact.shape[1]):
-        pair = numerical[:, dof], exact[:, dof]
-        found |= {f"rms_{dof + 1}_percent": rms_percent(*pair), f"peak_{dof + 1}_percent": peak_percent(*pair)}
-    return found
+    pair = displacement[compared.steps * of.scenario.samples_per_step, 0], compared.driven[:, 0]
+    return found | {"rms_1_percent": rms_percent(*pair), "peak_1_percent": peak_percent(*pair)} | compared.stories
 
 
 def steps_of(of: Evaluation) -> Indices:
     """Numbers of the integration steps whose sample counts."""
-    n, step = of.scenario.samples_per_step, np.arange(len(of.run.dof_displacement))
-    return step[np.isin(step * n, of.counted)]
+    n = of.scenario.samples_per_step
+    steps: Indices = of.counted[of.counted % n == 0] // n
+    return steps[steps < len(of.run.dof_displacement)]
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
@@ -257,6 +273,7 @@ def signed_lag(target: Array, measured: Array) -> int:
     """The lag from -49 to 49 samples at which ``measured`` is most like ``target``, ``(n,)`` each."""
     n = len(target)
     lags = sorted(range(1 - min(LONGEST_LAG, n), min(LONGEST_LAG, n)), key=abs)  # of equal ones the shortest
+    measured, target = np.ascontiguousarray(measured), np.ascontiguousarray(target)
     likeness = [measured[max(0, lag) : n + min(0, lag)] @ target[max(0, -lag) : n - max(0, lag)] for lag in lags]
     return lags[int(np.argmax(likeness))]
 

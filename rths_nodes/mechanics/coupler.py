@@ -22,6 +22,7 @@ d_a = u_a . (q + s_a - r_a).
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 
@@ -162,17 +163,19 @@ class Coupler:
         for _ in range(ITERATIONS):
             x, y, theta = self._shape.split(poses[left].T)
             held = [link(axis, (x, y, np.cos(theta), np.sin(theta), True)) for axis in k.axes]
-            lengths = np.column_stack([each[2] for each in held])
-            cells = [np.broadcast_to(cell, theta.shape) for each in held for cell in self._shape.row(each, 1.0)]
-            rows = np.column_stack(cells).reshape(len(theta), len(held), -1)
-            within = (k.shortest <= lengths).all(axis=1) & (np.abs(theta) <= k.largest_rotation)
-            within &= k.sign * np.linalg.det(rows) > SINGULAR * k.scale  # of rotations in arcs, as SINGULAR is
+            lengths = [each[2] for each in held]
+            rows = tuple([self._shape.row(each, 1.0) for each in held])
+            within = (k.shortest <= reduce(np.minimum, lengths)) & (np.abs(theta) <= k.largest_rotation)
+            # of rotations in arcs, as SINGULAR is
+            within &= k.sign * self._shape.determinant(rows) > SINGULAR * k.scale
             poses[left[~within]] = math.nan
-            error = displacement[left] - (lengths - at_rest)
-            going = within & ~(np.abs(error) <= k.close).all(axis=1)
+            error = displacement[left] - (np.column_stack(lengths) - at_rest)
+            going = within & ~(reduce(np.maximum, np.abs(error).T) <= k.close)
             left = left[going]
             if not len(left):
                 return poses
-            poses[left] += np.linalg.solve(rows[going], error[going, :, None])[..., 0]
+            cells = [np.broadcast_to(cell, theta.shape) for row in rows for cell in row]
+            jacobians = np.column_stack(cells).reshape(len(theta), len(rows), -1)
+            poses[left] += np.linalg.solve(jacobians[going], error[going, :, None])[..., 0]
         poses[left] = math.nan
         return poses

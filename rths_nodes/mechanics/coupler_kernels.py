@@ -76,13 +76,13 @@ def planar_row(link: Link, scale: float) -> tuple[float, float, float]:
 def determinant_of_two(rows: Rows) -> float:
     """Return the determinant of ``rows`` ``(2, 2)``."""
     (a, b), (c, d) = rows
-    return float(a * d - b * c)
+    return a * d - b * c
 
 
 def determinant_of_three(rows: Rows) -> float:
     """Return the determinant of ``rows`` ``(3, 3)``, by its first row."""
     (a, b, c), (d, e, f), (g, h, i) = rows
-    return float(a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g))
+    return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
 
 
 def solved_two(rows: Rows, right: Numbers) -> tuple[float, float]:

@@ -40,3 +40,16 @@ def test_a_test_that_is_too_short_or_still_tells_nothing(run: Run) -> None:
     assert windowed_evaluation(Evaluation(dataclasses.replace(run, **short))) is None
     still = dataclasses.replace(run, target=0.0 * run.target, displacement=0.0 * run.target)
     assert windowed_evaluation(Evaluation(still)) is None
+
+
+def test_the_range_of_a_parameter_leaves_out_what_is_no_number(run: Run) -> None:
+    name = "axes.story_1.alpha"
+    assert name in run.compensator_names
+    histories = run.compensator.copy()
+    column = run.compensator_names.index(name)
+    histories[10:13, column] = np.inf, -np.inf, np.nan
+    finite = histories[1:, column][np.isfinite(histories[1:, column])]
+    found = Evaluation(dataclasses.replace(run, compensator=histories)).parameter_ranges()
+    assert found["alpha"]["story_1"] == (finite.min(), finite.max())
+    nothing = Evaluation(dataclasses.replace(run, compensator=np.full_like(histories, np.nan)))
+    assert nothing.parameter_ranges() == {}

@@ -65,18 +65,28 @@ class Histories:
         self._before, self._substeps = scenario.soft_start_steps, scenario.samples_per_step
         self._columns, self._of_steps = sample_columns(kind), step_columns(kind)
         self._bounds = bounds_of(assembly.compensator)
-        self.out = rows, shown, marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
-        of_rows, of_steps = width(self._columns), width(self._of_steps)
-        shown = shown.reshape(len(marks), -1) if shown.size else shown.reshape(len(marks), 0)
-        self._tables = rows.reshape(-1, of_rows), shown, marks, steps.reshape(-1, of_steps)
+        rows, shown, self._marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
+        self._rows = rows.reshape(-1, width(self._columns))
+        self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
+        self._targets = steps.reshape(-1, width(self._of_steps))
+        """Room for the Targets of a chunk; where all are kept, for all of them, and the next is a row of it."""
         if kept:
             self._begin()
         self._steps = 0
         """Targets so far, Target 0 apart."""
         self._energy = parts.monitor.monitor.energy.input
 
+    @property
+    def out(self) -> tuple[Array, Array, Any, Array]:
+        """Room for the next chunk, as :func:`room` has it."""
+        return self._rows.reshape(-1), self._shown.reshape(-1), self._marks, self._next_targets.reshape(-1)
+
+    @property
+    def _next_targets(self) -> Array:
+        return self._targets[self._steps + 1 :] if self._kept else self._targets
+
     def _begin(self) -> None:
-        """Room for all, a table for each name, and in it what is known at sample 0 and of Target 0."""
+        """Room for all, of samples a table for each name, and in it what is known at sample 0 and of Target 0."""
         p, samples, steps = self._parts, self._scenario.samples + 1, self._scenario.steps + 1
         now, true = p.measured, p.true if any(p.kind.sensors) else p.measured
         firsts: dict[str, object] = {"target": math.nan, "command": math.nan}
@@ -85,42 +95,45 @@ class Histories:
         firsts |= {"true_displacement": true.displacement, "true_force": true.force}
         firsts |= {"true_channels": p.true.auxiliary}
         self._of_samples = _tables(self._columns, firsts, samples)
-        of_target = {name: getattr(p.target, name) for name in self._of_steps if name != "inputs"}
-        self._targets = _tables(self._of_steps, of_target | {"inputs": p.target.auxiliary}, steps)
-        self._marks = np.zeros((samples, 2))
-        self._marks[0] = math.nan, now.flags
-        self._shown = np.full((samples, self._tables[1].shape[1]), math.nan)
+        self._targets = np.empty((steps, self._targets.shape[1]))
+        for name, columns in self._of_steps.items():
+            self._targets[0, columns] = p.target.auxiliary if name == "inputs" else getattr(p.target, name)
+        self._all_marks = np.empty((samples, 2))
+        self._all_marks[0] = math.nan, now.flags
+        self._all_shown = np.full((samples, self._shown.shape[1]), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Mapping[str, object]) -> bool:
         """A chunk behind Measurement ``begin``, up to ``end``; False where a limit of the monitor is broken."""
         count = min(end, self._scenario.samples) - begin
-        rows, shown, marks, of_steps = self._tables
+        rows, marks = self._rows, self._marks
         if self._bounds or self._kept:
-            self._repeat_shown(end - begin)
+            shown = self._repeated(end - begin)
         if self._bounds:
             self._mark_bounds(shown[:count], marks[:count])
-        if not self._indices(begin, count, of_steps[:steps], states):
+        if not self._indices(begin, count, self._next_targets[:steps], states):
             return False
         if self._kept:
-            behind, reached = slice(begin + 1, begin + 1 + count), self._steps + 1
+            behind = slice(begin + 1, begin + 1 + count)
             for name, table in self._of_samples.items():
                 table[behind] = rows[:count, self._columns[name]]
-            for name, table in self._targets.items():
-                table[reached : reached + steps] = of_steps[:steps, self._of_steps[name]]
-            self._marks[behind] = marks[:count, :2]
-            self._shown[begin:end] = shown[: end - begin]
+            self._all_marks[behind] = marks[:count, :2]
+            self._all_shown[begin:end] = shown
         self._steps += steps
         marks[:] = 0
         return True
 
-    def _repeat_shown(self, count: int) -> None:
-        """Repeat what the compensator has told until it tells it anew."""
-        kind, first = self._parts.kind, 0
-        _, shown, marks, _ = self._tables
-        for _, law, numbers in told(kind) if kind.renewed else ():
-            since, columns = np.maximum.accumulate(marks[:count, 2 + law]), slice(first, first + numbers)
-            shown[:count, columns] = shown[since, columns]
+    def _repeated(self, count: int) -> Array:
+        """Return the compensator's numbers at each sample: those it has told, until it tells them anew."""
+        kind, shown, first = self._parts.kind, self._shown[:count], 0
+        if not kind.renewed:
+            return shown
+        repeated = np.empty_like(shown)
+        for _, law, numbers in told(kind):
+            columns = slice(first, first + numbers)
+            since = np.maximum.accumulate(self._marks[:count, 2 + law])
+            repeated[:, columns] = shown[:, columns].take(since, axis=0)
             first += numbers
+        return repeated
 
     def _mark_bounds(self, shown: Array, marks: Array) -> None:
         """Commands of which an adaptive parameter stands at one of its bounds."""
@@ -131,7 +144,7 @@ class Histories:
     def _indices(self, begin: int, count: int, of_steps: Array, states: Mapping[str, Any]) -> bool:
         """The monitor's, of a chunk; whether it goes on."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
-        rows, _, marks, _ = self._tables
+        rows, marks = self._rows, self._marks
         prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START))
         displacement, first = of_steps[:, self._of_steps["displacement"]], self._steps + 1
         soft = min(max(0, self._before + 1 - first), len(of_steps))
@@ -159,7 +172,7 @@ class Histories:
         """All histories up to Measurement ``last``."""
         behind = slice(last + 1)
         columns = {name: values[behind] for name, values in self._of_samples.items()}
-        p, marks = self._parts, self._marks[behind]
+        p, marks = self._parts, self._all_marks[behind]
         true = "true_" if any(p.kind.sensors) else ""
         sent = columns["command"]
         if not p.kind.converts:  # what was applied is what was sent; Measurement 0 tells it, and no Command 0 came
@@ -171,14 +184,17 @@ class Histories:
             "measurement": {**measured, "command": applied, "flags": marks[:, 1:]},
             "command": {"target": columns["target"], "command": sent, "flags": marks[:, :1]},
             "true_state": {name: columns[true + name] for name in measured},
-            "compensator_state": {"values": self._shown[behind]},
+            "compensator_state": {"values": self._all_shown[behind]},
             "target": self._of_targets(),
         }
 
     def _of_targets(self) -> dict[str, Array]:
         """Return the histories of the Targets, by step, with the external force, which was known beforehand."""
         count = self._steps + 1
-        found = {name: each[:count] for name, each in self._targets.items() if name != "inputs"}
+        found = {
+            name: self._targets[:count, columns] for name, columns in self._of_steps.items() if name != "inputs"
+        }
+        found["displacement"] = found["displacement"].copy()  # side by side: the analysis computes with these
         external = np.asarray(self._external)
         found["external_force"] = np.vstack([np.zeros((self._before + 1, external.shape[1])), external])[:count]
         found["energies"] = np.full((count, 4), np.nan)
@@ -194,7 +210,7 @@ class Histories:
             rows[name] for name in ("target", "command", "measurement", "true_state")
         )
         shown, modes = rows["compensator_state"]["values"], p.measured.control_mode
-        inputs, channels = self._targets["inputs"], self._of_samples["channels"]
+        inputs, channels = self._targets[:, self._of_steps["inputs"]], self._of_samples["channels"]
         true_channels = self._of_samples["true_channels"] if p.kind.channel_noise else channels
         targets = 0
         yield "target", p.target
@@ -224,6 +240,6 @@ def _tables(columns: Mapping[str, slice], firsts: Mapping[str, object], rows: in
     found = {}
     for name, first in firsts.items():
         if place := columns.get(name):
-            found[name] = np.zeros((rows, place.stop - place.start))
+            found[name] = np.empty((rows, place.stop - place.start))
             found[name][0] = first if found[name].shape[1] else 0.0
     return found
