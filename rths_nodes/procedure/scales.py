@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rths_nodes.laboratory.characterised import Expected
+from rths_nodes.laboratory.calibration import Expected
 from rths_nodes.laboratory.handling import VERIFYING
 from rths_nodes.procedure.axis_moves import AxisMove, Bands, RigKnowledge
 from rths_nodes.procedure.records import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks

@@ -17,8 +17,8 @@ from messages import mentions, naming
 
 from rths_nodes.app.cli import main
 from rths_nodes.app.emulation import planted
+from rths_nodes.app.emulation.emulator import Switches
 from rths_nodes.app.emulation.planted import Planted
-from rths_nodes.app.emulation.switches import Switches
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.procedure.commissioned import (

@@ -38,7 +38,7 @@ from rths_nodes.ros.nodes.context import NodeContext
 from rths_nodes.ros.nodes.observers import PROGRESS_SAMPLES, ProgressReports
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.tick_gate import StopRequests
-from rths_nodes.ros.transport import trip_requests
+from rths_nodes.ros.transport import peers
 from rths_nodes.ros.transport.endpoints import ByHand, open_inbox
 from rths_nodes.ros.transport.service_thread import LoopCalls
 from rths_nodes.ros.transport.wiring import Place
@@ -190,9 +190,9 @@ def test_a_trip_of_a_run_or_in_the_name_of_a_node_is_no_request(
     frame_id: str, source: str, reason: tuple[str, ...] | None
 ) -> None:
     values = {"frame_id": frame_id, "source": source, "reason": "why"}
-    request = trip_requests.request_in(encode("Trip", values))
+    request = peers.request_in(encode("Trip", values))
     assert request is None if reason is None else mentions(request, *reason)
-    assert trip_requests.request_in(encode("Trip", values)[:-8]) is None
+    assert peers.request_in(encode("Trip", values)[:-8]) is None
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ import numpy as np
 
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.emulation import misbehaviour, planted
-from rths_nodes.app.emulation.emulator import Emulator, Session
-from rths_nodes.app.emulation.switches import Switches
+from rths_nodes.app.emulation.emulator import Emulator, Session, Switches
 from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement

@@ -32,8 +32,8 @@ from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_cor
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
+from rths_nodes.loop.supervision.levels import OF_AXES
 from rths_nodes.loop.supervision.monitor import MonitorParams
-from rths_nodes.loop.supervision.own_levels import OF_AXES
 from rths_nodes.loop.watch.section import WatchSection
 
 TWO_PERSONS = (

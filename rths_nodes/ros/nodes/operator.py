@@ -56,9 +56,9 @@ from rths_nodes.ros.names import (
 from rths_nodes.ros.nodes.live_curves import curves_of, message_of
 from rths_nodes.ros.transport.endpoints import ByHand, quality
 from rths_nodes.ros.transport.greeting import address
+from rths_nodes.ros.transport.peers import reason_of
 from rths_nodes.ros.transport.service_thread import SERVICE_QOS, LoopCalls, ServiceThread
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
-from rths_nodes.ros.transport.trip_requests import reason_of
 
 RIG_STATE_HZ = 10.0
 """Rate of rig_state without a watcher, Hz."""

@@ -28,8 +28,8 @@ from rths_nodes.ros.names import COMPENSATOR, FORMER_TRIP, MONITOR, TRIP, TRIP_R
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
 from rths_nodes.ros.nodes.rig_clock import RigContext
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, open_inbox
+from rths_nodes.ros.transport.peers import request_in
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
-from rths_nodes.ros.transport.trip_requests import request_in
 
 LOOK_EVERY_NS = 4_000_000
 """Polling period of stop requests and observers: a few per bridge."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters of messages: messages of peers of this run count, others are dropped and counted.
+"""Filters of messages: messages of peers of this run count, others but trip requests are dropped and counted.
 
 Publishers are identified by the gid of each message; the graph gives its node. Until the test begins, peers may
 appear or return with another publisher; afterwards no publisher is added.
@@ -14,9 +14,13 @@ from rclpy.node import Node
 from rclpy.subscription import Subscription
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 
+from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.wire.run_mark import FIELD_AT, NO_RUN, RunMark
 from rths_nodes.loop.pacing import Clock
-from rths_nodes.ros.transport.trip_requests import request_in
+from rths_nodes.ros.names import CONSOLE, ROLES, role_of
+
+LONGEST = 200
+"""Limit of source and reason of a request, characters."""
 
 MOST_FOREIGN = 64
 """Foreign publishers of one topic that are counted separately."""
@@ -291,3 +295,26 @@ class RequestGuard(OpenGuard):
 
     def reject(self, gid: bytes, data: bytes) -> None:
         """Ignore a Trip of a run: the other inbox takes or counts it."""
+
+
+def reason_of(frame_id: str, source: str, reason: str) -> str | None:
+    """Return the printable reason of a request; None for another Trip."""
+    if frame_id or role_of(source) in (*ROLES, CONSOLE):
+        return None
+    source, reason = map(_printable, (source, reason))
+    return ": ".join(filter(None, (f"trip requested by {source}" if source else "trip requested", reason)))
+
+
+def request_in(data: bytes) -> str | None:
+    """Return the reason of a request in a message, by :func:`reason_of`, or None."""
+    if not data.startswith(NO_RUN, FIELD_AT):
+        return None
+    try:
+        values = decode("Trip", data)
+    except ValueError:
+        return None
+    return reason_of(values["frame_id"], values["source"], values["reason"])
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST])

@@ -19,12 +19,11 @@ from rths_nodes.loop.scenario.judgement.channels import CHANNELS
 from rths_nodes.loop.scenario.judgement.limits import LIMITS
 from rths_nodes.loop.scenario.judgement.parts import PARTS, of_components
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Judgement, Rule, Seen
-from rths_nodes.loop.scenario.judgement.times import TIMES
 from rths_nodes.loop.scenario.schema import Scenario
 
 __all__ = ["RULES", "Judgement", "Rule", "cautions", "refuse"]
 
-RULES: tuple[Rule, ...] = (*LIMITS, *CHANNELS, *TIMES, *PARTS)
+RULES: tuple[Rule, ...] = (*LIMITS, *CHANNELS, *PARTS)
 
 
 def refuse(scenario: Scenario, simulated: bool = True) -> None:
