@@ -126,7 +126,7 @@ LAYERS = {
     "app": (
         ("streams",),
         ("node", "hosts"),
-        ("doctor", "emulation", "page", "procedure", "studies", "watching"),
+        ("doctor", "emulation", "page", "procedure", "studies"),
         ("commands",),
         ("cli",),
     ),

@@ -21,7 +21,7 @@ from messages import mentions, naming
 
 from rths_nodes.app.commands import arguments
 from rths_nodes.app.commands import watch as watch_command
-from rths_nodes.app.watching.loop import Hearing, WatchLoop, WatchRecord
+from rths_nodes.app.commands.watch import Hearing, WatchLoop, WatchRecord
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.laboratory.ports import datagrams

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from rths_nodes.analysis.histories import Evaluation, live_columns
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.commands.page import LOOK_S, LOOPBACK
 from rths_nodes.app.page.beside import PORT, listening_at, url_of
@@ -15,7 +16,13 @@ from rths_nodes.core.addresses import check_port
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.supervision.live import curve_limits, curve_names, curve_units, per_column
+from rths_nodes.recording.run import Run
 from rths_nodes.ros import environment
+
+AT_ONCE = 200
+"""Columns per message."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +41,6 @@ def run(options: argparse.Namespace) -> int:
         )
     check_port(options.port, "--port")
     environment.check_page()
-    from rths_nodes.app.page.recorded import RecordedTest
     from rths_nodes.app.page.server import PageServer
     from rths_nodes.recording.reading import read_run
 
@@ -61,3 +67,53 @@ async def _serve(application: object, listening: object, where: str, interrupted
             await asyncio.sleep(LOOK_S)
     finally:
         await runner.cleanup()
+
+
+class RecordedTest:
+    """Replaces an onlooker: an ended ``run``, with the recording at ``path``."""
+
+    def __init__(self, run: Run, path: Path) -> None:
+        axes = {name: run.scenario.limits[name] for name in run.axes}
+        about = run.information
+        names, per = curve_names(list(axes)), per_column(run.scenario.servo_rate)
+        columns = live_columns(Evaluation(run)).astype("f4")
+        self._messages = [
+            (first * per, per, columns[first : first + AT_ONCE].tobytes())
+            for first in range(0, len(columns), AT_ONCE)
+        ]
+        self._told = {
+            "recorded": str(path),
+            "namespace": path.name,
+            "age": 0.0,
+            "port": type(run.scenario.port).type_name,
+            "rig_kinds": {"run": rig_kind(run.scenario)},
+            "events": [],
+            "run": {
+                "state": run.outcome.upper(),
+                "over": True,
+                "reason": about.get("reason", ""),
+                "sample": len(run.time) - 1,
+                "samples": run.scenario.samples,
+                "scenario": run.scenario.name,
+                "hash": about.get("scenario_hash", ""),
+                "run_id": about.get("run_id", ""),
+                "servo_rate": run.scenario.servo_rate,
+                "axes": list(axes),
+            },
+            "curves": {
+                "run": str(path),
+                "servo_rate": run.scenario.servo_rate,
+                "names": names,
+                "units": curve_units(axes),
+                "limits": [
+                    {"curve": names.index(curve), "name": name, "low": -bound, "high": bound}
+                    for curve, name, bound in curve_limits(axes)
+                ],
+            },
+        }
+
+    def situation(self) -> dict[str, object]:
+        return self._told
+
+    def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
+        return self._told, len(self._messages), self._messages[max(0, number) :]

@@ -1,23 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths watch``: a watcher with its own sensors that pulses to an interlock while all agrees."""
+"""``rths watch``: a watcher with its own sensors that pulses to an interlock while all agrees.
+
+Its loop reads sensors and messages, judges, then pulses; a hang anywhere ends the pulse.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
+import queue
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
 
 from rths_nodes.app.commands import completion
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, printable
+from rths_nodes.core.samples import MODE_FORCE
+from rths_nodes.laboratory.corrections import UNCORRECTED
 from rths_nodes.laboratory.ports.own_sensors import OwnSensors
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.realtime import ABOVE, real_time
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.watch.pulse import Pulses
+from rths_nodes.loop.watch.watcher import Sample, Statement, Watch
 from rths_nodes.ros import environment
+
+TURNS = 2
+"""Turns of the loop between two pulses."""
 
 RECORDS = "runs"
 
@@ -39,7 +62,6 @@ def run(options: argparse.Namespace) -> int:
     if rig.watch is None:
         raise ConfigError(f"{options.rig}: watch: missing: what a watcher sees and expects has no defaults")
     environment.check()
-    from rths_nodes.app.watching.loop import WatchLoop, WatchRecord
     from rths_nodes.ros.hosting.onlooker import WatchEar
 
     section = rig.watch
@@ -67,3 +89,183 @@ def run(options: argparse.Namespace) -> int:
         sensors.close()
         record.close()
     return ExitCode.TRIPPED if reason else ExitCode.FINISHED
+
+
+class Hearing:
+    """Passes messages of a test on ``rig`` to ``watch``."""
+
+    def __init__(self, rig: RigFile, watch: Watch) -> None:
+        self._rig, self._watch = rig, watch
+        self._places: list[int] = []
+        """Indices of the rig's axes in a message."""
+        self._shown: list[int | None] = []
+        """Indices of load cells in a message; None for its force."""
+        self._by_force = [axis.force_control is not None for axis in rig.axes.values()]
+        self._state = -1
+
+    def state(self, told: Any) -> bool:
+        """Handle a TestState of the procedure; return whether the state has changed."""
+        try:
+            self._understand(list(told.axis_names), list(told.auxiliary_names), told.servo_rate)
+        except ConfigError as error:
+            self._watch.end(f"the test is none of this rig: {'; '.join(error.problems)}")
+        changed = bool(told.state != self._state)
+        self._state = told.state
+        if changed:
+            self._watch.told(told.state)
+        return changed
+
+    def _understand(self, axes: list[str], auxiliary: list[str], rate: float) -> None:
+        if rate != self._rig.servo_rate:
+            raise ConfigError(f"servo_rate = {rate:g} Hz, of the rig {self._rig.servo_rate:g} Hz")
+        mine = self._rig.axis_of(axes)
+        scenario_of = {axis: name for name, axis in mine.items()}
+        names = [scenario_of[axis] for axis in self._rig.axes]
+        channels = [each.partition(" [")[0] for each in auxiliary]
+        self._places = [axes.index(name) for name in names]
+        shown = [f"{UNCORRECTED}{name}" for name in names]
+        self._shown = [channels.index(each) if each in channels else None for each in shown]
+
+    def rig(self, at: float, told: Any) -> None:
+        """Handle a Measurement of the rig received at ``at`` (s)."""
+        if not self._places:
+            return  # its axes are not known yet
+        places, n = self._places, len(self._places)
+        if any(len(values) != n for values in (told.displacement, told.force, told.command)):
+            self._watch.end(f"the test says numbers of {len(told.displacement)} axes, and has {n}")
+            return
+        if any(each is not None and each >= len(told.auxiliary) for each in self._shown):
+            self._watch.end("the test does not say what its load cells show")
+            return
+        modes = list(told.control_mode) or [0] * n
+        commands = []
+        for by_force, place in zip(self._by_force, places, strict=True):
+            forced = by_force and place < len(modes) and modes[place] == MODE_FORCE
+            command = told.command[place]
+            commands.append(math.nan if forced else command if math.isfinite(command) else math.inf)
+        forces = [
+            told.force[place] if channel is None else told.auxiliary[channel]
+            for place, channel in zip(places, self._shown, strict=True)
+        ]
+        displacements = tuple(told.displacement[place] for place in places)
+        self._watch.hear(Statement(at, told.sample, displacements, tuple(forces), tuple(commands)))
+
+
+class Sensors(Protocol):
+    def fileno(self) -> int: ...
+
+    def received(self) -> Iterable[tuple[int, tuple[float, ...], tuple[float, ...]]]: ...
+
+
+class WatchLoop:
+    """Watches the ``rig`` by ``sensors`` and received messages, and pulses while all agrees.
+
+    ``tell`` gets an event and a text. Raises ConfigError for an unknown address of the interlock.
+    """
+
+    def __init__(
+        self,
+        rig: RigFile,
+        sensors: Sensors,
+        heard: deque[tuple[float, str, Any]],
+        tell: Callable[[str, str], None],
+    ) -> None:
+        assert rig.watch is not None
+        assert rig.servo_rate is not None
+        self.watch = Watch(rig.watch, rig.servo_rate)
+        self._hearing = Hearing(rig, self.watch)
+        self._sensors, self._heard, self._tell = sensors, heard, tell
+        pulse = rig.watch.pulse
+        self._period = pulse.period
+        self.pulses = Pulses(pulse.period)
+        try:
+            self._far = socket.gethostbyname(pulse.address), pulse.port
+        except OSError as error:
+            raise ConfigError(f"watch.pulse.address = {pulse.address!r}: not known ({error.strerror})") from error
+        self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._out.setblocking(False)
+        self._due = 0.0
+
+    def run(self, ended: Callable[[], bool]) -> str:
+        """Watch until a disagreement, whose reason is returned; empty if ``ended``."""
+        try:
+            while not ended():
+                self._wait()
+                self._see()
+                self._hear()
+                if reason := self.watch.judge(time.monotonic()):
+                    return reason
+                self._pulse()
+        finally:
+            self._out.close()
+        return ""
+
+    def _wait(self) -> None:
+        select.select([self._sensors], [], [], self._period / TURNS)
+
+    def _see(self) -> None:
+        for counter, displacement, force in self._sensors.received():
+            self.watch.sense(Sample(time.monotonic(), counter, displacement, force))
+
+    def _hear(self) -> None:
+        heard = self._heard
+        while heard:
+            at, topic, message = heard.popleft()
+            if topic == "rig_state":
+                self._hearing.rig(at, message)
+            elif self._hearing.state(message):
+                known = {int(each): each.name for each in State}
+                self._tell("told", f"{known.get(message.state, message.state)}: {message.reason}".rstrip(": "))
+
+    def _pulse(self) -> None:
+        now = time.monotonic()
+        if not self.watch.ready or now < self._due:
+            return
+        data = self.pulses.next()
+        with suppress(OSError):  # as if lost in transit: the interlock opens without a pulse
+            self._out.sendto(data, self._far)
+        self._due = max(self._due + self._period, now)
+        if self.pulses.count == 1:
+            self._tell("begins", "all agrees: the pulse begins")
+
+
+class WatchRecord:
+    """Appends to the file at ``path``, and prints lines that begin with ``name``.
+
+    A thread writes, so that neither disk nor terminal delays the pulse. Raises ConfigError if the file cannot be
+    written.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--record {path}: cannot be written ({error.strerror})") from None
+        self._name, self.failed = name, ""
+        self._rows: queue.SimpleQueue[dict[str, object] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="record", daemon=True)
+        self._thread.start()
+
+    def tell(self, event: str, words: str, **further: object) -> None:
+        """Write one event, with the time of this computer (UTC), and print its text."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._rows.put({"time": now, "event": event, "words": words, **further})
+
+    def _write(self) -> None:
+        while (row := self._rows.get()) is not None:
+            print(f"{self._name}: {printable(str(row['words']))}", flush=True)
+            if self.failed:
+                continue
+            try:
+                self._file.write(json.dumps(row) + "\n")
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                self.failed = f"the record cannot be written any more: {error.strerror}"
+                print(f"{self._name}: {self.failed}", flush=True)
+
+    def close(self) -> None:
+        self._rows.put(None)
+        self._thread.join()
+        self._file.close()

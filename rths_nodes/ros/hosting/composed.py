@@ -29,12 +29,11 @@ from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.axis import AxisNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.compensator import CompensatorNode
-from rths_nodes.ros.nodes.host import Host
+from rths_nodes.ros.nodes.host import Host, OpenWriter
 from rths_nodes.ros.nodes.integrator import IntegratorNode
 from rths_nodes.ros.nodes.monitor import MonitorNode
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
-from rths_nodes.ros.nodes.writers import OpenWriter
 from rths_nodes.ros.transport import middleware
 
 GRACE_S = 0.6

@@ -39,8 +39,7 @@ from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, o
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER, Topic
-from rths_nodes.ros.nodes.host import Configured
-from rths_nodes.ros.nodes.writers import OpenWriter, Writer
+from rths_nodes.ros.nodes.host import Configured, OpenWriter, Writer
 from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.topics import Interposer, Send
 

@@ -36,9 +36,9 @@ from rths_nodes.ros.hosting.results import Result, dropped_messages, last_words
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, RthsNode
+from rths_nodes.ros.nodes.host import OpenWriter
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
-from rths_nodes.ros.nodes.writers import OpenWriter
 
 TOLD_S = 5.0
 """Longest turn of the leading node after its Summary, s; a longer one hangs."""

@@ -26,9 +26,9 @@ from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import WENT_ON, ended_early
+from rths_nodes.ros.nodes.host import OpenWriter, OptionalWriter, Writer
 from rths_nodes.ros.nodes.observers import ProgressReports
 from rths_nodes.ros.nodes.phase import Phase
-from rths_nodes.ros.nodes.writers import OpenWriter, OptionalWriter, Writer
 
 SUMMARIES_NS = 4_500_000_000
 """Wait for missing messages after the test, shorter than the actuator node's; the middleware took up to 2.8

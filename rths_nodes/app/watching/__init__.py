@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Watcher process: inputs, pulse, and record."""
