@@ -126,7 +126,7 @@ _WORDS = {
     State.ARMED: "the rig is armed",
     State.FINISHED: "the procedure is over",
     State.HELD: "the rig is held",
-    State.TRIPPED: "the rig has tripped: acknowledge it first",
+    State.TRIPPED: "the rig has tripped",
 }
 
 
@@ -134,4 +134,5 @@ def why_not(act: str, state: State) -> str:
     """Return why ``act`` is not possible in ``state``, or empty."""
     if state in ACTS[act].states:
         return ""
-    return _WORDS.get(state, f"the rig is {state.name.lower()}")
+    needed = " or ".join(allowed.name.lower() for allowed in ACTS[act].states)
+    return f"{_WORDS.get(state, f'the rig is {state.name.lower()}')}; {act} needs: {needed}"

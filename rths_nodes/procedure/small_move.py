@@ -220,11 +220,11 @@ def _beside(name: str, who: str, value: float, own: AxisChecks) -> None:
     told = f"stiffness of {name} is {ratio:.2f} of {who}"
     if LEAST <= ratio <= MOST:
         if NOT_VERIFIED in (own.force_scale, own.displacement_scale):
-            own.remarks.append(f"axes.{name}: {told}, {value:.4g} N/m")
+            own.remarks.append(f"{told}, {value:.4g} N/m")
     else:
         own.unlike.append(told)
         own.remarks.append(
-            f"axes.{name}: {told}, {value:.4g} N/m: the scale of the force or of the displacement is wrong, or "
+            f"{told}, {value:.4g} N/m: the scale of the force or of the displacement is wrong, or "
             "another specimen stands in the rig"
         )
 

@@ -14,8 +14,10 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.serialization import deserialize_message
+from served_test import directly
 
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.nodes.operator import OperatorNode
 
 
 class Listener:
@@ -105,3 +107,17 @@ print(sorted(seen[1] - seen[0]))
     words = [sys.executable, "-c", program, str(tmp_path / "run")]
     found = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=60, check=True)
     assert found.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_operator_node_reports_a_tripped_procedure_as_an_error(tmp_path, monkeypatch):
+    with directly(tmp_path) as session:
+        node, levels = OperatorNode(session.served, "rths_tripped"), []
+        monkeypatch.setattr(node._diagnostics, "publish", lambda message: levels.append(message.status[0].level))
+        try:
+            for state in (State.HELD, State.TRIPPED):
+                session.runner.session._machine.state = state
+                node._diagnose()
+        finally:
+            session.runner.session._machine.state = State.IDLE
+            node.close()
+    assert levels == [DiagnosticStatus.OK, DiagnosticStatus.ERROR]

@@ -26,7 +26,7 @@ from rths_nodes.analysis.units import DASH, MM, PERCENT, grouped, rounded
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
-from rths_nodes.loop.scenario.titles import axis_names, simulation
+from rths_nodes.loop.scenario.titles import axis_names, label, rig_kind, simulation
 from rths_nodes.procedure.records import ProcedureRecord
 from rths_nodes.recording.run import Run
 
@@ -113,7 +113,7 @@ def write_record(record: ProcedureRecord, path: Path) -> None:
         "procedure": _procedure(OfProcedure(record)),
         "set_up": procedure.rig(record),
         "running": {
-            "name": f"{record.test_id}: {record.ending}",
+            "name": f"{label(record.simulation)}: {record.test_id}: {record.ending}",
             "started": moment(record.started),
             "run": record.test_id,
         },
@@ -244,8 +244,9 @@ def css_text(text: str) -> str:
 
 def _running(run: Run, test: OfProcedure | None) -> dict[str, str]:
     known = run.information
+    kind = "" if run.made_elsewhere else f"{rig_kind(run.scenario)}: "
     return {
-        "name": f"{run.scenario.name}: {(test.record.ending if test else '') or run.ending}",
+        "name": f"{kind}{run.scenario.name}: {(test.record.ending if test else '') or run.ending}",
         "started": moment(known.get("started", "")),
         "run": known.get("run_id", ""),
     }

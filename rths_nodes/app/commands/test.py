@@ -150,7 +150,7 @@ def _test(
     options: argparse.Namespace, scenario: Scenario, answers: Answers, realtime: bool, attended: bool
 ) -> int:
     from rths_nodes.app.procedure import signatures
-    from rths_nodes.app.procedure.console import Console
+    from rths_nodes.app.procedure.console import Console, complete
     from rths_nodes.app.procedure.dialogue import Dialogue, typed
     from rths_nodes.app.procedure.ladder import Ladder
     from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
@@ -161,6 +161,9 @@ def _test(
     screen = terminal.console(sys.stderr if options.json else sys.stdout)
     dialogue = Dialogue(answers, typed if attended else None, lambda shown: _say(screen, shown))
     record = _record(scenario, answers, dialogue, ladder.planned)
+    if options.socket:  # neither the page nor a program can answer this later
+        complete(ladder, dialogue, ladder.planned)
+        ladder.check()
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / record.test_id
     terminal.check_makable(folder / REPORT)
     if folder.exists() and any(folder.iterdir()):

@@ -69,7 +69,7 @@ class Clearing:
         """Return why the checklist prevents ``act``, or empty."""
         items = self.unconfirmed
         if act == CHECKLIST:
-            return "" if items else "every item of the checklist is confirmed"
+            return "" if items else "no item of a checklist is left to confirm"
         if act not in MOTIONS or not items:
             return ""
         return f"checklist of the rig file: not confirmed: {'; '.join(items)}"

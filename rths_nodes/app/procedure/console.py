@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.text import Text
@@ -12,6 +13,7 @@ from rths_nodes.app.procedure.act_sequence import ActSequence
 from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.clearing import NO, YES
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
+from rths_nodes.app.procedure.ladder import SLOW, Ladder
 from rths_nodes.app.procedure.operator_input import INTERRUPTED, OperatorInput, Progress
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.core.errors import ConfigError, PortError
@@ -246,7 +248,7 @@ class Console:
         runner, rung = self.runner, rest or self.runner.next_rung
         if rung not in runner.ladder.planned:
             raise ConfigError(f"arm: rung {rung or 'none left'}: is not planned")
-        self._complete(rung)
+        complete(runner.ladder, self._dialogue, rung)
         ladder, moves = runner.ladder, RUNGS[rung].moves
         step, found = ladder.step(rung), runner.session.offsets
         offsets_hash = found.hash if found is not None else ""
@@ -263,14 +265,6 @@ class Console:
             what["second"] = str(self._dialogue.value("second"))
         self._say(self._perform(act, **what))
         return True
-
-    def _complete(self, rung: str) -> None:
-        """Ask for level and time ratio before the first rung that needs them."""
-        ladder = self.runner.ladder
-        if rung in REDUCED and ladder.level is None:
-            ladder.level = float(self._dialogue.value("level", ladder.proposed_level()))
-        if rung == "e" and ladder.ratio is None:
-            ladder.ratio = int(self._dialogue.value("time_ratio", 10))
 
     # -- while it is under way ----------------------------------------------------------------------------
 
@@ -296,3 +290,12 @@ class Console:
     def _unloads(self) -> bool:
         given = self._dialogue.answers.moves("unload")
         return self._leads if given is None else given
+
+
+def complete(ladder: Ladder, dialogue: Dialogue, rungs: Iterable[str]) -> None:
+    """Ask for the level and the time ratio if ``rungs`` need them and nothing has set them."""
+    needed = set(rungs)
+    if ladder.level is None and needed.intersection(REDUCED):
+        ladder.level = float(dialogue.value("level", ladder.proposed_level()))
+    if ladder.ratio is None and SLOW in needed:
+        ladder.ratio = int(dialogue.value("time_ratio", 10))

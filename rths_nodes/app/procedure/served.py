@@ -188,13 +188,15 @@ class Served:
         values = {key: _value(name, key, text) for key, text in arguments.items()}
         seen = Seen(request.stops, request.state)
         done = self._runner.do(name, by, self._way(peer), seen, **values)
-        return "\n".join([done, *self._found(name)]).strip()
+        return self._runner.record.named("\n".join([done, *self._found(name)]).strip())
 
     def _found(self, act: str) -> list[str]:
         runner = self._runner
         if act == "take_offsets" and runner.taken is not None:
             rows = runner.taken.record().axes
-            return [_offsets(name, row) for name, row in rows.items()] + runner.loads_at_rest()
+            return [
+                _offsets(runner.record.called(name), row) for name, row in rows.items()
+            ] + runner.loads_at_rest()
         if act == "check":
             return [words for row in runner.record.checks.values() for words in (*row.findings, *row.remarks)]
         return []

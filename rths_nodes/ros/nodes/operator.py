@@ -233,11 +233,12 @@ class OperatorNode(ThreadedNode):
             self._node.get_logger().error(f"a watcher hears no more: {type(error).__name__}: {error}")
 
     def _diagnose(self) -> None:
+        state = self._conducted.state
         status = DiagnosticStatus(
             name=self._node.get_fully_qualified_name().lstrip("/"),
             hardware_id=self._node.get_namespace().strip("/"),
-            level=DiagnosticStatus.OK,
-            message=self._conducted.state.name.lower(),
+            level=DiagnosticStatus.ERROR if state is State.TRIPPED else DiagnosticStatus.OK,
+            message=state.name.lower(),
             values=[KeyValue(key="rig", value=rig_kind(self._conducted.scenario))],
         )
         message = DiagnosticArray(status=[status])

@@ -333,11 +333,14 @@ async def type_the_code(browser: Browser, terminal: Callable[[], str]) -> None:
     await browser.until("Boolean(token)")
 
 
-async def take_the_lead(browser: Browser, terminal: Callable[[], str]) -> None:
-    """Become the operator, connect, and confirm the offsets."""
+async def take_the_lead(browser: Browser, terminal: Callable[[], str], rehearse: bool = False) -> None:
+    """Become the operator, ``rehearse`` rung b, connect, and confirm the offsets."""
     await browser.until('!document.getElementById("procedure").hidden')
     assert await browser.value('document.getElementById("act_connect").disabled'), "nobody leads yet"
     await type_the_code(browser, terminal)
+    if rehearse:
+        await browser.click("act_rehearse")
+        await browser.until('!asked && told.acts.next_rung === "c"', 60.0)
     await browser.click("act_connect")
     boxes = 'document.querySelectorAll("#needs input[type=checkbox]")'
     for act in ("take offsets", "confirm them"):
@@ -417,17 +420,20 @@ def test_the_page_asks_for_the_second_person(tmp_path: Path) -> None:
     assert acts[1].arguments["second"] == "R. Sponsible"
 
 
-async def lead(address: str, terminal: Callable[[], str], folder: Path) -> list[str]:
-    """A whole test of the rung g, by the buttons of the page alone."""
+async def lead(address: str, terminal: Callable[[], str], folder: Path, kind: str) -> list[str]:
+    """A test of the rungs b, c and g, by the buttons of the page alone; the banner is that of the rig to the end."""
     async with Browser(address, folder) as browser:
-        await take_the_lead(browser, terminal)
+        await take_the_lead(browser, terminal, rehearse=True)
         await check(browser)
-        await browser.move("position")
-        await arm(browser)
-        await browser.move("run")
-        await browser.until('!asked && told.acts.next_rung === ""', 60.0)
+        for run in (browser.click("act_run"), browser.move("run")):  # rung c moves nothing
+            await browser.move("position")
+            await arm(browser)
+            await browser.until('!asked && told.acts.state === "ARMED"')
+            await run
+            await browser.until('!asked && told.acts.state === "HELD"', 60.0)
         await browser.click("act_finish")
         await browser.until("!asked", 60.0)
+        await browser.until(f'{BANNER} === "{kind}"')
         return browser.complaints
 
 
@@ -482,9 +488,9 @@ def emulated(folder: Path, *words: str) -> Iterator[None]:
 @pytest.mark.nodes
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
-@pytest.mark.parametrize("rig", ["bench_simulated", "bench_udp"])
+@pytest.mark.parametrize(("rig", "kind"), [("bench_simulated", "SIMULATED"), ("bench_udp", "EMULATED")])
 @pytest.mark.briefly("bench_simulated")
-def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None:
+def test_a_whole_test_is_led_by_the_page_alone(rig: str, kind: str, tmp_path: Path) -> None:
     words = ["--set=duration=0.5", "--set=servo_rate=256", "--set=substeps=3"]
     with ExitStack() as stack:
         if rig == "bench_udp":
@@ -493,8 +499,8 @@ def test_a_whole_test_is_led_by_the_page_alone(rig: str, tmp_path: Path) -> None
             words.append(f"--set=port.port={free_port()}")
             stack.enter_context(emulated(tmp_path, *words))
         address, terminal, _ = stack.enter_context(page_and_terminal("--arm-from-page"))
-        testing = stack.enter_context(procedure_beside(tmp_path, "g", *words, rig=rig))
-        complaints = asyncio.run(lead(address, terminal, tmp_path / "browser"))
+        testing = stack.enter_context(procedure_beside(tmp_path, "bcg", *words, rig=rig))
+        complaints = asyncio.run(lead(address, terminal, tmp_path / "browser", kind))
         said, _ = testing.communicate(timeout=120.0)
     assert testing.returncode == 0, said
     assert complaints == []

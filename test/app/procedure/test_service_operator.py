@@ -139,3 +139,20 @@ def test_ctrl_c_stops_the_rig(serve: Serve) -> None:
     served.terminal.interrupt()
     assert served.end() == (130, 130)
     assert [act.act for act in served.record.acts][-2:] == ["stop", "finish"]
+
+
+def test_level_and_time_ratio_are_asked_for_before_programs_act(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Neither the page nor a program can answer these questions."""
+    command = [sys.executable, "-m", "rths_nodes.app.cli", "test", "chen_ricles_2010", "--socket"]
+    terminal = Terminal([*command, "--rig=bench_simulated", "--set=duration=0.2"], tmp_path, environment)
+    try:
+        for question, answer in (("operator", "Ada"), ("specimen", "D-17"), ("level", "0.3"), ("time_ratio", "4")):
+            terminal.wait_for(rf"{question}: [^\n]*: $")
+            terminal.type(answer)
+        terminal.wait_for("programs of this user act")
+        terminal.interrupt()
+        assert terminal.end() == 130
+    finally:
+        terminal.close()

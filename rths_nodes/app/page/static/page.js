@@ -78,13 +78,20 @@ const clock = (s) => `${Math.floor(s / 60)}:${(s % 60).toFixed(1).padStart(4, "0
 
 const underWay = () => told.procedure && !told.procedure.over ? told.procedure : null;
 
+// once a procedure is over it leads until another run begins: its last run may have been a rehearsal
+function ended() {
+  const last = (told.events || []).filter((each) => each.what === "run" || each.what === "procedure").pop();
+  return told.run && !told.run.over || !last || last.what === "run" ? null : told.procedure;
+}
+
 function show() {
-  const leads = underWay() || told.run || told.procedure;
+  const leads = underWay() || ended() || told.run || told.procedure;
   const name = leads ? leads.state : "NOT SEEN";
   text("state", name);
   $("state").className = "state " + (MOVES.includes(name) ? "moves" : BAD.includes(name) ? "bad" : name === "FINISHED" ? "good" : "");
   text("scenario", leads ? leads.scenario : `nothing is heard of /${told.namespace || ""}`);
   text("reason", leads ? leads.reason : "");
+  $("reason").className = `reason${BAD.includes(name) ? " bad" : ""}`;
   const whose = told.user ? ` (${told.user}, /${told.namespace})` : "";
   text("whose", whose);
   document.title = (leads ? `${name}: ${leads.scenario}` : "rths: no test yet") + whose;
@@ -254,7 +261,7 @@ function inside() {
   }
   for (const name of ["integrator", "compensator", "monitor"]) {
     const values = of(name);
-    if (values.work_median_us) timing.push([name, `${Math.round(values.work_median_us)} (${Math.round(values.work_max_us)}) µs`, "number"]);
+    if (Number.isFinite(Number(values.work_median_us))) timing.push([name, `${Math.round(values.work_median_us)} (${Math.round(values.work_max_us)}) µs`, "number"]);
   }
   fill("timing", timing);
   const copies = learnt(of("integrator"));
@@ -398,12 +405,16 @@ NEEDS.checklist = (row) => {
 };
 
 // an act that begins a motion: a person reads what moves, and types CLEAR
-for (const name of ["check", "position", "run", "resume", "unload"]) {
+const MOTIONS = ["check", "position", "run", "resume", "unload"];
+for (const name of MOTIONS) {
   NEEDS[name] = (row) => {
     const [label, typed] = field("type CLEAR to start this motion", { size: 8, autocomplete: "off" });
     row.append(`MOTION: ${told.acts.motions[name]} `, label, button(name, () => { act(name, { clear: typed.value }); typed.value = ""; }));
   };
 }
+
+// an act without a motion, as run of a rung that moves nothing, needs no word
+const asks = (name) => name in NEEDS && (!MOTIONS.includes(name) || Boolean(told.acts.motions[name]));
 
 const WAY = ["connect", "take_offsets", "confirm_offsets", "checklist", "check", "sign_for", "position", "arm", "run"];
 
@@ -426,7 +437,7 @@ function procedure() {
   shownActs = key;
   const next = proposed(acts);
   $("acts").replaceChildren(...ORDER.filter((name) => name in acts.possible).map((name) => {
-    const made = button(name.replace("_", " "), () => name in NEEDS ? choose(name) : act(name));
+    const made = button(name.replace("_", " "), () => asks(name) ? choose(name) : act(name));
     const waits = Boolean(asked) && !acts.at_once.includes(name);
     made.disabled = !token || waits || Boolean(acts.possible[name]);
     made.title = acts.possible[name] || acts.words[name];
@@ -437,7 +448,7 @@ function procedure() {
   $("acts").lastChild.disabled = !token;
   if (asked || acts.possible[chosen]) chosen = "";
   const wanted = chosen || next;
-  needs(asked || !token || !(wanted in NEEDS) ? "" : wanted);
+  needs(asked || !token || !asks(wanted) ? "" : wanted);
 }
 
 function choose(name) {
