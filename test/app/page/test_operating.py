@@ -421,7 +421,7 @@ def test_the_page_asks_for_the_second_person(tmp_path: Path) -> None:
 
 
 async def lead(address: str, terminal: Callable[[], str], folder: Path, kind: str) -> list[str]:
-    """A test of the rungs b, c and g, by the buttons of the page alone; the banner is that of the rig to the end."""
+    """A test of the rungs b, c and g, by the page alone; the banner shows the ``kind`` of the rig to the end."""
     async with Browser(address, folder) as browser:
         await take_the_lead(browser, terminal, rehearse=True)
         await check(browser)
