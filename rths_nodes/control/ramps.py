@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ramps: from Targets at the integration step to motions at the servo rate (Chen & Ricles 2010, Eq. 2).
 
-A ramp hands on displacement, velocity and acceleration that belong together: those of its own curve, not the
-integrator's; the curve of ``hermite`` has the integrator's at every target. The velocity of an integrator that
-publishes a late one is put right before (``loop/stages/in_time.py``).
+A ramp hands on displacement, velocity and acceleration of its own curve, not the integrator's; the curve of
+``hermite`` has the integrator's at every target. A velocity that an integrator publishes late is corrected before
+(``loop/stages/in_time.py``).
 
-A ramp that needs no Target at the first sub-steps of a step has their number as ``predicted`` and, for them,
-``predict(substep)``, which gives before ``follow`` what ``step`` gives after it.
+A ramp that needs no Target in the first sub-steps of a step has their number as ``predicted`` and, for them,
+``predict(substep)``, which gives before ``follow`` the result of ``step`` after it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLE = {
 }
 
 FEW = 3
-"""Degrees of freedom up to which floats are quicker than arrays."""
+"""Degrees of freedom up to which floats are faster than arrays."""
 Triple = tuple[float, float, float]
 """Displacement (m), velocity (m/s) and acceleration (m/s^2) of one degree of freedom."""
 Step = tuple[float, int]
@@ -41,7 +41,7 @@ Four = tuple[float, float, float, float]
 
 
 class RampKernel(NamedTuple):
-    """Arithmetic of a ramp, for one degree of freedom."""
+    """Kernel of a ramp, for one degree of freedom."""
 
     constants: Function
     """From parameters, dt (s) and the sub-steps of a step."""
@@ -56,8 +56,10 @@ class RampKernel(NamedTuple):
 
 
 class OfKernel(Ramp):
-    """A ramp made of its ``kernel``: a state for each degree of freedom, or one of arrays where these are not
-    ``apart``, because they are many. It ``hands_on`` Targets as they are where nothing lies between them."""
+    """A ramp made of its ``kernel``, with a state for each degree of freedom, or one of arrays if not ``apart``.
+
+    It ``hands_on`` Targets unchanged if no sub-step lies between them.
+    """
 
     hands_on = False
 
@@ -99,7 +101,7 @@ class OfKernel(Ramp):
         k, states = self._constants, self._states
         step = self.kernel.predict if predicted else self.kernel.step
         x, v, a = step(k, states[0], substep)
-        if not self.apart:  # an acceleration of zero is one number for all of them
+        if not self.apart:  # an acceleration of zero is one number for all
             return x.tolist(), v.tolist(), a.tolist() if isinstance(a, np.ndarray) else [a] * self._n
         if self._n == 1:
             return (x,), (v,), (a,)
@@ -108,18 +110,17 @@ class OfKernel(Ramp):
 
 
 def duration(params: object, dt: float, substeps: int) -> Step:
-    """The constants of all ramps but one."""
+    """Constants of all ramps but one."""
     return dt * substeps, substeps
 
 
 def start_line(k: Step, x: float, v: float, a: float) -> Four:
-    """Where the line begins and ends (m), their difference (m), its slope (m/s)."""
-    nothing = x - x  # an array of zeros, where x is one
+    """Return begin and end of the line (m), their difference (m), its slope (m/s)."""
+    nothing = x - x  # an array of zeros if x is one
     return x, x, nothing, nothing
 
 
 def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
-    """From the last target to this one."""
     step, _ = k
     _, before, _, _ = s
     difference = x - before
@@ -127,7 +128,6 @@ def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
 
 
 def on_line(k: Step, s: Four, substep: int) -> Triple:
-    """Eq. (2)."""
     _, substeps = k
     before, _, difference, velocity = s
     return substep / substeps * difference + before, velocity, 0.0
@@ -149,13 +149,13 @@ class LinearRamp(OfKernel):
 
 
 def start_parabola(k: Step, x: float, v: float, a: float) -> Four:
-    """Where the parabola begins and ends (m), its slope at the begin (m/s), its curvature (m/s^2)."""
+    """Return begin and end of the parabola (m), its slope at the begin (m/s), its curvature (m/s^2)."""
     step, _ = k
     return x - step * v + 0.5 * (step * step) * a, x, v, a
 
 
 def follow_parabola(k: Step, s: Four, x: float, v: float, a: float) -> Four:
-    """Through the last two targets and this one."""
+    """Parabola through the last two targets and this one."""
     step, _ = k
     before, last, _, _ = s
     return last, x, (x - before) / (2.0 * step), (x - 2.0 * last + before) / (step * step)
@@ -171,8 +171,8 @@ def on_parabola(k: Step, s: Four, substep: int) -> Triple:
 class QuadraticRamp(OfKernel):
     """Parabola through the last three targets: the slope jumps by a third difference only.
 
-    The recommended ramp behind an inverse compensator. Before the first target the motion is continued
-    backwards with the velocity and acceleration of the start.
+    The recommended ramp for an inverse compensator. Before the first target the motion is continued backwards with
+    the velocity and acceleration of the start.
     """
 
     SOURCES = ("chen_ricles_2010",)
@@ -199,7 +199,6 @@ class Curve(NamedTuple):
 
 
 def start_curve(k: Step, x: float, v: float, a: float) -> Curve:
-    """At the first target, at rest."""
     nothing = x - x
     return Curve(x, v, a, x, nothing, nothing, nothing, nothing, nothing)
 
@@ -217,7 +216,7 @@ def follow_curve(k: Step, s: Curve, x: float, v: float, a: float) -> tuple[float
 
 
 def on_curve(k: Step, s: Curve, substep: int) -> Triple:
-    """Along the curve; the target itself at its end."""
+    """Motion along the curve; the target itself at its end."""
     step, substeps = k
     x, v, a, c0, c1, c2, c3, c4, c5 = s
     if substep == substeps:
@@ -232,8 +231,8 @@ def on_curve(k: Step, s: Curve, substep: int) -> Triple:
 class HermiteRamp(OfKernel):
     """Curve of fifth degree with the displacement, velocity and acceleration of both targets at its ends.
 
-    The integrator's own motion: for compensators that use derivatives of the target. With one sub-step it hands on
-    the targets as they are; with more, velocity and acceleration run on smoothly from step to step.
+    It follows the integrator's own motion: for compensators that use derivatives of the target. With one sub-step
+    it hands on the targets unchanged; with more, velocity and acceleration are continuous from step to step.
     """
 
     @params
@@ -269,9 +268,9 @@ class Prediction(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """Polynomials (m, in shares of the step) of this step and of the next, what this one misses at its end.
+    """Polynomials (m, in shares of the step) of this step and the next, error at the end, last targets.
 
-    Behind them the last targets (m), the newest first.
+    Targets (m) are newest first.
     """
 
     now: Four
@@ -283,17 +282,16 @@ class Predicted(NamedTuple):
 
 
 def prediction(params: PredictorCorrectorRamp.Params, dt: float, substeps: int) -> Prediction:
-    """Return the constants; the part that is predicted is rounded down to whole samples."""
+    """Return the constants; the predicted part is rounded down to whole samples."""
     return Prediction(dt * substeps, substeps, predicted_of(params, substeps), params.order)
 
 
 def predicted_of(params: PredictorCorrectorRamp.Params, substeps: int) -> int:
-    """Sub-steps that are predicted."""
     return int(params.predicted_share * substeps + ROUNDING)
 
 
 def through(order: int, x: float, before: float, earlier: float, first: float) -> Four:
-    """Coefficients of the polynomial through the last ``order`` + 1 targets, by their backward differences."""
+    """Return coefficients of the polynomial through the last ``order`` + 1 targets, by backward differences."""
     one = x - before
     if order == 1:
         return x, one, 0.0 * one, 0.0 * one
@@ -305,7 +303,7 @@ def through(order: int, x: float, before: float, earlier: float, first: float) -
 
 
 def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
-    """The motion is continued backwards with the velocity and acceleration of the start."""
+    """Continue the motion backwards with the velocity and acceleration of the start."""
     step, _, _, order = k
     before = x - step * v + 0.5 * (step * step) * a
     earlier = x - 2.0 * step * v + 2.0 * (step * step) * a
@@ -317,7 +315,7 @@ def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
 def follow_prediction(
     k: Prediction, s: Predicted, x: float, v: float, a: float
 ) -> tuple[Four, Four, float, float, float, float]:
-    """Return what was predicted of this target, its error, and the polynomial that predicts the next."""
+    """Return the prediction of this target, its error, and the polynomial that predicts the next."""
     _, _, _, order = k
     _, curve, _, before, earlier, first = s
     c0, c1, c2, c3 = curve
@@ -326,7 +324,7 @@ def follow_prediction(
 
 
 def predicted_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Along the polynomial of the next step, whose target is not there yet."""
+    """Motion along the polynomial of the next step, whose target is not known yet."""
     step, substeps, _, _ = k
     return along_polynomial(s[1], step, substep / substeps)
 
@@ -339,7 +337,7 @@ def along_polynomial(curve: Four, step: float, t: float) -> Triple:
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """The prediction, and the cubic 3 r^2 - 2 r^3 of its error over the share r of the rest of the step."""
+    """Prediction plus the cubic 3 r^2 - 2 r^3 of its error over the share r of the rest of the step."""
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s
     x, v, a = along_polynomial(curve, step, substep / substeps)
@@ -356,11 +354,11 @@ class PredictorCorrectorRamp(OfKernel):
     """Prediction from past targets while the next is being computed, then correction towards it without a jump.
 
     For an integrator slower than one sample: its target is not needed in the first ``predicted_share`` of a step,
-    where the motion goes on along the polynomial through the last ``order`` + 1 targets. The rest adds the error
-    that this prediction will have at the end of the step, by a cubic 3 s^2 - 2 s^3 with no slope at its ends: the
-    displacement never jumps, its slope only where a step begins, and the correction is not faster than 1.5 times
-    the error over the rest of the step. Before the first target the motion is continued backwards with the
-    velocity and acceleration of the start.
+    where the motion follows the polynomial through the last ``order`` + 1 targets. The rest adds the error of this
+    prediction at the end of the step, by a cubic 3 s^2 - 2 s^3 with no slope at its ends: the displacement never
+    jumps, its slope only at the begin of a step, and the correction is at most 1.5 times as fast as the error over
+    the rest of the step. Before the first target the motion is continued backwards with the velocity and
+    acceleration of the start.
     """
 
     @params

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adaptive law of Chen & Ricles (2010) around any compensator with a delay, on either of two indicators.
+"""The adaptive law of Chen & Ricles (2010) around any compensator with a delay, by either of two indicators.
 
-The paper concludes that its law carries over from the inverse compensation to the linear-acceleration method and
-to derivative feedforward, and from the tracking indicator TI to an energy indicator. One sample, with the pair of
-target c and measured displacement m of the sample before (' is one sample earlier still, f the measured force):
+The paper expects its law to carry over from inverse compensation to the linear-acceleration method and to
+derivative feedforward, and from the tracking indicator TI to an energy indicator. One sample, with target c and
+measured displacement m of the sample before (' is one sample earlier, f the measured force):
 
     tracking   A  += (c + c')(m - m') / 2,   TA += (m + m')(c - c') / 2,   I = (A - TA) / 2       Eqs. (8), (9)
     energy     I  += (f + f') / 2 ((m - m') - (c - c'))                      Mosqueda et al. 2007, as in Fig. 11
     law        parameter = estimate + k_p I + k_i J,  then  J += dt I                        Eqs. (6), (7), (10)
 
-The integral J lags by one sample, as z/(z-1) delayed in Eq. (10) does. A positive slope of either indicator means
-that the actuator lags (OpenFresco has the opposite sign), and the parameter grows.
+The integral J lags by one sample, as the delayed z/(z-1) of Eq. (10) does. A positive slope of either indicator
+means that the actuator lags (OpenFresco has the opposite sign), and the parameter grows.
 
 The gains are not scale free. k_p on TI must be rescaled with amplitude^-2 and frequency^-2, and with the servo
-rate. On a specimen of stiffness k the energy indicator grows k times as fast as TI. It knows lag from lead only
-through the elastic part of the force: behind a pure damper it is never negative, behind a mass it has the other
-sign, and the law runs away.
+rate. On a specimen of stiffness k the energy indicator grows k times as fast as TI. It distinguishes lag from lead
+only by the elastic part of the force: with a pure damper it is never negative; with a mass it has the other sign,
+and the law diverges.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ PAPER_GAIN_PER_MM2 = 0.4
 
 @params
 class LawParams:
-    """Options that every use of the law has in common, all off by default, because that is what is published.
+    """Options common to all uses of the law. All are off by default, as in the publication.
 
-    - ``alpha_min``, ``alpha_max``: a gain several times the paper's runs away, and an alpha below 1 or far above
-      the actuator's makes the command a differentiator of noise. While alpha is at a limit the integral rests.
-    - ``alpha_rate``: a jump of alpha is a jump of the command, of size d_alpha times the target's increment.
-    - ``quiet_velocity``: after the motion has died out TI freezes at what is left, and the integral of a
-      constant grows for ever (wind-up). The integral rests while the target's velocity, as a peak that decays
-      with ``quiet_time``, is below this.
+    - ``alpha_min``, ``alpha_max``: with several times the paper's gain alpha diverges, and an alpha below 1 or
+      far above the actuator's makes the command a differentiator of noise. At a limit the integral rests.
+    - ``alpha_rate``: a jump of alpha is a jump of the command, of d_alpha times the target's increment.
+    - ``quiet_velocity``: once the motion has died out TI is constant, and its integral grows without bound
+      (wind-up). The integral rests while the peak of the target's velocity, which decays with ``quiet_time``, is
+      below this.
     """
 
     alpha_min: float | None = number("lower limit of alpha; none if left out", "samples", None, at_least=1.0)
@@ -66,7 +66,6 @@ class LawParams:
     lead: float = lead_parameter()
 
     def validate(self, path: str) -> None:
-        """Refuses limits that leave no room."""
         low, high = self.alpha_min, self.alpha_max
         if low is not None and high is not None and low >= high:
             raise ConfigError(f"{path}.alpha_min = {low:g} samples: must be < alpha_max = {high:g} samples")
@@ -83,7 +82,7 @@ def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
 
 
 class Constants(NamedTuple):
-    """The law in units of the parameter that it adapts, and the constants of what it is around."""
+    """Constants of the law, in units of the adapted parameter, and of the compensator."""
 
     estimate: float
     k_p: float
@@ -99,7 +98,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """The law, its indicator, and the last samples of one axis."""
+    """Law, indicator and last samples of one axis."""
 
     parameter: float
     integral: float
@@ -115,7 +114,7 @@ class State(NamedTuple):
 
 
 def adaptive(led: ToNumber) -> ToNumber:
-    """The step of the law around a compensator with the step ``led``, whose delay it adapts."""
+    """Return the step of the law around a compensator with the step ``led``, whose delay it adapts."""
 
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -161,7 +160,6 @@ UNITS = {
     "tracking_indicator": "m^2",
     "energy_indicator": "N m",
 }
-"""Units of the inner numbers that are recorded."""
 
 
 def shown(k: Constants, s: State) -> tuple[float, float, float]:
@@ -210,7 +208,6 @@ class Adaptive(PerAxis):
         )
 
         def validate(self, path: str) -> None:
-            """Refuses the gains of the other indicator, and the energy indicator without a gain."""
             LawParams.validate(self, path)
             mine, others = ("mm2", "joule") if self.indicator == "tracking" else ("joule", "mm2")
             for name in (f"k_p_per_{others}", f"k_i_per_{others}_s"):
@@ -228,7 +225,7 @@ class Adaptive(PerAxis):
             return self.indicator == "energy"
 
         def si_gains(self) -> tuple[float, float]:
-            """k_p and k_i in samples per unit of the indicator (m^2, N m), k_i also per s."""
+            """Return k_p and k_i in samples per unit of the indicator (m^2, N m), k_i also per s."""
             if self.indicator == "energy":
                 k_p, k_i, unit = self.k_p_per_joule or 0.0, self.k_i_per_joule_s, 1.0
             else:
@@ -253,7 +250,7 @@ class Adaptive(PerAxis):
 
     @classmethod
     def adapted(cls, params: AnyParams) -> tuple[type[PerAxis], object]:
-        """The compensator that is adapted, and its parameters. Raises ConfigError where it has no delay."""
+        """Return the adapted compensator and its parameters. Raises ConfigError if it has no delay."""
         inner: type[PerAxis] = registry.class_of("compensator", params.compensator)
         if not issubclass(inner, PerAxis) or inner.ADAPTABLE is None:
             raise ConfigError(
@@ -279,13 +276,12 @@ class Adaptive(PerAxis):
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s) with the estimate of the adapted parameter."""
         own: Complex = self._inner.frequency_response(omega)  # type: ignore[attr-defined]
         return own * response(self._p.lead, omega)
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
-    """One sample in the unit of what is adapted, and the alpha of no delay at zero.
+    """Return one sample in the unit of the adapted parameter, and alpha at no delay.
 
     alpha counts from the sample before, Eq. (3): a delay is alpha - 1 samples.
     """
@@ -293,7 +289,6 @@ def _units(name: str, dt: float) -> tuple[float, float]:
 
 
 def constants_of(params: AnyParams, adaptable: Adaptable, own: object, dt: float) -> Constants:
-    """Constants of the law with ``params`` around a compensator with ``own`` ones."""
     name, of_inner, _, _ = adaptable
     sample, none = _units(name, dt)
     k_p, k_i = params.si_gains()
@@ -315,5 +310,4 @@ def constants_of(params: AnyParams, adaptable: Adaptable, own: object, dt: float
 
 
 def rest(k: Constants, adaptable: Adaptable) -> State:
-    """No motion yet, no adaptation yet."""
     return State(k.estimate, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, adaptable.rest(k.inner))

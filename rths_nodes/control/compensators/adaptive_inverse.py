@@ -2,7 +2,7 @@
 """Adaptive inverse compensation (Chen & Ricles 2010, Eqs. 6-10; 2009).
 
 The inverse compensation of Eq. (5b) with alpha = alpha_es + k_p TI + k_i integral TI, per axis: the case of
-:mod:`rths_nodes.control.compensators.adaptive` that the paper tested. The equations stand there.
+:mod:`rths_nodes.control.compensators.adaptive` that the paper tested.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class AdaptiveInverse(Adaptive):
         )
 
         def validate(self, path: str) -> None:
-            """Refuses limits that leave no room, or not for the estimate."""
             LawParams.validate(self, path)
             self.refuse_outside(self.alpha_es, f"{path}.alpha_es")
 

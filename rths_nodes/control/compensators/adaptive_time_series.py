@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adaptive time series compensation, ATS (Chae, Kazemibidokhti & Ricles 2013).
 
-The actuator's inverse, as a series of the target x and its derivatives, with coefficients found while it runs:
+The inverse of the actuator as a series of the target x and its derivatives, with coefficients identified online:
 
     u = a0 x + a1 x' + a2 x''
     (a0, a1, a2) = least squares of  u = a0 xm + a1 xm' + a2 xm''  over the last `window` seconds
 
-from the commands u that were sent and the displacements xm that were measured. Both go through the same low-pass
-filter, so that it cancels from the relation. A second-order actuator has (1, 2 zeta / w, 1 / w^2), a pure delay
-about (1, delay, delay^2 / 2).
+from the sent commands u and the measured displacements xm. Both pass the same low-pass filter, so that it cancels
+from the relation. A second-order actuator has (1, 2 zeta / w, 1 / w^2), a pure delay about
+(1, delay, delay^2 / 2).
 
-Three things differ from the print:
+Three things differ from the publication:
 
 - The derivatives of the filtered xm are inner states of the filter, not differences of its output: exact for a
   measurement that runs straight from sample to sample, and without the noise of a difference.
-- A motion of one frequency cannot tell a0 from a2 (x'' = -w^2 x), and the least squares become singular. Here they
-  look for the smallest change of the coefficients, (S + r tr S I) delta = s: what the motion does not tell stays
-  as it is. Where it does tell, the repeated solution ends at the least squares.
+- A motion of one frequency cannot separate a0 from a2 (x'' = -w^2 x), and the least squares become singular. This
+  fit finds the smallest change of the coefficients, (S + r tr S I) delta = s: they change only as the motion
+  determines them. Where it does, repeated fits converge to the least squares.
 - The coefficients move to a new solution within `rate`, sample by sample, rather than in one step each.
 
 A row of the fit has the filtered measurement x, its derivatives y and z, and the command u. The sums of the
-products of all rows in the window gain those of the newest row and lose those of the oldest; rounding of rows that
-have left ends with the next complete window, whose own sums replace the running ones.
+products of all rows are updated with the newest and the oldest row; each complete window's own sums replace the
+running ones, which removes the rounding of rows that have left.
 """
 
 from __future__ import annotations
@@ -57,16 +57,14 @@ NONE = ((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0)
 
 
 class Fit(NamedTuple):
-    """Constants of the fit."""
-
     lower: Three
     upper: Three
     powers: Three
-    """Powers of the filter's frequency, over which it gives derivatives."""
+    """Powers of the filter's frequency, the units of its derivatives."""
     shares: Three
-    """The ranges by these: in shares of them all coefficients weigh the same, and one without a range stays."""
+    """Ranges over these: scaled by them all coefficients weigh the same; one without a range stays."""
     ratio: float
-    """Weight against changing what the motion does not tell, relative to what it tells."""
+    """Weight of changes that the motion does not determine, relative to those that it does."""
     trigger: float
     """Displacement, m, that one row of the window must have."""
 
@@ -76,29 +74,27 @@ Counted = tuple[Sums, int]
 
 
 class Window(NamedTuple):
-    """The last rows ``(rows, 4)``, a ring, and their sums."""
+    """The last rows ``(rows, 4)`` in a ring, and their sums."""
 
     rows: Array
     oldest: int
     sums: Counted
     left: Counted
-    """Without the oldest row."""
     fresh: Counted
-    """Since the last whole window."""
+    """Since the last complete window."""
     filled: int
 
 
 Ring = tuple[Array, int, Counted, Counted, Counted, int]
-"""A window as a step hands it on."""
+"""A window as a tuple."""
 
 
 def empty(rows: int) -> Window:
-    """At rest before."""
     return Window(np.zeros((rows, COLUMNS)), 0, NONE, NONE, NONE, 0)
 
 
 def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, u: float) -> Counted:
-    """``s`` with the products of a row, or without them."""
+    """Return ``s`` plus (``sign`` 1) or minus (-1) the products of a row."""
     (xx, xy, xz, yy, yz, zz, xu, yu, zu), large = s
     p, q, r = sign * x, sign * y, sign * z
     sums = (
@@ -116,14 +112,14 @@ def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, 
 
 
 def without_oldest(k: Fit, s: Ring) -> Ring:
-    """Ahead of the next row: the sums without the one whose place it takes."""
+    """Return the sums without the oldest row, which the next one replaces."""
     rows, oldest, sums, _, fresh, filled = s
     x, y, z, u = float(rows[oldest, 0]), float(rows[oldest, 1]), float(rows[oldest, 2]), float(rows[oldest, 3])
     return rows, oldest, sums, raised(sums, -1, k[5], x, y, z, u), fresh, filled
 
 
 def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
-    """The next row, in the place of the oldest."""
+    """Replace the oldest row by the next one."""
     rows, oldest, _, left, fresh, filled = s
     rows[oldest, 0] = x
     rows[oldest, 1] = y
@@ -140,7 +136,7 @@ def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
 
 
 def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
-    """``coefficients`` after one fit, within their limits; as they are where nothing has moved enough."""
+    """Return ``coefficients`` after one fit, within their limits; unchanged without enough motion."""
     _, _, (sums, large), _, _, _ = s
     if large == 0:
         return coefficients
@@ -167,12 +163,11 @@ def fitted(k: Fit, s: Ring, coefficients: Three) -> Three:
 
 
 def limited(value: float, low: float, high: float) -> float:
-    """``value`` within its limits."""
     return low if value < low else high if value > high else value
 
 
 def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
-    """Solution of three equations with a symmetric positive definite matrix, given by its upper triangle."""
+    """Solve three equations with a symmetric positive definite matrix, given by its upper triangle."""
     xx, xy, xz, yy, yz, zz = left
     p, q, r = right
     f, g = xy / xx, xz / xx
@@ -185,10 +180,9 @@ def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
 
 
 COEFFICIENTS = 3
-"""a0, a1, a2."""
 
 LEAST_ROWS = 2 * COEFFICIENTS
-"""Rows in the window: as many as coefficients would fit noise exactly."""
+"""Rows in the window: fewer would fit noise."""
 
 LOWER_A0, UPPER_A0 = 0.7, 1.3
 """Limits of a0, the inverse of the actuator's amplitude at low frequency."""
@@ -206,31 +200,27 @@ UNITS = "1 or s or s^2"
 
 
 class Constants(NamedTuple):
-    """The law of one axis."""
-
     inputs: Columns
     known: Columns
-    """Columns of the filter's block, which ends where a row is fitted."""
+    """Columns of the filter's block."""
     last: int
     """Place of the last sample of a block."""
     settling: int
-    """Samples for which it rests behind a bridged one."""
+    """Samples without learning after a bridged one."""
     initial: Three
     rate: Three
-    """In a sample."""
+    """Per sample."""
     rows: int
     fit: Fit
 
 
 class State(NamedTuple):
-    """One axis."""
-
     place: int
-    """Place of the last sample in its block; -1 behind the last one."""
+    """Place of the last sample in its block; -1 after the last one."""
     turn: int
-    """Place at which this axis is fitted: one axis after the other, so that no sample takes long."""
+    """Place at which this axis is fitted: axes take turns, so that no sample takes long."""
     rest: int
-    """Samples for which it still rests."""
+    """Samples for which learning still rests."""
     sent: float
     """The last command, m."""
     coefficients: Three
@@ -238,10 +228,10 @@ class State(NamedTuple):
     """Coefficients of the last fit."""
     command: Four
     measured: Four
-    """Filtered signals at the end of the block, as far as they are known."""
+    """Filtered signals at the end of the block; known part."""
     of_command: Five
     of_measured: Five
-    """Filtered at the end of the last block, and the last input."""
+    """Filtered signals at the end of the last block, and the last input."""
     window: Ring
 
 
@@ -249,7 +239,7 @@ NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
 def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
-    """Raises ConfigError for a window of too few rows, and for a cut-off beyond half the servo rate."""
+    """Raises ConfigError for a window with too few rows, and for a cut-off beyond half the servo rate."""
     every = params.decimation
     low_pass = DerivativeFilter(params.cutoff_frequency, dt)
     inputs, known = block_of(low_pass.matrix(every))
@@ -284,13 +274,11 @@ def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
 
 
 def three(values: Sequence[float]) -> Three:
-    """Three floats."""
     a, b, c = values
     return a, b, c
 
 
 def rest(k: Constants) -> State:
-    """At rest at zero, with the coefficients of the parameters; fitted where its rows end."""
     still = (0.0, *NOTHING)
     return State(-1, k.last, 0, 0.0, k.initial, k.initial, NOTHING, NOTHING, still, still, empty(k.rows))
 
@@ -298,13 +286,13 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[object, ...], float]:
-    """Filter the last command with what was measured of it; at the end of a block fit; then the series."""
+    """Filter the last command and its measurement; fit at the end of a block; compute the series."""
     inputs, known, last, settling, _, rate, _, fit = k
     place, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window = s
     place += 1
     column = inputs[place]
     command, seen = added(command, column, sent), added(seen, column, m)
-    # a bridged measurement leaves its trace in the filter for about a period of the cut-off
+    # a bridged measurement disturbs the filter for about a period of the cut-off
     resting = settling if rests else max(0, resting - 1)
     if place < KNOWN or place == last:
         for index in range(place, KNOWN if place == last else place + 1):
@@ -330,7 +318,7 @@ def step(
 
 
 def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
-    """``coefficients`` on the way to those ``wanted``, no faster than ``rate``."""
+    """Move ``coefficients`` towards those ``wanted``, by at most ``rate``."""
     a, b, c = coefficients
     d, e, f = wanted
     p, q, r = rate
@@ -389,7 +377,6 @@ class AdaptiveTimeSeries(PerAxis):
         lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
-            """Refuses vectors that are not three, and a start outside the limits."""
             for name in ("initial", "lower", "upper", "rate"):
                 given = getattr(self, name)
                 if given is not None and len(given) != COEFFICIENTS:
@@ -401,7 +388,6 @@ class AdaptiveTimeSeries(PerAxis):
                     )
 
         def bounded(self) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-            """Lower limits, start and upper limits of a0, a1, a2."""
             delay = self.delay
             return (
                 self.lower or (LOWER_A0, 0.0, 0.0),
@@ -425,7 +411,6 @@ class AdaptiveTimeSeries(PerAxis):
         super().__init__(params, dt, n_axes)
 
     def reset(self) -> None:
-        """At rest at zero, with the coefficients of the parameters; each axis has its own turn."""
         super().reset()
         for axis, state in enumerate(self.states):
             own: State = state[1] if self._leads else state
@@ -433,7 +418,6 @@ class AdaptiveTimeSeries(PerAxis):
             self.states[axis] = (state[0], own) if self._leads else own
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s) with the first coefficients, and exact derivatives."""
         a0, a1, a2 = self._p.bounded()[1]
         s = 1j * omega
         return np.asarray((a0 + a1 * s + a2 * s**2) * response(self._p.lead, omega))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two compensators in series.
 
-The first sees the target; the second sees the output of the first as its target. Both see the same measurement.
-Two-stage adaptive delay compensation (TADC, Wang et al.) is the chain of `discrete_model` and `polynomial`: the
-polynomial makes up for most of the delay, the model in front of it for what is left (Fig. 1 there).
+The output of the first is the target of the second. Both receive the same measurement. Two-stage adaptive delay
+compensation (TADC, Wang et al.) is the chain of `discrete_model` and `polynomial`: the polynomial compensates most
+of the delay, the model in front of it the rest (Fig. 1 there).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ State = tuple[object, tuple[float, float], object]
 
 
 def between(dt: float, s: tuple[float, float], output: float) -> tuple[tuple[float, float], float, float]:
-    """Velocity and acceleration of the ``output`` (m) of the first one, from itself and its velocity before."""
+    """Velocity and acceleration of the first one's ``output`` (m) by backward differences."""
     before, velocity_before = s
     velocity = (output - before) / dt
     return (output, velocity), velocity, (velocity - velocity_before) / dt
 
 
 def chained(first: ToNumber, second: ToNumber) -> ToNumber:
-    """The step of two compensators in series, of which each works on one axis."""
+    """Return the step of two compensators in series, each for one axis."""
 
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -53,7 +53,7 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def of_first(shown: Shown) -> Shown:
-    """Return ``shown`` of the first compensator as a function of the constants and states of both."""
+    """Return ``shown`` of the first compensator as a function of constants and states of both."""
 
     def of(k: Constants, s: State) -> Numbers | Array:
         _, own, _ = k
@@ -64,8 +64,6 @@ def of_first(shown: Shown) -> Shown:
 
 
 def of_second(shown: Shown) -> Shown:
-    """Return ``shown`` of the second compensator as a function of the constants and states of both."""
-
     def of(k: Constants, s: State) -> Numbers | Array:
         _, _, own = k
         _, _, two = s
@@ -107,7 +105,7 @@ class Chain(OnNumbers):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | None:
-        """The kernels of both in series; None where one of them has none, or couples the axes."""
+        """Return the kernels of both in series; None if one has none or couples the axes."""
         first, second = (registry.kernel_of("compensator", own) for own in (params.first, params.second))
         if not (isinstance(first, Kernel) and isinstance(second, Kernel)):
             return None
@@ -122,7 +120,6 @@ class Chain(OnNumbers):
         return with_lead(Kernel(constants, rest, chained(first.step, second.step)), params.lead)
 
     def reset(self) -> None:
-        """The first one's output was zero before the test."""
         self._first.reset()
         self._second.reset()
         self._between = [(0.0, 0.0)] * self._n_axes
@@ -145,7 +142,6 @@ class Chain(OnNumbers):
         return commands
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s), the derivatives between the two taken as exact."""
         first, second = (stage.frequency_response(omega) for stage in (self._first, self._second))
         found = in_series(first, second)
         led = response(self._lead, omega)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The identified inverse of several axes: its command in floats, and the law of ``recursive_iv.py`` in arrays."""
+"""Identified inverse of several axes: its command in floats, and the law of ``recursive_iv.py`` in arrays."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbe
 from rths_nodes.core.samples import Array
 
 TAIL = 3
-"""Measurements before a block that its third differences need."""
+"""Measurements needed before a block for its third differences."""
 
 Rows = tuple[Numbers, ...]
 
 
 class Watched(NamedTuple):
-    """Arrays worked in place; ``signals`` are commands, measured displacements and targets, 3 n numbers."""
+    """Arrays, changed in place; ``signals`` are commands, measured displacements and targets, 3 n numbers."""
 
     place: int
-    """Place of the last sample in its block; -1 behind the last one."""
+    """Place of the last sample in its block; -1 after the last one."""
     whole: Array
     """``(5 + decimation, 3 n)``: filtered at the end of the last block, its last signals, those of this block."""
     seen: Array
-    """``(3 + decimation, n)``: measurements of the block, behind the last three before."""
+    """``(3 + decimation, n)``: measurements, three before the block and all of the block."""
     mean: Array
     """``(4, 3 n)``: means of the filtered signals."""
     noise: Array
@@ -36,31 +36,29 @@ class Watched(NamedTuple):
     covariance: Array
     distance: Array
     blocks: int
-    """Learned from; -1 in the first of all."""
+    """Blocks learned from; -1 in the first one."""
     resting: int
 
 
 def unlearned(k: Law) -> Watched:
-    """Return the state before learning: coefficients as identified, the signals at rest."""
     n, samples = len(k.first), k.block.shape[1]
     signals = np.zeros((samples, 3 * n)), np.zeros((samples - KNOWN + TAIL, n)), np.zeros((ORDER, 3 * n))
     return Watched(-1, *signals, np.zeros(n), k.first.copy(), k.prior.copy(), np.zeros(n), -1, 0)
 
 
 def blocks(s: Watched) -> int:
-    """Blocks that were learned from."""
     return s[-2]
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block, which has changed what is shown."""
+    """Return whether the last step ended a block, which changes the inner numbers."""
     _, _, _, _, watched = s
     place: int = watched[0]
     return place == -1
 
 
 def by_power(rows: Sequence[Numbers] | Array, count: int, found: Array, place: int) -> int:
-    """Numbers of a row for each axis into ``found``, those of a derivative together; the next place."""
+    """Write the numbers of all rows into ``found``, ordered by derivative; return the next place."""
     n = len(rows)
     for power in range(count):
         for row in rows:
@@ -71,7 +69,7 @@ def by_power(rows: Sequence[Numbers] | Array, count: int, found: Array, place: i
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Array]:
-    """The inner numbers: coefficients, and of those that are learned how far they may go, and an axis has gone."""
+    """Inner numbers: coefficients, their deviations and the distance from the identified ones where it learns."""
 
     def identified(k: Constants, s: State) -> Array:
         rows, _, _, _, _ = s
@@ -99,7 +97,7 @@ def shown_of(count: int, learns: bool) -> Callable[..., Array]:
 def watch(
     k: Law, s: Watched, rows: Rows, command: Numbers, measured: Numbers, target: Numbers, rests: bool
 ) -> tuple[tuple[object, ...], Rows]:
-    """The next sample's commands, measured displacements and targets (m); after the last of a block, learn."""
+    """Take commands, measured displacements and targets (m) of the next sample; learn at the end of a block."""
     place, whole, seen, mean, noise, learned, covariance, distance, count, resting = s
     settling, last = k[10], len(whole) - KNOWN - 1
     place += 1
@@ -120,7 +118,7 @@ def watch(
 
 
 def taken(k: Law, s: Watched) -> Array:
-    """The filter goes on by a block; the variance of the noise in its measurements, ``(n,)``."""
+    """Advance the filter by a block; return the noise variance of its measurements, ``(n,)``."""
     block = k[0]
     _, whole, seen, _, noise, _, _, _, count, _ = s
     n, every = len(noise), len(whole) - KNOWN
@@ -141,11 +139,11 @@ def taken(k: Law, s: Watched) -> Array:
 
 
 def learn(k: Law, s: Watched, variance: Array, count: int) -> None:
-    """At the end of block ``count``: means, noise and one step of the recursion."""
+    """Learn at the end of block ``count``: means, noise and one step of the recursion."""
     _, _, ends, low, high, prior, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
     _, whole, _, mean, noise, rows, covariance, distance, _, _ = s
     n, size = rows.shape
-    share = max(forget, 1.0 / count)  # of all samples so far, until the memory is full
+    share = max(forget, 1.0 / count)  # of all samples so far until the memory is full
     mean += share * (whole[:ORDER] - mean)
     noise += share * (variance - noise)
     moving = whole[:ORDER] - mean
@@ -181,7 +179,6 @@ def constants_of(lead: float, slope: Array, identified: Array, law: Law | tuple[
 
 
 def rest(k: Constants) -> State:
-    """At rest at zero, with the coefficients as identified."""
     past = np.zeros((len(k.slope), len(k.still)))
     return State(k.identified, past, k.still, k.still, unlearned(k.learning) if k.learning else ())
 
@@ -189,7 +186,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Array, rows: Rows, past: Array, x: Numbers, v: Numbers, a: Numbers
 ) -> tuple[Array, Numbers, Numbers]:
-    """Past accelerations, the target read ahead, and the commands: the sum of its derivatives."""
+    """Return past accelerations, the target read ahead, and the commands."""
     past[:-1] = past[1:]
     past[-1] = np.array(a)
     jerk = first(x, numbers(matvec(past.T, slope)))

@@ -21,7 +21,6 @@ from rths_nodes.core.parameters import integer, number, params
 
 
 def led(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float) -> tuple[tuple[()], float]:
-    """The Taylor series of the target, ``delay`` (s) ahead."""
     (second_order,) = k
     if second_order:
         return s, x + delay * (v + 0.5 * delay * a)
@@ -50,7 +49,6 @@ class DerivativeFeedforward(PerAxis):
     ADAPTABLE = Adaptable("delay", lambda params, dt: (params.order > 1,), no_state, led)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s), for the delay of the parameters and exact derivatives."""
         ahead = 1j * omega * self._p.delay
         own = 1.0 + ahead + (0.5 * ahead**2 if self._p.order > 1 else 0.0)
         return np.asarray(own * response(self._p.lead, omega))

@@ -4,8 +4,8 @@
 Butterworth, fourth order, in the phase-variable form z' = w (A z + b u), where z holds the output y and its first
 three derivatives over powers of w, solved exactly for an input that runs straight from sample to sample.
 
-It is worked off in blocks of samples: what the states are at the end of one is the sum of what each input adds to
-it and of what the states and the last input before the block do, which are known long before its end.
+It is computed in blocks of samples: the states at the end of a block are the sum of the contributions of each
+input, of the states before the block and of the last input before it, which are known long before its end.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Columns = tuple[Numbers, ...] | Array
 """Four numbers for each input."""
 ORDER = 4
 KNOWN = ORDER + 1
-"""Numbers that are known before a block: the states and the last input."""
+"""Numbers known before a block: the states and the last input."""
 FEW = 64
-"""Samples up to which a block stands in numbers; an array of more takes a compiler less time."""
+"""Largest block in tuples; arrays of more numbers compile faster."""
 
 Four = tuple[float, float, float, float]
 """y, y'/w, y''/w^2, y'''/w^3."""
@@ -34,7 +34,7 @@ Five = tuple[float, float, float, float, float]
 
 
 class DerivativeFilter:
-    """Butterworth filter of fourth order that gives its output and the derivatives of it, exact for ramps.
+    """Butterworth filter of fourth order with its output and the derivatives of it, exact for ramps.
 
     States are ``(4, n)``: y, y'/w, y''/w^2, y'''/w^3 with w the cut-off ``frequency`` in rad/s.
     """
@@ -89,7 +89,7 @@ class DerivativeFilter:
 
 @lru_cache(maxsize=16)  # the plants of a study have one filter
 def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
-    """States ``(samples, 4)`` of the filter after an input of 1 in the first sample; not to be written to."""
+    """States ``(samples, 4)`` of the filter after an input of 1 in the first sample; read only."""
     impulse = np.zeros((samples, 1))
     impulse[0] = 1.0
     found: Array = DerivativeFilter(cutoff_frequency, dt).states(impulse)[..., 0]
@@ -98,20 +98,19 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
 
 
 def block_of(matrix: Array) -> tuple[Columns, Columns]:
-    """The ``matrix`` of a block by its columns: four numbers for each input, and for each that is known before.
+    """Return the ``matrix`` of a block by columns: four numbers for each input, and for each number known before.
 
-    They add to the states at the end of the block; inputs are in the order of the samples.
+    They are the contributions to the states at the end of the block, inputs in the order of samples.
     """
     known, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
     return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(known)
 
 
 def in_numbers(rows: Array) -> tuple[tuple[float, ...], ...]:
-    """``rows`` as tuples of floats."""
     return tuple(tuple(row) for row in rows.tolist())
 
 
 def added(states: Four, column: Sequence[float] | Array, value: float) -> Four:
-    """``states`` with what the input ``value``, or another number, adds by its ``column``."""
+    """``states`` plus the contribution of ``value`` by its ``column``."""
     a, b, c, d = states
     return a + column[0] * value, b + column[1] * value, c + column[2] * value, d + column[3] * value

@@ -1,30 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adaptive compensation by a discrete model of the loading system (SADC; Wang et al., TADC, Eqs. 3-5).
 
-The loading system is taken for a model that is already the inverse of its delay and of its amplitude error,
+The loading system is modelled by the inverse of its delay and amplitude error,
 
     y_ac(j) = theta . [y_m(j), y_m(j - s), y_m(j - 2 s)]           Eq. (3), least squares with forgetting, Eq. (5)
     y_ac(k) = theta^ . [y_a(k), y_a(k - s), y_a(k - 2 s)]          Eq. (4)
 
 with the target y_a, the measured displacement y_m and the output y_ac of this compensator. At sample k the newest
-pair is the displacement measured at k - 1 and the output of that same sample; the model therefore contains the
-delay of transport. The spacing s is not in print; 5 samples at 1024 Hz give parameters like those published.
+pair is the displacement measured at k - 1 and the output of that sample, so the model contains the transport
+delay. The spacing s is not published; 5 samples at 1024 Hz give parameters like the published ones.
 
 In front of a polynomial extrapolation (``chain``) it is the adaptive stage of the two-stage method, TADC, and
 identifies what that leaves over.
 
-What is added to the published law. Started within the running test (P = 1000 I in 1/mm^2, updates from 0.5 s on,
-no soft start) the law as printed bursts: three parameters learned from the first few samples of a motion that has
-hardly begun make forces of MN. While ``guarded``,
+Started within the running test (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start) the published law
+bursts: three parameters learned from the first few samples of a motion give forces of MN. While ``guarded``,
 
 - the parameters in use follow the identified ones along a straight line, no faster than ``parameter_rate``: every
-  point of that line is a mixture of two predictors, and what is identified stays as published;
-- parameters whose magnitudes sum up to more than ``largest_gain``, by which they may enlarge a target, are not
-  taken over;
-- learning rests while all measured taps are below ``quiet_amplitude``: from noise there is nothing to learn, and
-  the covariance would grow without end.
+  point of that line is a mixture of two predictors, and the identification stays as published;
+- parameters are not adopted if the sum of their magnitudes, their largest gain, exceeds ``largest_gain``;
+- learning rests while all measured taps are below ``quiet_amplitude``: noise contains nothing to learn, and the
+  covariance would grow without bound.
 
-``guarded: false`` is the published law; it belongs behind a soft start.
+``guarded: false`` is the published law; use it with a soft start.
 """
 
 from __future__ import annotations
@@ -58,17 +56,16 @@ On the paper's frame under a sine the largest errors are 12, 23, 92 and 549 % fo
 """
 
 PEAK_TO_RMS = 4.0
-"""Peaks of a Gaussian noise within a second or so, over its rms."""
+"""Peak over rms of a Gaussian noise within about a second."""
 
 
 Theta = tuple[float, float, float]
-"""The parameters."""
 Numbers = tuple[float, float, float, float, float, float, float, float, float]
 """Parameters a, b, c of ``value`` ~ a x + b y + c z, and their covariance P (1/m^2) by its upper triangle."""
 
 
 class Constants(NamedTuple):
-    """The law; without its limits they are out of reach."""
+    """Constants of the law; disabled limits are out of reach."""
 
     initial: Theta
     spacing: int
@@ -76,25 +73,25 @@ class Constants(NamedTuple):
     covariance: float
     """1/m^2."""
     resets: bool
-    """The covariance is the first one again behind a soft start."""
+    """The covariance is reset after a soft start."""
     begin: float
     """s."""
     dt: float
     rate: float
-    """In a sample."""
+    """Per sample."""
     largest: float
     quiet: float
     """m."""
 
 
 class State(NamedTuple):
-    """One axis: the parameters in use, the model that learns, the past of target, measurement and output."""
+    """One axis: parameters in use, the identified model, past targets, measurements and outputs."""
 
     theta: Theta
     model: Numbers
     targets: Array
     measured: Array
-    """Both are rings (m)."""
+    """Rings, as ``outputs``, m."""
     now: int
     output: float
     prepared: bool
@@ -103,7 +100,6 @@ class State(NamedTuple):
 
 
 def constants(params: AnyParams, dt: float) -> Constants:
-    """From the parameters, in SI units and samples."""
     p, guarded = params, params.guarded
     return Constants(
         initial=tuple(p.initial),
@@ -120,14 +116,13 @@ def constants(params: AnyParams, dt: float) -> Constants:
 
 
 def rest(k: Constants) -> State:
-    """At rest, nothing learned."""
     size = (TAPS - 1) * k.spacing + 1
     model = known(*k.initial, k.covariance)
     return State(k.initial, model, np.zeros(size), np.zeros(size), 0, 0.0, False, 0)
 
 
 def known(a: float, b: float, c: float, covariance: float) -> Numbers:
-    """The parameters, all as badly known: P = ``covariance`` I."""
+    """Return the parameters with P = ``covariance`` I."""
     return a, b, c, covariance, 0.0, 0.0, covariance, 0.0, covariance
 
 
@@ -136,9 +131,9 @@ def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) 
 
         K = P f / (rho + f' P f),   theta += K (value - f' theta),   P = (I - K f') P / rho
 
-    rho = 1 forgets nothing: theta is then that of least squares over all samples, with the first one as one more
-    of weight 1 / covariance. rho < 1 weights a sample n updates ago with rho^n. While nothing moves, P grows
-    as rho^-n without learning anything; the caller must not update it then.
+    rho = 1 forgets nothing: theta is that of least squares over all samples and the first theta with the weight
+    1 / covariance. rho < 1 weights a sample n updates ago with rho^n. Without motion P grows as rho^-n without
+    learning anything; the caller must not update it then.
     """
     a, b, c, xx, xy, xz, yy, yz, zz = s
     g, h, k = xx * x + xy * y + xz * z, xy * x + yy * y + yz * z, xz * x + yz * y + zz * z
@@ -159,7 +154,7 @@ def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) 
 
 
 def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> Theta:
-    """``theta`` moved towards the identified parameters, as far as the limits allow."""
+    """Move ``theta`` towards the identified parameters, within the limits."""
     a, b, c = theta
     x, y, z, _, _, _, _, _, _ = model
     distance = sqrt((x - a) * (x - a) + (y - b) * (y - b) + (z - c) * (z - c))
@@ -171,7 +166,7 @@ def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> The
 
 
 def gain(theta: tuple[float, ...]) -> float:
-    """The largest factor by which ``theta`` can enlarge a bounded target."""
+    """Largest factor by which ``theta`` can enlarge a bounded target."""
     a, b, c = theta
     return abs(a) + abs(b) + abs(c)
 
@@ -182,7 +177,7 @@ def step(
     """Eqs. (3) and (5) with the newest pair, the last measurement and the output of that sample; then Eq. (4)."""
     _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
     theta, model, targets, seen, now, output, prepared, sample = s
-    if prepared and not preparing:  # the soft start is over: the rig is at rest, and what was learned counts
+    if prepared and not preparing:  # after the soft start: the rig is at rest, and learning begins
         targets[:] = 0.0
         seen[:] = 0.0
         output = 0.0
@@ -266,7 +261,6 @@ class DiscreteModel(PerAxis):
         lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
-            """Refuses initial parameters that are not three, or beyond their own limit."""
             if len(self.initial) != TAPS:
                 raise ConfigError(f"{path}.initial = {show(list(self.initial))}: must be {TAPS} numbers")
             if self.guarded and gain(self.initial) > self.largest_gain:
@@ -276,7 +270,6 @@ class DiscreteModel(PerAxis):
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of the published start within the loop, and of noise from which it would learn."""
             noise = max(test.displacement_noise_rms, default=0.0)
             quiet = self.quiet_amplitude if self.guarded else 0.0
             found = []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A controller as a functional mock-up unit (FMI), e.g. exported from Simulink, in a process of its own.
 
-Once in a sample it gets the target of the coming sample and what was measured at the last one, goes on by one
-sample, and tells the command. It is one FMU for all axes.
+In each sample it receives the target of the coming sample and the measurement of the last one, advances by one
+sample, and returns the command. One FMU serves all axes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rths_nodes.core.parameters import number, params, sections, text, texts
 from rths_nodes.core.samples import Array
 
 REHEARSED = 5000
-"""Samples that are tried."""
+"""Samples of the rehearsal."""
 
 INPUTS = {
     "target": "displacement",
@@ -34,7 +34,7 @@ INPUTS = {
     "measured": "displacement",
     "force": "force",
 }
-"""Inputs of an axis, in the order in which the process gets them, and what each is."""
+"""Inputs of an axis in the order of the process, and their quantities."""
 
 
 @params
@@ -50,7 +50,7 @@ class OfAxis:
 
 
 class Fmu(OnNumbers):
-    """The FMU is told nothing of samples that are bridged or in a soft start: what it learns, it learns there."""
+    """A controller in an FMU. It is not informed of bridged samples or a soft start, and learns in them."""
 
     external = True
     SOURCES = ("blochwitz_2012",)
@@ -80,7 +80,6 @@ class Fmu(OnNumbers):
                 yield Row(f"shown[{index}]", name, "output", "")
 
         def fits(self, test: TestContext) -> None:
-            """Refuses other axes than the test has, and an FMU that is not what is said of it."""
             check_axes(self.axes, test)
             self.check(test.dt)
 
@@ -141,7 +140,7 @@ class Fmu(OnNumbers):
         return self._shown
 
     def reset(self) -> None:
-        """To the first state; an FMU that is open is set back to its start."""
+        """Reset; an open FMU is set back to its start."""
         self._rest()
         if self._process is None:
             return

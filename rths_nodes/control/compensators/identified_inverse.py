@@ -5,15 +5,15 @@
     C from ``rths identify --for identified_inverse``: least squares of G(f) sum C_i (j w)^i = I up to 10 Hz
 
 and, every ``decimation``-th sample, as in :mod:`rths_nodes.control.compensators.recursive_iv`: least squares of
-command on measured displacement, with the target as instrument, held by the covariance of what was identified.
+command on measured displacement, with the target as instrument, held by the covariance of the identification.
 
-The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``, and
-so late by half of it, in a term of half a per cent: the difference of two samples would bring the noise of the
-force into the command, times the servo rate.
+The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``, half
+of which it is late, in a term of half a per cent. The difference of two samples would bring the noise of the force
+into the command, times the servo rate.
 
-The coefficients contain all delay between command and measured displacement, that of the transport as well:
-nothing is added to ``lead``, which is for what lies behind the measurement. doc/identified_inverse.md has
-derivation, bounds, comparison and failures.
+The coefficients contain all delay between command and measured displacement, including transport; ``lead``
+compensates the delay after the measurement only. doc/identified_inverse.md has derivation, bounds, comparison and
+failures.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def constants_in_arrays(
 
 
 class IdentifiedInverse(Coupled):
-    """The identified inverse of the rig, one axis or coupled ones; the coefficients are learned on in the test."""
+    """The identified inverse of one axis or of coupled axes; the coefficients are learned on in the test."""
 
     @params
     class Params:
@@ -97,7 +97,6 @@ class IdentifiedInverse(Coupled):
         lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
-            """Refuses both or none of model and inverse, and deviations that do not belong to the coefficients."""
             if (self.model is None) == (self.inverse is None):
                 given = "both are given" if self.model else "none is given"
                 raise ConfigError(f"{path}: exactly one of {path}.model and {path}.inverse is needed, {given}")
@@ -113,7 +112,6 @@ class IdentifiedInverse(Coupled):
             return {"lead": self.lead}
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a model that leaves the transport of commands to somebody else."""
             if self.model is None:
                 return
             left_out = file.load(self.model, inverse_only=True).lead + test.transport
@@ -124,7 +122,6 @@ class IdentifiedInverse(Coupled):
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warnings about the ramp in front, the rig of the model and the noise."""
             found = acceleration_cautions(test)
             if ramp_seen(test) not in ("linear", "hermite", ""):
                 found.append("the third derivative of the target jumps with this ramp; take ramp.type = hermite")
@@ -133,7 +130,7 @@ class IdentifiedInverse(Coupled):
             return found
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
-            """Warns, after a test, of axes that were not the ones that had been identified."""
+            """Warnings, after a test, of axes that differ from the identified ones."""
             found = [
                 name.removesuffix(".prior_distance")
                 for name, value in state.items()
@@ -186,13 +183,13 @@ class IdentifiedInverse(Coupled):
         ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
         """
         count, n, _ = self._identified.shape
-        nothing = np.zeros((ORDER + 1 - count, n, n))  # what the lead makes of the lower ones
+        nothing = np.zeros((ORDER + 1 - count, n, n))  # products of the lead with the lower ones
         ahead = inverse.ahead(np.concatenate([self._identified, nothing]), self._p.lead)
         found = inverse.inverse_response(ahead, 1j * np.asarray(omega))
         return found[:, 0, 0] if n == 1 else found
 
     def state(self) -> list[float]:
-        """Coefficients, their standard deviations, and how far one has gone from what was identified."""
+        """Coefficients, their standard deviations, and the largest distance from the identified ones."""
         watched, blocks = self.current[-1], 0
         if self._p.learning:  # they change once in a block
             blocks = self._text.blocks(watched)
@@ -202,12 +199,10 @@ class IdentifiedInverse(Coupled):
 
 
 def text_of(n_axes: int) -> ModuleType:
-    """The module of the law for so many axes."""
     return single_inverse if n_axes == 1 else coupled_inverse
 
 
 def identified_by(params: AnyParams) -> Array:
-    """The coefficients that are used, ``(order + 1, n_axes, n_axes)``."""
     if params.inverse is not None:
         found: Array = params.inverse.coefficients("compensator.inverse")
     else:
@@ -216,5 +211,5 @@ def identified_by(params: AnyParams) -> Array:
 
 
 def _name(letter: str, power: int, i: int, j: int, n: int) -> str:
-    """``c1[0]`` of one axis; ``c1_of_2[0]`` of several: what the motion of the second adds to axis 0."""
+    """Return ``c1[0]`` for one axis; ``c1_of_2[0]`` for several: the share of axis 2 in axis 0."""
     return f"{letter}{power}[{i}]" if n == 1 else f"{letter}{power}_of_{j + 1}[{i}]"

@@ -28,6 +28,5 @@ class Inverse(PerAxis):
     ADAPTABLE = Adaptable("alpha", lambda params, dt: (), lambda k: (0.0,), led)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s), for the alpha of the parameters."""
         alpha = self._p.alpha
         return taps(omega, (alpha, 1.0 - alpha), (0.0, self._dt)) * response(self._p.lead, omega)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A law of one's own, linear and fixed: by its state space or its transfer function, as MATLAB exports them.
+"""A linear, fixed law of the user, by its state space or transfer function as exported by MATLAB.
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
-with the ``inputs`` u of all axes, one input after the other. A continuous law, Ts = 0, is made discrete by
-Tustin's rule. A feedforward reads the target of the sample of the command. Where the law was made in a simulation
-in which target and measurement of an instant act at once, as that of the RTHS benchmark (Silva et al. 2020),
-``target_of: measurement`` gives it both of the same sample, the last one measured.
+with the ``inputs`` u of all axes, one input after the other. A continuous law, Ts = 0, is discretised by Tustin's
+rule. A feedforward reads the target of the sample of the command. A law designed in a simulation where target and
+measurement of an instant act at once, such as the RTHS benchmark (Silva et al. 2020), needs both of the last
+sample measured: ``target_of: measurement``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rths_nodes.core.yaml_text import parse
 INPUTS = ("target", "velocity", "acceleration", "error", "measured", "force")
 OF_TARGET = INPUTS[:3]
 WHOLE_PERIOD = 1e-6
-"""Share of a servo period by which Ts may differ from it: written numbers are rounded."""
+"""Share of a servo period by which Ts may differ from it, for rounding."""
 
 Rows = tuple[tuple[float, ...], ...]
 
@@ -80,9 +80,9 @@ class Law:
         self.system(path)
 
     def system(self, path: str) -> System:
-        """The law in arrays, as it stands. Raises ConfigError for sizes that do not fit to each other."""
+        """Return the law in arrays. Raises ConfigError for sizes that do not match."""
         if self.denominator is not None:
-            from scipy import signal  # a second, which no list of components should take
+            from scipy import signal  # takes a second to import, too long to list components
 
             return System(*map(np.atleast_2d, signal.tf2ss(self.numerator, self.denominator)))
         d = np.array(self.D or ())
@@ -100,7 +100,7 @@ class Law:
         return System(a, b, c, d)
 
     def sampled(self, dt: float, path: str) -> System:
-        """The law at the servo period ``dt`` (s). Raises ConfigError for one of another period."""
+        """Return the law at the servo period ``dt`` (s). Raises ConfigError for another period."""
         system = self.system(path)
         if self.Ts and abs(self.Ts - dt) > WHOLE_PERIOD * dt:
             raise ConfigError(
@@ -114,7 +114,7 @@ class Law:
 
 
 def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
-    """The law of the parameters, and its place in words. Raises ConfigError for a file that has none."""
+    """Return the law of the parameters and its place. Raises ConfigError for a file without one."""
     if params.law is not None:
         return params.law, join(path, "law")
     file, place = Path(params.file).expanduser(), join(path, "file")
@@ -136,19 +136,19 @@ def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
 
 
 def _as_written(kind: str, value: Array) -> object:
-    """A variable of MATLAB, where everything is a matrix, as it stands in YAML."""
+    """Return a variable of MATLAB, always a matrix there, as written in YAML."""
     if kind == "number":
         return value.item() if value.size == 1 else value.tolist()
     return value.ravel().tolist() if kind == "vector" else np.atleast_2d(value).tolist()
 
 
 class Constants(NamedTuple):
-    """Rows of C and D, and of A and B, onto z and all inputs, ``n + 6 n_axes`` numbers each."""
+    """Rows of C and D, then of A and B, by z and all inputs, ``n + 6 n_axes`` numbers each."""
 
     commands: Rows
     onward: Rows
     waits: bool
-    """The target is that of the last sample measured."""
+    """Use the target of the last sample measured."""
     lead: tuple[float, float, float, float, float]
     """L, L / 2, L / (3 dt), L / (2 dt), L / dt, by which the target is read ahead (``taylor_lead.py``)."""
 
@@ -164,7 +164,7 @@ class State(NamedTuple):
 
 
 def constants(law: Law, place: str, params: Linear.Params, dt: float) -> Constants:
-    """The ``law`` of the parameters, which stands at ``place``, at the servo period dt (s). Raises ConfigError."""
+    """Return the constants of ``law``, found at ``place``, at the servo period dt (s). Raises ConfigError."""
     a, b, c, d = law.sampled(dt, place)
     n, per_axis = len(d), len(params.given)
     if d.shape[1] != n * per_axis:
@@ -182,7 +182,6 @@ def constants(law: Law, place: str, params: Linear.Params, dt: float) -> Constan
 
 
 def rest(k: Constants) -> State:
-    """At rest at zero."""
     still = (0.0,) * len(k.commands)
     return State((0.0,) * len(k.onward), still, still, still, still)
 
@@ -198,7 +197,7 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[tuple[Numbers, ...], Numbers]:
-    """The command, and z of the next sample."""
+    """Return the command, and z of the next sample."""
     commands, onward, waits, lead = k
     z, x_before, v_before, a_before, given_before = s
     whole, half, of_x, of_v, of_a = lead
@@ -216,13 +215,13 @@ def step(
 def step_of_one(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[object, float]:
-    """The same of one axis, in numbers."""
+    """The step of one axis, in numbers."""
     after, (command,) = step(k, s, (x,), (v,), (a,), (m,), (f,), rests, preparing)
     return after, command
 
 
 class Linear(Coupled):
-    """A fixed linear law of one's own, from target and measurement to command, of one axis or of several."""
+    """A fixed linear law of the user, from target and measurement to command, of one axis or of several."""
 
     @params
     class Params:
@@ -247,7 +246,6 @@ class Linear(Coupled):
         lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
-            """Refuses both or none of file and law, and an input that comes twice."""
             if (self.file is None) == (self.law is None):
                 given = "both are given" if self.file else "none is given"
                 raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, {given}")
@@ -255,14 +253,12 @@ class Linear(Coupled):
                 raise ConfigError(f"{path}.inputs: {twice[0]} comes twice")
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a law of another number of axes, or of another servo period."""
             law, place = law_of(self, "")
             outputs = len(law.sampled(test.dt, place).d)
             if outputs != len(test.axes):
                 raise ConfigError(f"{place}: {outputs} outputs; must be {len(test.axes)}, one for each axis")
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a law that is not stable by itself, and of derivatives that the ramp does not have."""
             law, place = law_of(self, "")
             fastest = np.abs(np.linalg.eigvals(law.sampled(test.dt, place).a)).max(initial=0.0)
             found = acceleration_cautions(test) if "acceleration" in self.given else []

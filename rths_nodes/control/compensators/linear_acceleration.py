@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prediction with an acceleration that goes on linearly (Horiuchi & Konno 2001).
+"""Prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001).
 
     d^p = x + tau v + tau^2 a / 2 + tau^3 (a - a') / (6 h)
 
-with the target's own displacement x, velocity v and acceleration a, and the acceleration a' at a time h before. In
-print h is the integration step. At the servo rate that is no longer one sample: behind the quadratic ramp the
-acceleration is constant within a step and jumps between steps, so that the difference over one sample is zero or a
-spike, and only the one over a whole step is the third derivative. Hence `spacing`, in samples.
+with displacement x, velocity v and acceleration a of the target, and the acceleration a' at a time h before. In
+the paper h is the integration step, which is more than one sample at the servo rate: on the quadratic ramp the
+acceleration is constant within a step and jumps between steps, so only its difference over a whole step is the
+third derivative. Hence `spacing`, in samples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 
 LONGEST = 100_000
-"""Samples: as many as an integration step may have."""
+"""Most samples of an integration step."""
 
 
 class State(NamedTuple):
@@ -34,11 +34,10 @@ class State(NamedTuple):
 
 
 def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
-    """The equation above."""
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:
-        # the acceleration a test starts with was there before: its jump from zero is no third derivative
+        # the acceleration at the start is no jump from zero: no third derivative
         history[:] = a
         oldest = 0
     growth = delay * per_span * (a - float(history[oldest]))
@@ -50,12 +49,12 @@ def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: flo
 
 
 def constants(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
-    """1 / (6 times the spacing), 1/s, and the spacing in samples."""
+    """Return 1 / (6 times the spacing), 1/s, and the spacing in samples."""
     return 1.0 / (6.0 * params.spacing * dt), params.spacing
 
 
 class LinearAcceleration(PerAxis):
-    """Taylor series of the target to the third order, with the acceleration going on as before."""
+    """Taylor series of the target to the third order, the acceleration extrapolated linearly."""
 
     SOURCES = ("horiuchi_konno_2001",)
 
@@ -77,7 +76,6 @@ class LinearAcceleration(PerAxis):
             return {"delay": self.delay}
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warnings about the ramp in front, and about a spacing that is not that of its steps."""
             step = test.samples_per_step
             if ramp_seen(test) == "quadratic" and self.spacing % step:
                 return [
@@ -89,7 +87,6 @@ class LinearAcceleration(PerAxis):
     ADAPTABLE = Adaptable("delay", constants, lambda k: State(np.zeros(k[1]), -1), led)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s), for the delay of the parameters and exact derivatives."""
         delay, ahead = self._p.delay, 1j * omega * self._p.delay
         per_span = 1.0 / (6.0 * self._p.spacing * self._dt)
         growth = delay * per_span * taps(omega, (1.0, -1.0), (0.0, self._p.spacing * self._dt))

@@ -55,18 +55,17 @@ class DeviationController(NamedTuple):
 
     @property
     def constants(self) -> Array:
-        """Matrix of :func:`step`: gives z^_k, and behind it u~_k, from z^_{k-1} and y_{k-1}."""
+        """Matrix of :func:`step`: from z^_{k-1} and y_{k-1} to z^_k, then u~_k."""
         onward = np.hstack([self.phi, self.gamma])
         return np.asfortranarray(np.vstack([onward, -self.gain @ onward]))
 
 
 def rest(k: Array) -> Array:
-    """z^ and the deviation, in one array: none so far."""
     return np.zeros(k.shape[1])
 
 
 def step(k: Array, known: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
-    """From the deviation one sample ago (m, by axis): the ``feedback`` of now, m, in place of the one before."""
+    """Replace the ``feedback`` (m) of the sample before, from the deviation one sample ago (m, by axis)."""
     n = len(known) - len(deviation)
     put(known, n, deviation)
     found = matvec(k, known)
@@ -77,13 +76,13 @@ def step(k: Array, known: Array, deviation: Numbers, feedback: Numbers) -> Numbe
 def deviation_controller(
     plant: StateSpace, params: FeedbackParams, coupled: bool, dt: float, lead: float, path: str
 ) -> DeviationController:
-    """The feedback for ``plant``, worked off every ``dt`` (s); commands act ``lead`` (s) later.
+    """Return the feedback for ``plant``, every ``dt`` (s); commands act ``lead`` (s) later.
 
-    Without ``coupled``, each axis has the feedback that its own transfer function alone would need, i.e. the
-    off-diagonal terms of Eq. (1.5) are ignored. Raises ConfigError, with ``path``, when there is no such feedback
-    or when the sampled loop of it and ``plant`` is not stable.
+    Without ``coupled``, each axis has the feedback for its own transfer function alone: the off-diagonal terms of
+    Eq. (1.5) are ignored. Raises ConfigError, with ``path``, if there is no such feedback or its sampled loop with
+    ``plant`` is unstable.
     """
-    from scipy.linalg import block_diag  # half a second, which no list of components should take
+    from scipy.linalg import block_diag  # takes half a second to import, too long to list components
 
     n = len(plant.outputs)
     groups = [list(range(n))] if coupled else [[axis] for axis in range(n)]
@@ -105,7 +104,7 @@ def deviation_controller(
 def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[Array, Array, Array]:
     from scipy.linalg import solve_continuous_are
 
-    speed = float(np.abs(plant.poles()).max())  # the unit of time for which Riccati solvers have numbers near 1
+    speed = float(np.abs(plant.poles()).max())  # unit of time for well-scaled Riccati equations
     a, b, c = plant.system / speed, plant.inputs / speed, plant.outputs
     n, m = b.shape
     pair, push, look = _shaping(params, speed)
@@ -128,7 +127,6 @@ def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[A
 
 
 def _shaping(params: FeedbackParams, speed: float) -> tuple[Array, Array, Array]:
-    """The shaping filter of one axis, of gain 1 at rest, in the unit of time 1 / ``speed``."""
     omega = 2.0 * math.pi * params.shaping_frequency / speed
     # the second state is the rate over omega
     system = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.shaping_damping]])
@@ -136,7 +134,7 @@ def _shaping(params: FeedbackParams, speed: float) -> tuple[Array, Array, Array]
 
 
 def loop_radius(plant: StateSpace, controller: DeviationController, dt: float, late: int) -> float:
-    """Growth per sample of deviations in the loop of ``plant`` and ``controller``; below 1 it is stable.
+    """Return the growth per sample of deviations in the loop; below 1 it is stable.
 
     The command runs straight from sample to sample and acts ``late`` samples later.
     """

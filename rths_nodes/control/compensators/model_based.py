@@ -8,10 +8,10 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
     u_FB = -K z^                                      section 2.2, LQG on the deviation x^E - x^I, Eq. (2.6)
 
 with displacement, velocity and acceleration of the target; its jerk is the difference of the accelerations of two
-samples. What the printed Eq. (2.8) scales by columns is scaled by rows here (``mechanics/models/coupled_rig.py``).
+samples. Eq. (2.8) scales by columns in the paper, by rows here (``mechanics/models/coupled_rig.py``).
 
-The inverse is that of a model file, as ``rths identify`` writes it, or of the known constants of the rig. Its
-derivatives are those of the target: the ramp in front must hand on the integrator's own (``ramp: hermite``).
+The inverse comes from a model file written by ``rths identify``, or from the known constants of the rig. It needs
+the integrator's own derivatives of the target (``ramp: hermite``).
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ from rths_nodes.mechanics.models.inverse import DERIVATIVES
 
 @params
 class Known(RigConstants):
-    """Constants of specimen and actuators, as they are known; a list of one number holds for all axes."""
+    """Known constants of specimen and actuators; a list of one number holds for all axes."""
 
     def validate(self, path: str) -> None:
-        """Refuses constants that do not fit together, and a rig that is not stable."""
         inverse.check(self.coefficients(path), path)
 
     def coefficients(self, path: str) -> Array:
@@ -52,20 +51,18 @@ class Known(RigConstants):
 
 
 class Constants(NamedTuple):
-    """The law of all axes."""
-
     dt: float
     matrix: Array
     """Command per displacement to jerk of all axes, read ahead ``(n_axes, 4 n_axes)``."""
     feedback: Array
-    """Matrix of the feedback (``lqg.py``); nothing without one."""
+    """Matrix of the feedback (``lqg.py``); empty without one."""
 
 
 class State(NamedTuple):
-    """The last target, what the law adds up, and the observer."""
+    """Last target, shares of the command, and the observer."""
 
     derivatives: Array
-    """Displacement, velocity, acceleration and jerk of all axes, worked in place."""
+    """Displacement, velocity, acceleration and jerk of all axes, changed in place."""
     displacement: Numbers
     """m."""
     acceleration: Numbers
@@ -78,7 +75,7 @@ class State(NamedTuple):
 
 
 def constants(params: ModelBased.Params, dt: float) -> Constants:
-    """Raises ConfigError for a lead below zero, and for a loop that is not stable."""
+    """Raises ConfigError for a negative lead or an unstable loop."""
     model = model_of(params)
     lead = lead_of(params, model)
     feedback = np.zeros((0, 0))
@@ -90,7 +87,6 @@ def constants(params: ModelBased.Params, dt: float) -> Constants:
 
 
 def rest(k: Constants) -> State:
-    """The target was at rest at zero, and the rig at the target."""
     n = len(k.matrix)
     nothing = (0.0,) * n
     return State(np.zeros(len(DERIVATIVES) * n), nothing, nothing, nothing, nothing, lqg.rest(k.feedback))
@@ -120,12 +116,11 @@ def law(feedback: Callable[..., Numbers]) -> Callable[..., tuple[object, Numbers
 
 
 def no_feedback(k: Array, observer: Array, deviation: Numbers, feedback: Numbers) -> Numbers:
-    """The deviation is left as it is."""
     return feedback
 
 
 def shown(k: Constants, s: State) -> Numbers:
-    """Feedforward and feedback, one after the other for each axis, m."""
+    """Feedforward and feedback of each axis, m."""
     _, _, _, u_ff, u_fb, _ = s
     return interleaved(u_ff, u_fb)
 
@@ -155,7 +150,6 @@ class ModelBased(Coupled):
         )
 
         def validate(self, path: str) -> None:
-            """Refuses both or none of model and known."""
             if (self.model is None) == (self.known is None):
                 given = "both are given" if self.model else "none is given"
                 raise ConfigError(f"{path}: exactly one of {path}.model and {path}.known is needed, {given}")
@@ -164,12 +158,10 @@ class ModelBased(Coupled):
             return {"lead": self.lead}
 
         def fits(self, test: TestContext) -> None:
-            """Raises ConfigError for a model file of another rig."""
             if self.model:
                 load(self.model, test.axes)
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a ramp without the target's derivatives, and of a model taken under other conditions."""
             found = acceleration_cautions(test)
             if self.model:
                 found += load(self.model).cautions(test.axes, test.servo_rate)
@@ -181,7 +173,7 @@ class ModelBased(Coupled):
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        """Raises ConfigError for a model of another number of axes, and for a loop that is not stable."""
+        """Raises ConfigError for a model of another number of axes, or an unstable loop."""
         model = model_of(params)
         if model.n_axes != n_axes:
             raise ConfigError(
@@ -205,19 +197,18 @@ class ModelBased(Coupled):
 
 
 def model_of(params: AnyParams) -> LoadingModel:
-    """Return the loading model of the file, or of the known constants."""
     if params.known is not None:
         return LoadingModel((), params.known.coefficients("compensator.known"), origin="compensator.known")
     return load(params.model)
 
 
 def feedforward_of(params: ModelBased.Params, model: LoadingModel) -> Array:
-    """Its inverse, or that without what one axis does to the others."""
+    """Return the inverse, without ``coupled`` only its diagonal."""
     return model.feedforward if params.coupled else inverse.diagonal(model.feedforward)
 
 
 def lead_of(params: ModelBased.Params, model: LoadingModel) -> float:
-    """Time by which the target is read ahead, s. Raises ConfigError for one below zero."""
+    """Return the time by which the target is read ahead, s. Raises ConfigError if negative."""
     lead: float = params.lead + model.lead
     if lead < 0.0:
         raise ConfigError(

@@ -13,7 +13,6 @@ from rths_nodes.core.parameters import params
 def step(
     k: tuple[()], s: tuple[()], x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[()], float]:
-    """d^p = d^c."""
     return s, x
 
 
@@ -27,5 +26,4 @@ class NoCompensation(PerAxis):
     KERNEL = Kernel(lambda params, dt: (), no_state, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Command over target at ``omega`` (rad/s): one, without a lead."""
         return response(self._p.lead, omega)

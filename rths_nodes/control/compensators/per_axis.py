@@ -4,9 +4,9 @@
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
 from the target x (m), v (m/s), a (m/s^2) of the coming sample, and displacement m (m) and force f (N) measured at
-the last one; ``rests`` and ``preparing`` as of a :class:`Motion`. One whose delay an adaptive law may change has
-the step ``led(constants, state, delay, x, v, a) -> state, command``, from which :func:`fixed` makes the other one.
-A :class:`CoupledKernel` has a tuple of numbers, one for each axis, in the place of each number.
+the last one; ``rests`` and ``preparing`` as of a :class:`Motion`. One with a delay that an adaptive law may change
+has the step ``led(constants, state, delay, x, v, a) -> state, command``, which :func:`fixed` completes. A
+:class:`CoupledKernel` has tuples with a number for each axis in place of the numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Led = tuple[float, object]
 
 
 class Adaptable(NamedTuple):
-    """A delay that a law may adapt: its name, the one of the parameters, and the kernel that takes it."""
+    """A delay that a law may adapt: its name, the parameter's, and its kernel."""
 
     name: str
     """``alpha`` (samples from the sample before) or ``delay`` (s); also the name of the parameter."""
@@ -39,7 +39,7 @@ class Adaptable(NamedTuple):
 
 
 def fixed(adaptable: Adaptable) -> Kernel:
-    """The kernel whose delay is that of the parameters."""
+    """Return the kernel with the delay of the parameters."""
     name, constants, rest, led = adaptable
 
     def step(
@@ -74,10 +74,10 @@ Shown = Callable[..., Numbers | Array]
 
 
 class Bound(NamedTuple):
-    """Parts of a compensator for a loop over kernels: step, constants and states; one state where it is coupled.
+    """Parts of a compensator for a loop over kernels: step, constants and states; one state if it is coupled.
 
-    ``shown``: one after the other for all axes, they give ``state()``. Where there is a ``renewed(state)``, the
-    numbers have changed with the last step only where it is true.
+    ``shown``: one per axis, which give ``state()`` in order. With a ``renewed(state)``, the numbers change only
+    with steps after which it is true.
     """
 
     step: Function
@@ -89,12 +89,11 @@ class Bound(NamedTuple):
 
 
 def nothing(k: object, s: object) -> tuple[()]:
-    """The inner numbers of a kernel that shows none."""
     return ()
 
 
 def behind_lead(shown: Shown) -> Shown:
-    """Return ``shown`` of a kernel as a function of constants and state of the one that reads its target ahead."""
+    """Return ``shown`` of a kernel as a function of constants and state of :func:`with_lead`."""
 
     def of(k: tuple[float, float, object], s: tuple[float, object]) -> Numbers | Array:
         _, _, own = k
@@ -107,7 +106,7 @@ def behind_lead(shown: Shown) -> Shown:
 class PerAxis(OnNumbers):
     """A compensator made of its ``KERNEL``, or of its ``ADAPTABLE``, with a state for each axis.
 
-    What it shows of a state is ``SHOWN``, whose names without the axis and units are ``state_units``.
+    Inner numbers are ``SHOWN`` of a state, whose names without the axis and units are ``state_units``.
     """
 
     ADAPTABLE: ClassVar[Adaptable | None] = None
@@ -129,7 +128,7 @@ class PerAxis(OnNumbers):
 
     @classmethod
     def own_kernel(cls, params: object) -> Kernel:
-        """The same, for a target that is not read ahead."""
+        """Return the kernel for a target that is not read ahead."""
         own = fixed(cls.ADAPTABLE) if cls.ADAPTABLE is not None else cls.KERNEL
         assert own is not None, cls
         return own
@@ -158,7 +157,7 @@ class PerAxis(OnNumbers):
 
 
 class CoupledKernel(NamedTuple):
-    """Arithmetic of a compensator of all axes, with the parts of a :class:`rths_nodes.core.kernels.Kernel`."""
+    """Kernel of a compensator of all axes, with the parts of a :class:`rths_nodes.core.kernels.Kernel`."""
 
     constants: Function
     rest: Function
@@ -166,9 +165,9 @@ class CoupledKernel(NamedTuple):
 
 
 class Coupled(OnNumbers):
-    """A compensator that calls a coupled kernel, or one of its only axis, with its state, which is ``current``.
+    """A compensator of a coupled kernel, or of one for its only axis, with its state ``current``.
 
-    ``shown`` of its state are the inner numbers; ``renewed`` as of :class:`Bound`.
+    Inner numbers are ``shown`` of its state; ``renewed`` as of :class:`Bound`.
     """
 
     shown: Shown = staticmethod(nothing)
@@ -208,10 +207,9 @@ class Coupled(OnNumbers):
 
 
 def _lead_of(params: object) -> float:
-    """Time (s) by which the target is read ahead in front of the kernel, where there is such a parameter."""
+    """Return the time (s) by which the target is read ahead; 0 without such a parameter."""
     return getattr(params, "lead", 0.0)
 
 
 def bare(name: str) -> str:
-    """The name of an inner number without its axis."""
     return name.partition("[")[0]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PI tracking control behind a phase lead: the sample controller of the RTHS benchmark (Silva et al. 2020).
+"""PI tracking control with a phase lead: the sample controller of the RTHS benchmark (Silva et al. 2020).
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
-with target y and measured displacement m, both parts by Tustin's rule. Both are those of one sample, the last: the
-newest measurement belongs to it. Without transport that is the benchmark's own simulation, in which the
-measurement of an instant acts on the command from the same instant on.
+with target y and measured displacement m, both parts by Tustin's rule. Both are of the last sample, which the
+newest measurement belongs to. Without transport this equals the benchmark's own simulation, in which the
+measurement acts on the command of the same instant.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rths_nodes.core.parameters import number, params
 
 
 class Constants(NamedTuple):
-    """K_p, K_i dt / 2, and the phase lead by Tustin's rule: its taps now and before, and what it keeps."""
+    """K_p, K_i dt / 2, and the phase lead by Tustin's rule: taps now and before, and memory."""
 
     proportional: float
     half: float
@@ -30,7 +30,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Target, led target, error and integral (m) of the last sample; the rig was at rest at the target, zero."""
+    """Target, led target, error and integral (m) of the last sample; at first the rig is at rest at zero."""
 
     target: float = 0.0
     led: float = 0.0
@@ -39,7 +39,6 @@ class State(NamedTuple):
 
 
 def constants(params: ProportionalIntegralLead.Params, dt: float) -> Constants:
-    """By Tustin's rule."""
     first, second = 2.0 * params.lead_time, 2.0 * params.lag_time
     below = dt + second
     taps = (dt + first) / below, (dt - first) / below, (second - dt) / below
@@ -49,7 +48,7 @@ def constants(params: ProportionalIntegralLead.Params, dt: float) -> Constants:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[float, float, float, float], float]:
-    """PI control of the error of the last sample; the led target waits for its measurement."""
+    """PI control of the error of the last sample."""
     proportional, half, now, before, kept = k
     x_before, led, error_before, integral = s
     error = led - m
@@ -66,7 +65,7 @@ def shown(k: Constants, s: State) -> tuple[float]:
 class ProportionalIntegralLead(PerAxis):
     """PI control of the tracking error, the target led in phase.
 
-    It has no response from target to command alone: that depends on the rig, whose measurement it feeds back.
+    It has no frequency response from target to command: that depends on the rig, whose measurement it feeds back.
     """
 
     SOURCES = ("silva_2020",)

@@ -31,7 +31,7 @@ MAX_ORDER = 4
 """The highest order of Table 1."""
 
 LONGEST = 100_000
-"""Samples: a longer delay or spacing is a wrong unit rather than a slow actuator."""
+"""Samples; a longer delay or spacing indicates a wrong unit."""
 
 ROUNDING = 0.5
 """Samples by which the delay may exceed the history: the default spacing is the delay, rounded."""
@@ -70,7 +70,7 @@ class State(NamedTuple):
 
 
 def constants(params: Polynomial.Params, dt: float) -> Constants:
-    """Raises ConfigError for a delay beyond the history that the polynomial rests on."""
+    """Raises ConfigError for a delay beyond the history of the polynomial."""
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"compensator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
@@ -85,7 +85,6 @@ def constants(params: Polynomial.Params, dt: float) -> Constants:
 
 
 def rest(k: Constants) -> State:
-    """The target was zero before the test."""
     weights, spacing = k
     return State(np.zeros((len(weights) - 1) * spacing + 1), 0)
 
@@ -93,7 +92,6 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
 ) -> tuple[tuple[Array, int], float]:
-    """The sum of the weighted targets."""
     weights, spacing = k
     history, now = s
     now += 1

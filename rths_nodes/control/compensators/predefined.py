@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that were computed before the test, sample by sample: d^p_k = u_k, whatever the target is.
+"""Commands computed before the test, sample by sample: d^p_k = u_k, independent of the target.
 
-``rths iterate`` writes them: corrected by what the rig missed its target by in the run before.
+``rths iterate`` writes them, corrected for the tracking error of the run before.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """``sample``: the one that was commanded last."""
+    """``sample``: the last one commanded."""
 
     sample: int
 
 
 def rest(k: Constants) -> State:
-    """Before command 1."""
     return State(0)
 
 
@@ -47,7 +46,6 @@ def step(
     rests: bool,
     preparing: bool,
 ) -> tuple[State, Numbers]:
-    """The commands of the next sample."""
     (commands,) = k
     (sample,) = s
     sample = min(sample + 1, len(commands) - 1)
@@ -59,16 +57,13 @@ def constants(params: Predefined.Params, dt: float) -> Constants:
 
 
 class Predefined(Coupled):
-    """Commands by a history out of a file; neither target nor measurement has an influence."""
+    """Commands from a file; neither target nor measurement has an influence."""
 
     @params
     class Params:
         history: str = path("file of a run's history (.npz) with commands, as rths iterate writes it")
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a history of other axes or of another rate, too short a one, and targets that are not known
-            before the test, or begin later than the commands.
-            """
             if test.has_structure:
                 raise ConfigError(
                     "needs an integrator that knows its targets before the test: predefined, prescribed"

@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning an inverse by an instrument: recursive least squares that lead back to what was identified.
+"""Learning an inverse by instrumental variables: recursive least squares that return to the identified inverse.
 
 From one sample's command u, measured displacement m and target d, all three through one low-pass filter and
 without their slow means, y = u, phi_i and z_i the i-th derivatives of m and d, for each axis:
 
     P += delta (P_0 - P),   e = y - c phi,   K = P z / (R + z P z),   c += K e,   P -= K z P
 
-Least squares by an instrument (Soederstroem & Stoica, System Identification, 1989, chapter 8): the measured
-displacement carries noise, which biases its own least squares towards small coefficients and never comes to rest;
-the target carries none and moves as the measurement does. So the gain K comes from the target alone: without
-motion there is none, and no trigger amplitude is needed. Forgetting leads P back to the covariance P_0 of what was
-identified instead of letting it grow: a coefficient of which the motion tells nothing stays where it was
-identified to be.
+Instrumental variables (Soederstroem & Stoica, System Identification, 1989, chapter 8): the noise of the measured
+displacement biases ordinary least squares towards small coefficients without end; the target has no noise and
+moves as the measurement does. The gain K depends on the target alone: it vanishes without motion, and no trigger
+amplitude is needed. Forgetting leads P back to the covariance P_0 of the identification instead of letting it
+grow: coefficients that the motion does not determine stay as identified.
 
-- An offset, of the sensor or of a valve, is a constant in y - c phi. The mean of the last ``memory`` seconds,
-  taken off all signals alike, removes it and leaves the relation between them as it is.
-- R is the variance that the noise of the sensor leaves in e, times the samples of e that depend on each other.
-  The noise is seen in the third differences of the measurement, where nothing is left of a motion.
-- e is cut off (Huber) at ``deviations`` times the standard deviation that it should have, (R + z P z)^0.5: a
-  valve at its end, a shock and a rig that is not linear teach little.
-- The coefficients stay within ``deviations`` standard deviations of what was identified.
-- Behind a bridged sample learning rests for the time that the filter remembers.
+- An offset of a sensor or a valve is a constant in y - c phi. The mean of the last ``memory`` seconds, subtracted
+  from all signals alike, removes it without changing the relation between them.
+- R is the variance in e of the sensor's noise, times the number of dependent samples of e. The noise is estimated
+  from the third differences of the measurement, which contain no motion.
+- e is limited (Huber) at ``deviations`` times its expected standard deviation, (R + z P z)^0.5: a saturated valve,
+  a shock and a nonlinear rig have little influence.
+- The coefficients stay within ``deviations`` standard deviations of the identified ones.
+- After a bridged sample learning rests for the memory of the filter.
 
-It learns once in a block of samples. What each of them adds to the filtered signals and to the estimate of the
-noise is added at that sample, and what is known of a block before its end, at its first ones: at the last one only
-the correction is left. ``single_inverse.py`` has the text for one axis, in floats, ``coupled_inverse.py`` that for
-several, in arrays; here are the constants of the law, and the step that is made of either.
+It learns once per block of samples. Contributions to filtered signals and noise are added in each sample; the
+parts of a block known in advance are computed in its first ones, which leaves only the correction for the last.
+``single_inverse.py`` has the code for one axis, in floats, ``coupled_inverse.py`` for several, in arrays; this
+module has the constants of the law, and the step of both.
 """
 
 from __future__ import annotations
@@ -51,10 +50,9 @@ OF_DIFFERENCES = 20.0
 
 
 class Law(NamedTuple):
-    """The law in arrays. Derivatives count in powers of the cut-off frequency, so that all are of one size.
+    """The law in arrays. Derivatives are in powers of the cut-off frequency, which gives them equal sizes.
 
-    A row of coefficients for each axis ``(n_axes, m)``, m = derivatives times axes: for each derivative those of
-    all axes.
+    A row of coefficients for each axis ``(n_axes, m)``, m = derivatives times axes, ordered by derivative.
     """
 
     block: Array
@@ -65,7 +63,7 @@ class Law(NamedTuple):
     """As identified."""
     low: Array
     high: Array
-    """Ends of the ranges of the coefficients."""
+    """Upper ends of the ranges of the coefficients."""
     prior: Array
     """P_0, ``(n_axes, m, m)``."""
     forget: float
@@ -76,15 +74,15 @@ class Law(NamedTuple):
     """m^2."""
     deviations: float
     settling: int
-    """Blocks that the filter remembers."""
+    """Memory of the filter, in blocks."""
     per_spread: Array
-    """1 over the standard deviation of what was identified; 0 of a coefficient that has none."""
+    """1 over the standard deviation of the identified coefficients; 0 without one."""
     powers: int
-    """Coefficients of each axis of each axis' motion."""
+    """Coefficients per axis and axis' motion."""
 
 
 def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
-    """The law for coefficients as ``identified``, ``(order + 1, n_axes, n_axes)``; ``dt``: servo period, s.
+    """Return the law for ``identified`` coefficients ``(order + 1, n_axes, n_axes)``; ``dt`` in s.
 
     ``params`` are those of ``identified_inverse``.
     """
@@ -126,26 +124,26 @@ def _noise_passed(cutoff: float, rows: Array, dt: float) -> Array:
 
 
 class Constants(NamedTuple):
-    """The command of one axis, or of several, and how it is learned."""
+    """The command of one axis, or of several, and its learning."""
 
     lead: float
     """s."""
     slope: Sequence[float] | Array
-    """Weights of the last accelerations, the oldest first: the third derivative."""
+    """Weights of the last accelerations for the third derivative, oldest first."""
     still: tuple[float, ...]
     """Zero for each of several axes."""
     identified: Sequence[object]
-    """Four coefficients; of several axes a row for each, of displacement to third derivative those of all axes."""
+    """Four coefficients; with several axes a row per axis, ordered by derivative."""
     learning: Any
-    """Nothing where it does not learn."""
+    """Empty without learning."""
 
 
 class State(NamedTuple):
-    """State of one axis; of several there are tuples in place of numbers."""
+    """State of one axis; with several, tuples in place of numbers."""
 
     coefficients: Any
     past: Sequence[float] | Array
-    """Accelerations, m/s^2, the oldest first: of several axes ``(samples, n_axes)``."""
+    """Accelerations, m/s^2, oldest first; with several axes ``(samples, n_axes)``."""
     command: float | Numbers
     target: float | Numbers
     """Both of the last sample, m; the target read ahead."""
@@ -153,9 +151,9 @@ class State(NamedTuple):
 
 
 def inverse(watched_by: Function, series: Function) -> Function:
-    """The step whose command is a ``series`` and whose coefficients are ``watched_by`` a law.
+    """Return the step with commands by ``series`` and coefficients by ``watched_by``.
 
-    That is ``watch`` of one of both texts, or ``kept``, as identified.
+    The latter is ``watch`` of either module, or ``kept``.
     """
 
     def step(
@@ -163,7 +161,7 @@ def inverse(watched_by: Function, series: Function) -> Function:
     ) -> tuple[tuple[object, ...], N]:
         lead, slope, _, _, law = k
         coefficients, past, command, target, watched = s
-        # the measurement belongs to the command and the target of the last sample
+        # the measurement belongs to command and target of the last sample
         watched, coefficients = watched_by(law, watched, coefficients, command, m, target, rests)
         past, target, command = series(lead, slope, coefficients, past, x, v, a)
         return (coefficients, past, command, target, watched), command
@@ -174,11 +172,11 @@ def inverse(watched_by: Function, series: Function) -> Function:
 def kept(
     k: tuple[()], s: tuple[()], coefficients: T, u: object, m: object, d: object, rests: bool
 ) -> tuple[tuple[()], T]:
-    """In place of ``watch`` where nothing is learned."""
+    """Keep the coefficients, without learning."""
     return s, coefficients
 
 
-# The recursion of one axis with four coefficients, of which those beyond the order are nothing
+# The recursion of one axis with four coefficients, of which those beyond the order are zero
 
 Covariance = tuple[float, float, float, float, float, float, float, float, float, float]
 """P by its upper triangle, row by row."""
@@ -187,7 +185,7 @@ Covariance = tuple[float, float, float, float, float, float, float, float, float
 def corrected(
     row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
 ) -> tuple[Four, Covariance]:
-    """One step of the recursion by the filtered signals and R, the ``variance`` of e."""
+    """Recursion by one step with the filtered signals and R, the ``variance`` of e."""
     aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
     a, b, c, d = row
     p, q, r, s = seen
@@ -232,7 +230,7 @@ def within(row: Four, low: Four, high: Four) -> Four:
 
 
 def farthest(row: Four, first: Four, per_spread: Four) -> float:
-    """The largest distance of a coefficient from what was identified, in standard deviations."""
+    """Largest distance of a coefficient from the identified one, in standard deviations."""
     a, b, c, d = row
     e, f, g, h = first
     p, q, r, s = per_spread

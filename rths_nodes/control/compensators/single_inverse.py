@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The identified inverse of one axis: its command, and the law of ``recursive_iv.py``, in floats."""
+"""Identified inverse of one axis: its command, and the law of ``recursive_iv.py``, in floats."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ from rths_nodes.core.samples import Array
 Known = tuple[
     Four, Covariance, Covariance, tuple[Five, Five, Five], tuple[float, Four, Four], float, int, int, float
 ]
-"""Knowledge as a step hands it on."""
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, int]
-"""``Law`` in numbers, fours with nothing beyond the order.
+"""``Law`` in numbers, fours filled with zeros beyond the order.
 
 delta, diagonal of P_0, R per sum of the third differences squared in a block, the least of these sums, deviations,
-low, high and first coefficients, 1 over their spread, their units, blocks that the filter remembers.
+low, high and first coefficients, 1 over their spread, their units, memory of the filter in blocks.
 """
 
 
 class Learning(NamedTuple):
-    """Constants of the learning: what each sample needs, and what the last one of a block does."""
+    """Constants of the learning: for each sample, and for the last one of a block."""
 
     inputs: Columns
     known: Columns
@@ -48,7 +47,7 @@ class Learning(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """State of the learning that changes once in a block."""
+    """State of the learning that changes once per block."""
 
     row: Four
     covariance: Covariance
@@ -57,27 +56,27 @@ class Knowledge(NamedTuple):
     signals: tuple[Five, Five, Five]
     """Command, measured displacement and target, filtered at the end of the last block, and the last input.
 
-    In the first block its sum so far, in front.
+    In the first block, the sums so far in front.
     """
     means: tuple[float, Four, Four]
     """Means of the filtered signals."""
     noise: float
-    """Sum of the third differences squared in a block, on the mean."""
+    """Mean of the sum of third differences squared in a block."""
     learned: int
     resting: int
     distance: float
-    """Farthest that a coefficient has gone from what was identified, in standard deviations."""
+    """Largest distance from the identified coefficients, in standard deviations."""
 
 
 class Watched(NamedTuple):
     """State of the learning that changes with every sample."""
 
     place: int
-    """Place of the last sample in its block; -1 behind the last one, -2 before the first of all."""
+    """Place of the last sample in its block; -1 after the last one, -2 before the first of all."""
     begun: bool
     """The first block is over."""
     signals: tuple[Four, Four, Four]
-    """The part of them, filtered at the end of the block, that is known already."""
+    """Known part of the filtered signals at the end of the block."""
     before: float
     earlier: float
     first: float
@@ -92,7 +91,6 @@ AT_REST = (NOTHING, NOTHING, NOTHING)
 
 
 def correction_of(law: Law) -> Correction:
-    """``law`` of one axis in numbers."""
     per_square = 1.0 / ((law.block.shape[1] - KNOWN) * OF_DIFFERENCES)
     prior, noise_gain = four(np.diagonal(law.prior[0])), float(law.noise_gain[0, 0]) * per_square
     low, high, first, per_spread = (four(each[0]) for each in (law.low, law.high, law.first, law.per_spread))
@@ -101,13 +99,12 @@ def correction_of(law: Law) -> Correction:
 
 
 def four(values: Array, missing: float = 0.0) -> Four:
-    """``values`` and behind them what is ``missing`` of four."""
+    """Return ``values`` filled up to four with ``missing``."""
     a, b, c, d = values.tolist() + [missing] * (ORDER - len(values))
     return a, b, c, d
 
 
 def unlearned(k: Learning) -> Watched:
-    """Return the state before learning: coefficients as identified, the signals at rest."""
     _, (a, b, c, d), _, _, _, _, _, first, _, _, _ = k.correction
     covariance = (a, 0.0, 0.0, 0.0, b, 0.0, 0.0, c, 0.0, d)
     still, means = (0.0, *NOTHING), (0.0, NOTHING, NOTHING)
@@ -118,7 +115,7 @@ def unlearned(k: Learning) -> Watched:
 def watch(
     k: Learning, s: Watched, coefficients: Four, u: float, m: float, d: float, rests: bool
 ) -> tuple[tuple[object, ...], Four]:
-    """The next sample's command, measured displacement and target (m); after the last of a block, learn."""
+    """Take command, measured displacement and target (m) of the next sample; learn at the end of a block."""
     inputs, known, last, correction = k
     place, begun, signals, before, earlier, first, squares, knowledge = s
     if place < -1:  # at rest before, at whatever the sensor shows there
@@ -138,7 +135,7 @@ def watch(
         knowledge = led_back(knowledge, correction)
     if place < last:
         return (place, begun, signals, m, before, earlier, squares, knowledge), coefficients
-    if not begun:  # they stood at the means of their first block before it
+    if not begun:  # the signals were at the means of the first block before it
         _, _, _, (command, measured, target), _, _, _, _, _ = knowledge
         share = 1.0 / (last + 1)
         for index in (0, KNOWN - 1):
@@ -150,7 +147,7 @@ def watch(
 def all_added(
     s: tuple[Four, Four, Four], column: Sequence[float] | Array, u: float, m: float, d: float
 ) -> tuple[Four, Four, Four]:
-    """The filtered signals with what an input of each adds."""
+    """Return the filtered signals plus the contribution of one input each."""
     k, n, o, y = column[0], column[1], column[2], column[3]
     (a, b, c, e), (f, g, h, i), (p, q, r, t) = s
     return (
@@ -161,13 +158,12 @@ def all_added(
 
 
 def with_inputs(s: tuple[Four, Four, Four], u: float, m: float, d: float) -> tuple[Five, Five, Five]:
-    """The filtered signals, and their last inputs."""
     (a, b, c, e), (p, q, r, t), (w, x, y, z) = s
     return (a, b, c, e, u), (p, q, r, t, m), (w, x, y, z, d)
 
 
 def remembered(s: Known, begun: bool, rests: bool, k: Correction, u: float, m: float, d: float) -> Known:
-    """In the first block, its sums; behind a bridged sample, that what it left in the filter teaches nothing."""
+    """Sums of the first block; after a bridged sample, forget its trace in the filter."""
     row, covariance, faded, (command, measured, target), means, noise, count, resting, distance = s
     if not begun:
         command = (command[0] + u, 0.0, 0.0, 0.0, 0.0)
@@ -202,7 +198,7 @@ def led_back(s: Known, k: Correction) -> Known:
 def learned(
     k: Correction, s: Known, coefficients: Four, signals: tuple[Five, Five, Five], squares: float
 ) -> tuple[Known, Four]:
-    """At the end of a block: means, noise and one step of the recursion."""
+    """Learn at the end of a block: means, noise and one step of the recursion."""
     row, covariance, faded, _, means, noise, count, resting, distance = s
     if resting:
         return (row, covariance, faded, signals, means, noise, count, resting - 1, distance), coefficients
@@ -210,7 +206,7 @@ def learned(
     command, measured, target = signals
     count += 1
     forget, _, noise_gain, least_noise, deviations, low, high, first, per_spread, units, _ = k
-    share = max(forget, 1.0 / count)  # of all samples so far, until the memory is full
+    share = max(forget, 1.0 / count)  # of all samples so far until the memory is full
     of_command += share * (command[0] - of_command)
     of_measured, seen = without_mean(of_measured, measured, share)
     of_target, instrument = without_mean(of_target, target, share)
@@ -227,7 +223,7 @@ def learned(
 
 
 def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
-    """``mean`` with its ``share`` of what was ``filtered``, and the rest of that."""
+    """Return ``mean`` updated with its ``share`` of ``filtered``, and the rest of that."""
     a, b, c, d = mean
     p, q, r, s, _ = filtered
     a += share * (p - a)
@@ -238,19 +234,18 @@ def without_mean(mean: Four, filtered: Five, share: float) -> tuple[Four, Four]:
 
 
 def blocks(s: Watched) -> int:
-    """Blocks that were learned from."""
     return s[-1][-3]
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block, which has changed what is shown."""
+    """Return whether the last step ended a block, which changes the inner numbers."""
     _, _, _, _, watched = s
     place: int = watched[0]
     return place == -1
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
-    """The inner numbers: ``count`` coefficients, and where it ``learns`` their deviations, and the distance."""
+    """Inner numbers: ``count`` coefficients, and where it ``learns`` their deviations and the distance."""
     like = (0.0,) * count
 
     def identified(k: Constants, s: State) -> Numbers:
@@ -284,7 +279,6 @@ def constants_of(lead: float, slope: Array, identified: Array, law: Law | tuple[
 
 
 def rest(k: Constants) -> State:
-    """At rest at zero, with the coefficients as identified."""
     learning = unlearned(k.learning) if k.learning else ()
     return State(k.identified, (0.0,) * len(k.slope), 0.0, 0.0, learning)
 
@@ -292,7 +286,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Sequence[float], coefficients: Four, past: Numbers, x: float, v: float, a: float
 ) -> tuple[Numbers, float, float]:
-    """Past accelerations, the target read ahead, and the command: the sum of the derivatives."""
+    """Return past accelerations, the target read ahead, and the command."""
     past = past[1:] + (a,)
     jerk = dot(slope, past)
     if lead > 0.0:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target read ahead: what every compensator does that has the parameter ``lead``.
+"""Reading the target ahead: the parameter ``lead`` of compensators.
 
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
-with displacement x, velocity v and acceleration a of the target; exact for a motion of third degree. What lies
-behind the measurement of the displacement, such as a force that is measured late, is made up for so; what lies
-before it is the compensator's own, which therefore adds no transport to this lead. What compensators that use the
-derivatives want of the ramp in front of them stands here, too.
+with displacement x, velocity v and acceleration a of the target; exact for a motion of third degree. It
+compensates delays after the measurement of the displacement, such as a late force; the delay
+before it is the compensator's own, which therefore adds no transport to this lead.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import Field, number
 
 LONGEST = 0.1
-"""s: as far as a Taylor series of a motion of some Hz is worth something."""
+"""s: range of a Taylor series of a motion of some Hz."""
 
 Constants = tuple[float, float, object]
 State = tuple[float, object]
 
 
 def lead_parameter() -> Field:
-    """The parameter ``lead`` of these compensators."""
     return number(
         "time by which the target is read ahead, with its derivatives; no transport is added to it",
         "s",
@@ -37,7 +35,7 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """The step of a compensator that sees its target later; constants (lead and dt, s, those of ``step``)."""
+    """Return ``step`` with its target read ahead; constants: lead and dt (s), own constants."""
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -58,7 +56,7 @@ def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: flo
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:
-    """``kernel`` with its target read ``lead`` (s) ahead; itself without one."""
+    """Return ``kernel`` with its target read ``lead`` (s) ahead; itself for 0."""
     if not lead:
         return kernel
     constants, rest, step = kernel
@@ -72,12 +70,12 @@ def response(lead: float, omega: Frequencies) -> Complex:
 
 
 def ramp_seen(test: TestContext) -> str:
-    """Type of the ramp whose motion the compensator gets; empty behind another compensator."""
+    """Return the type of the ramp in front of the compensator; empty with another compensator between."""
     return "" if test.behind else test.ramp
 
 
 def acceleration_cautions(test: TestContext) -> list[str]:
-    """A warning where the ramp is straight: its acceleration is zero, the integrator's is not handed on."""
+    """Return a warning for a straight ramp, whose acceleration is zero."""
     if ramp_seen(test) != "linear":
         return []
     return ["the linear ramp has no acceleration, which is used here; take a curved one (ramp.type = quadratic)"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force controllers: from the force that an axis shall have to where its actuator has to go."""
+"""Force controllers: from the desired force of an axis to the place of its actuator."""
 
 TABLE = {
     "feed_forward_pi": ".feed_forward_pi:FeedForwardPi",

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feed-forward of compliance and coupling, and a PI controller for what is left.
+"""Feed-forward of compliance and coupling, and a PI controller for the rest.
 
     u_k = e(u^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K
     z_k = z_{k-1} + k_i dt (F_k - f_{k-1}) / K
 
-F is the force that the axis shall have, f what its load cell shows, K the stiffness that the axis works against:
-specimen and load frame in series. e(u, c) is the extension that shortens a column by c while its head has drifted
-by u (``mechanics/axial_load.py``); without a column it is c. u^ and F^ are the target of the displacement axis
-that moves the head, and the force target, read ahead by the delay of the actuator along their last change: that is
-the compensation of the delay, F^ / K that of the compliance. What neither of them knows is left to the integral.
+F is the desired force of the axis, f its measured one, K the stiffness of specimen and load frame in series.
+e(u, c) is the extension that shortens a column by c after a drift u of its head (``mechanics/axial_load.py``);
+without a column it is c. u^ and F^, the target of the displacement axis that moves the head and the force target,
+are extrapolated by the delay of the actuator along their last change. The integral compensates the rest.
 
-Its gains are relative: with the K of the axis k_i is the rate, in 1/s, with which the error fades, and where K is
-declared r times too small the loop is r times faster. The plant is K and a delay T, so that the loop is stable for
-k_i T < pi / 2 and k_p = 0; a fifth of that leaves a margin for a specimen that is stiffer than it was declared.
+The gains are relative: with the K of the axis, k_i (1/s) is the rate at which the error fades; where K is declared
+r times too small the loop is r times faster. The plant is K and a delay T: the loop is stable for k_i T < pi / 2
+and k_p = 0; a fifth of that leaves a margin for a stiffer specimen.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from rths_nodes.core.parameters import integer, number, params, section
 from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 FAST = 0.3
-"""k_i T beyond which it is told: a specimen five times as stiff would make the loop unstable."""
+"""k_i T beyond which a caution is given: a specimen five times as stiff would make the loop unstable."""
 
 
 class Constants(NamedTuple):
@@ -48,7 +47,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """z (m), what of it feedback has added since the begin (m), target (N) and drift (m) of the sample before."""
+    """z (m), its share added by feedback since the begin (m), last target (N) and drift (m)."""
 
     total: float = 0.0
     correction: float = 0.0
@@ -57,14 +56,13 @@ class State(NamedTuple):
 
 
 def constants(params: FeedForwardPi.Params, dt: float) -> Constants:
-    """Return the constants of the law, and of the column where there is one."""
     p = params
     lengths = () if p.column is None else lengths_of(p.column)
     return Constants(1.0 / p.stiffness, p.integral_gain * dt, p.proportional_gain, p.lead / dt, lengths)
 
 
 def law(extension: Callable[..., float]) -> tuple[Function, Function]:
-    """``begin`` and ``step`` of the law in front of an actuator with this ``extension``."""
+    """Return ``begin`` and ``step`` of the law for an actuator with this ``extension``."""
 
     def fed_forward(k: Constants, s: tuple[float, float, float, float], target: float, drift: float) -> float:
         compliance, _, _, ahead, column = k
@@ -93,9 +91,9 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
 
 
 class FeedForwardPi(ForceControllerOfKernel):
-    """Force controller of one axis, with ``dt`` (s); plain floats. Signs are those of an axis.
+    """Force controller of one axis, with ``dt`` (s), in floats. Signs are those of the axis.
 
-    :meth:`begin` takes over at a place without moving it, :meth:`step` goes on from there.
+    :meth:`begin` takes over at a place without moving it, :meth:`step` continues from there.
     """
 
     @params
@@ -124,7 +122,6 @@ class FeedForwardPi(ForceControllerOfKernel):
         )
 
         def fits(self, test: TestContext) -> None:
-            """Raises ConfigError for a loop that cannot be stable, and for an axis that moves nothing."""
             delay = self.lead + test.transport + test.dt
             if self.integral_gain * delay >= 0.5 * math.pi:
                 raise ConfigError(
@@ -134,7 +131,6 @@ class FeedForwardPi(ForceControllerOfKernel):
             check_coupling(self.column, self.coupled_to, test)
 
         def cautions(self, test: TestContext) -> list[str]:
-            """Tells of a loop with a small margin."""
             delay = self.lead + test.transport + test.dt
             if self.integral_gain * delay <= FAST:
                 return []

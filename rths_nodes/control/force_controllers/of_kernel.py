@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force controllers that are made of pure functions, in front of a column or of none."""
+"""Force controllers made of pure functions, with or without a column."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from rths_nodes.mechanics.axial_load import ColumnGeometry, check_drift, extensi
 
 
 class ForceKernel(NamedTuple):
-    """Arithmetic of a force controller of one axis."""
+    """Kernel of a force controller of one axis."""
 
     constants: Function
-    """From parameters and dt (s)."""
     rest: Function
     begin: Function
     """``begin(constants, state, place, target, drift, drift_before) -> state``."""
@@ -26,7 +25,7 @@ class ForceKernel(NamedTuple):
 
 
 class ForceControllerOfKernel(ForceController):
-    """A force controller that calls the functions of its kernel with its state; plain floats.
+    """A force controller that calls the functions of its kernel with its state, in floats.
 
     Its parameters have a ``column``, or None, and the displacement axis it is ``coupled_to``, from 1.
     """
@@ -49,17 +48,16 @@ class ForceControllerOfKernel(ForceController):
 
 
 def extension_of(column: ColumnGeometry | None) -> Function:
-    """The extension of an actuator in front of a ``column``, or of none, by its lengths, shortening and drift."""
+    """Return the extension of an actuator at a ``column``, or without one, by lengths, shortening and drift."""
     return uncoupled if column is None else extension_at
 
 
 def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
-    """Without a column the shortening is the extension."""
     return shortening
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raises ConfigError for a ``column`` whose head no axis moves, or one that lays it down."""
+    """Raise ConfigError for a ``column`` whose head no axis moves, or that a drift lays down."""
     if column is None:
         return
     moved = len(test.axes) - len(test.force_axes)

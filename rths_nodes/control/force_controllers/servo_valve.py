@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controller of a rig with its servo-valve, whose spool a loop by force or one by displacement drives.
+"""Force controller of the rig with its servo-valve, whose spool a force or a displacement loop drives.
 
     u_k = k_f (F_k - f_{k-1}) / K            controlled by force
     u_k = k_d (c_k - x_{k-1})                held at a displacement
     q_k = q_{k-1} + (u_k - q_{k-1}) (1 - e^{-dt / T})
     x_k = x_{k-1} + dt (q_k + q_0)
 
-F is the force that the axis shall have, f what its load cell shows, c and x the same of its displacement. q is the
-velocity of the piston by the flow of the valve, whose spool has the time constant T; q_0 leaks at no signal. K is
-the stiffness that the axis works against: specimen, load frame and oil in series. The piston integrates: an error
-fades at the rate k_f, a ramp of r N/s is late by r / k_f, and a static error is q_0 K / k_f. A change of the loop
-moves nothing where the command is what the sensor shows.
+F is the desired force of the axis, f its measured one, c and x the same of its displacement. q is the velocity of
+the piston by the flow of the valve, whose spool has the time constant T; q_0 leaks at no signal. K is the
+stiffness of specimen, load frame and oil in series. The piston integrates: an error fades at the rate k_f, a ramp
+of r N/s is late by r / k_f, and a static error is q_0 K / k_f. A change of the loop moves nothing if the command
+equals the sensor's value.
 
-The loop stands at the valve, so it is faster than one that sends displacements from a test computer. It knows
-nothing of the axes beside it: what their drift does to the force it answers, and does not foresee.
+The loop is closed at the valve, so it is faster than one that sends displacements from a test computer. It does
+not know the other axes: it reacts to the forces of their drift without foreseeing them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 
 class Constants(NamedTuple):
-    """1 / K (m/N), k_f and k_d (1/s), the spool's share in a sample, velocities (m/s), dt (s), lengths (m)."""
+    """1 / K (m/N), k_f and k_d (1/s), share of the spool per sample, velocities (m/s), dt (s), lengths (m)."""
 
     compliance: float
     by_force: float
@@ -57,7 +57,6 @@ class State(NamedTuple):
 
 
 def constants(params: ServoValve.Params, dt: float) -> Constants:
-    """Return the constants of the valve and its loops, and of the column where there is one."""
     p = params
     lengths = () if p.column is None else lengths_of(p.column)
     share = 1.0 - math.exp(-dt / p.valve_time_constant)
@@ -66,7 +65,7 @@ def constants(params: ServoValve.Params, dt: float) -> Constants:
 
 
 def opened(k: Constants, place: float, flow: float, signal: float) -> tuple[float, float]:
-    """Place (m) and flow (m/s) after a sample with a ``signal`` (m/s) to the valve."""
+    """Return place (m) and flow (m/s) after a sample with a ``signal`` (m/s) to the valve."""
     fastest = k[4]
     wanted = fastest if signal > fastest else -fastest if signal < -fastest else signal
     flow += k[3] * (wanted - flow)
@@ -74,14 +73,14 @@ def opened(k: Constants, place: float, flow: float, signal: float) -> tuple[floa
 
 
 def hold(k: Constants, s: State, command: float, shown: float) -> tuple[tuple[float, ...], float]:
-    """Led by the displacement ``command`` (m), after a sensor has ``shown`` (m) where it is."""
+    """Displacement loop with ``command`` (m) and the sensor's ``shown`` (m)."""
     place, flow, _, _ = s
     place, flow = opened(k, place, flow, k[2] * (command - shown))
     return (place, flow, 0.0, 0.0), place
 
 
 def law(extension: Function) -> ForceKernel:
-    """The loop by force, judged by this ``extension`` of the actuator in front of a column, or of none."""
+    """Force loop, checked against this ``extension`` of the actuator."""
 
     def begin(
         k: Constants, s: State, place: float, target: float, drift: float, drift_before: float
@@ -100,10 +99,10 @@ def law(extension: Function) -> ForceKernel:
 
 
 class ServoValve(ForceControllerOfKernel):
-    """The controller of one axis with its valve, with ``dt`` (s); plain floats. Signs are those of an axis.
+    """The controller of one axis with its valve, with ``dt`` (s), in floats. Signs are those of the axis.
 
-    What it gives is where its piston is, which the actuator of a simulated rig follows. :meth:`hold` is its loop
-    by displacement.
+    Its command is the place of its piston, which the actuator of a simulated rig follows. :meth:`hold` is its
+    displacement loop.
     """
 
     @params
@@ -140,7 +139,6 @@ class ServoValve(ForceControllerOfKernel):
         )
 
         def fits(self, test: TestContext) -> None:
-            """Raises ConfigError for loops that cannot be stable, and for an axis that moves nothing."""
             delay = self.valve_time_constant + 1.5 * test.dt
             for name in ("gain", "displacement_gain"):
                 if getattr(self, name) * delay >= 0.5 * math.pi:
@@ -162,6 +160,6 @@ class ServoValve(ForceControllerOfKernel):
         self._state = State(place)
 
     def hold(self, command: float, shown: float) -> float:
-        """Where the piston is (m), held at the displacement ``command`` (m), after a sensor has ``shown`` (m)."""
+        """Return the place of the piston (m), held at ``command`` (m), the sensor showing ``shown`` (m)."""
         self._state, place = hold(self._constants, self._state, command, shown)
         return float(place)

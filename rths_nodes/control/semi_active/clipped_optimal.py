@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Semi-active control of a damper that is part of the specimen: its voltage, from what the rig measures.
+"""Semi-active control of a damper in the specimen: its voltage from the rig's measurements.
 
-A controller stands with the integrator, which knows the ground acceleration. Its ``step`` gets Measurement i n and
-gives the auxiliary inputs for the step that begins there.
+The controller runs with the integrator, which knows the ground acceleration. Its ``step`` takes Measurement i n
+and returns the auxiliary inputs for the step that begins there.
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ from rths_nodes.mechanics.structure import combined
 
 
 class Constants(NamedTuple):
-    """The controller, worked off in a step."""
-
     gain: tuple[Numbers]
     """K of f_c = -K z^, z = (x, x'): ``2 n`` of N/m and N s/m."""
     observer: Array
     """L ``(2 n, n + 1)`` of the Kalman filter."""
     onward: Array
-    """z^ of now from z^, measurements before, measurements now."""
+    """Matrix to z^ now from z^ before, measurements before and now."""
     channels: tuple[int, ...]
     """Places of the measurements among the auxiliary channels."""
     ground: Numbers
-    """Factors with which the acceleration of the ground adds to each of them."""
+    """Factors of the ground acceleration in each of them."""
     voltage: float
     """V."""
 
 
 class State(NamedTuple):
-    """z^ ``(2 n,)``, the measurements of the step before and of this one, in one array; f_c there, N."""
+    """z^ ``(2 n,)``, measurements of the step before and of this one, in one array; f_c, N."""
 
     known: Array
     desired: float
@@ -52,9 +50,9 @@ class State(NamedTuple):
 def constants(
     params: ClippedOptimal.Params, structure: Structure | None, dt: float, measured: Sequence[str]
 ) -> Constants:
-    """For the whole ``structure``; ``measured`` names the auxiliary channels of the rig.
+    """Return the constants for the whole ``structure``; ``measured`` names the auxiliary channels of the rig.
 
-    Raises ConfigError without a structure, when numbers do not fit to it, or a channel is missing.
+    Raises ConfigError without a structure, for numbers that do not fit it, or a missing channel.
     """
     if structure is None:
         raise ConfigError("semi_active clipped_optimal: needs a structure")
@@ -85,7 +83,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[tuple[Array, float], tuple[float]]:
-    """The filter goes on to this measurement; full voltage where it brings the force nearer."""
+    """Update the filter with this measurement; full voltage if it brings the force nearer."""
     gain, _, onward, channels, ground, voltage = k
     known, _ = s
     states, count, shown = len(onward), len(channels), numbers(auxiliary)
@@ -135,7 +133,6 @@ class ClippedOptimal(SemiActiveOfKernel):
         )
 
         def validate(self, path: str) -> None:
-            """Refuses a controller that wants nothing, and a damper that stands nowhere."""
             for name in ("weights", "damper_location"):
                 values = getattr(self, name)
                 if values is not None and not any(values):
@@ -172,7 +169,7 @@ def _sized(name: str, values: tuple[float, ...] | None, default: Array) -> Array
 
 
 class _Plant:
-    """Model of the whole structure, z = (x, x'): z' = A z + B f + E a_g, measured = C z + D f, no a_g in it."""
+    """Model of the whole structure, z = (x, x'): z' = A z + B f + E a_g, measured = C z + D f, without a_g."""
 
     def __init__(self, structure: Structure, location: Array) -> None:
         mass, damping, stiffness = combined(structure)
@@ -189,8 +186,8 @@ class _Plant:
     def regulator(self, weights: Array, force_weight: float) -> Array:
         """K of the LQR with direct part: Q = C' q C, N = C' q D, R = D' q D + r.
 
-        Solved with A - B N' / R for A, and Q - N N' / R as a sum of squares for Q: where a force that costs
-        next to nothing can cancel what it is to reduce, nothing right would be left of that difference.
+        Solved with A - B N' / R for A, and Q - N N' / R as a sum of squares for Q: the difference itself loses all
+        digits where a force of almost no cost can cancel the response.
         """
         rows, push = np.sqrt(weights)[:, None] * self.outputs[:-1], np.sqrt(weights) * self.direct[:-1]
         pushed, cross = float(push @ push), push @ rows
@@ -212,11 +209,11 @@ class _Plant:
 
 
 def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:
-    """Solution of the Riccati equation with R = r I. Raises ConfigError where there is none."""
+    """Solve the Riccati equation with R = r I. Raises ConfigError without a solution."""
     from scipy.linalg import solve_continuous_are
 
     try:
-        # b / sqrt(r) instead of r: an effort that costs next to nothing keeps its digits
+        # b / sqrt(r) in place of r keeps the digits of an effort of almost no cost
         found: Array = solve_continuous_are(a, b * (1.0 / np.sqrt(r)), q, np.eye(b.shape[1]))
     except (np.linalg.LinAlgError, ValueError) as error:
         raise ConfigError(f"semi_active: no controller for this structure and these weights ({error})") from error

@@ -12,7 +12,6 @@ from rths_nodes.core.samples import Array
 def step(
     k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[tuple[()], tuple[float]]:
-    """The same at all times."""
     return s, k
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A damper whose voltage is switched at random: for the identification of a rig under semi-active conditions."""
+"""A damper whose voltage is switched at random, to identify a rig under semi-active conditions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = 4096
 def step(
     k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[tuple[()], tuple[float]]:
-    """Full voltage where ``chance`` is 1, none where it is 0."""
+    """Full voltage if ``chance`` is 1, none if 0."""
     (voltage,) = k
     return s, (voltage if chance > 0.0 else 0.0,)
 
@@ -46,7 +46,7 @@ class RandomSwitching(SemiActiveOfKernel):
         self._index = 0
 
     def chance(self) -> float:
-        """The decision of the next step, 0 or 1: the same for all steps of an interval."""
+        """Return the decision of the next step, 0 or 1: the same for all steps of an interval."""
         interval, within = divmod(self._index, self._steps)
         if within == 0 and interval % BLOCK == 0:
             self._decisions = self._generator.integers(0, 2, BLOCK).tolist()

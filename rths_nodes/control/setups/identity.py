@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def constants(params: object, n_dof: int, n_axes: int) -> tuple[()]:
-    """None. Raises ConfigError where the numbers differ."""
+    """Raises ConfigError for different numbers."""
     if n_dof != n_axes:
         raise ConfigError(
             f"setup identity: {n_axes} axes for {n_dof} degrees of freedom: the numbers must be equal"
@@ -36,7 +36,6 @@ class Identity(SetupOfKernel):
     @params
     class Params:
         def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-            """Each axis has a specimen of its own."""
             return tuple(range(n_axes))
 
     KERNEL = SetupKernel(constants, axes, forces)

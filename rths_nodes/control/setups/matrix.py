@@ -16,20 +16,18 @@ from rths_nodes.core.parameters import flag, matrix, params
 from rths_nodes.core.samples import Array
 
 FEW = 64
-"""Numbers of a matrix up to which its products are quicker in floats than in arrays."""
+"""Numbers of a matrix up to which floats are faster than arrays."""
 
 T = TypeVar("T")
 Triple = tuple[float, float, float]
-"""Numbers of three degrees of freedom."""
 
 
 def is_small(params: Matrix.Params) -> bool:
-    """Return whether T has few numbers."""
     return len(params.matrix) * len(params.matrix[0]) <= FEW
 
 
 def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, object]:
-    """T and its transpose. Raises ConfigError for another size, and for axes that depend on each other."""
+    """T and its transpose. Raises ConfigError for another size, and for linearly dependent axes."""
     found = np.array(params.matrix)
     if found.shape != (n_axes, n_dof):
         rows, columns = found.shape
@@ -45,7 +43,7 @@ def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, o
 
 
 def mapped(product: Callable[..., T]) -> tuple[Function, Function]:
-    """Both ways, with the ``product`` of a matrix and a vector."""
+    """Return both directions with the ``product`` of a matrix and a vector."""
 
     def axes(k: tuple[object, object], x: T, v: T, a: T) -> tuple[T, T, T]:
         to_axes, _ = k
@@ -61,7 +59,7 @@ def mapped(product: Callable[..., T]) -> tuple[Function, Function]:
 def axis_of_three(
     k: tuple[tuple[Triple], object], x: Triple, v: Triple, a: Triple
 ) -> tuple[tuple[float], tuple[float], tuple[float]]:
-    """A single axis of three degrees of freedom: its row is read once for the three products."""
+    """One axis of three degrees of freedom: its row is read once for three products."""
     ((p, q, r),), _ = k
     d, e, f = x
     g, h, i = v
@@ -88,7 +86,7 @@ class Matrix(SetupOfKernel):
         )
 
         def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-            """Axes whose rows share a degree of freedom, directly or by others between them, are one group."""
+            """Return groups of axes whose rows share degrees of freedom, directly or through others."""
             groups = list(range(n_axes))
             for column in zip(*self.matrix, strict=False) if self.coupled else ():
                 joined = {groups[axis] for axis, share in enumerate(column[:n_moved]) if share}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators that move one rigid coupler (loading beam, platform) by translation and rotation in a plane.
 
-The kinematics are those of :mod:`rths_nodes.mechanics.coupler`. The coupler may be fixed to some of many degrees
-of freedom: with its own q = P x, P the ``pose``, the forces act on all as P' J' f, the same virtual work. What P
-leaves out nobody moves and no force is fed back to.
+The kinematics are in :mod:`rths_nodes.mechanics.coupler`. The coupler may be fixed to some of many degrees of
+freedom: with its own q = P x, P the ``pose``, the forces act on all as P' J' f, the same virtual work. Degrees of
+freedom outside P are not moved, and receive no force.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Posed = tuple[object, tuple[Sequence[tuple[int, float]], ...], tuple[Numbers, ..
 
 
 def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
-    """Sum of shares of the ``values`` at their places."""
+    """Return the sum of the weighted ``values`` at their places."""
     total = 0.0
     for place, share in row:
         total += share * values[place]
@@ -34,7 +34,7 @@ def weighted(row: Sequence[tuple[int, float]], values: Numbers) -> float:
 
 
 def posed(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
-    """Both ways through a coupler with these two, which is fixed to degrees of freedom of the structure."""
+    """Return both directions through a coupler, fixed to degrees of freedom of the structure."""
 
     def axes(k: Posed, x: Numbers, v: Numbers, a: Numbers) -> Motions:
         own, pose, _ = k
@@ -51,9 +51,9 @@ class RigidCoupler(SetupOfKernel):
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
     The degrees of freedom are the translation of the reference point (m) and the rotation (rad,
-    counter-clockwise), their forces N and N m; or those of the structure, of which ``pose`` makes them. Beyond the
-    reach - the largest rotation, the shortest length, a pose in which the actuators jam - everything it gives is
-    nan, which trips the rig.
+    counter-clockwise), their forces N and N m; or those of the structure that ``pose`` combines into them. Beyond
+    the reach - the largest rotation, the shortest length, a pose in which the actuators jam - all results are nan,
+    which trips the rig.
     """
 
     @params
@@ -74,14 +74,14 @@ class RigidCoupler(SetupOfKernel):
 
     @classmethod
     def kernel_of(cls, params: Params) -> SetupKernel:
-        """The coupler's, behind what makes its motion of that of the structure; it finds no pose by iteration."""
+        """Return the coupler's kernel with the pose; it finds no pose by iteration."""
         inner_axes, inner_forces, *_ = kernel_of(params)
         if params.pose is None:
             return SetupKernel(constants, inner_axes, inner_forces)
         return SetupKernel(constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """By Newton's method from the linear solution; nan where it ends beyond the reach."""
+        """Solve by Newton's method from the linear solution; nan beyond the reach."""
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
 
@@ -91,7 +91,7 @@ class RigidCoupler(SetupOfKernel):
 
 
 def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
-    """Raises ConfigError for numbers of axes and degrees of freedom that do not belong together."""
+    """Raises ConfigError for numbers of axes and degrees of freedom that do not match."""
     own = n_dof if params.pose is None else len(params.pose)
     if own not in (2, 3) or n_axes != own:
         raise ConfigError(
@@ -111,7 +111,7 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
 
 
 def constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> object:
-    """The coupler's; behind them what is not zero of a pose P, with its places, and the transpose of P."""
+    """Return the coupler's; then the nonzero numbers of a pose P with their places, and the transpose of P."""
     own = coupler_of(params, n_dof, n_axes).constants
     if params.pose is None:
         return own

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A setup in front of specimens to scale: lengths and forces of the structure against those of the axes."""
+"""A setup for scaled specimens: lengths and forces of the structure to those of the axes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rths_nodes.core.kernels import Function
 from rths_nodes.core.samples import Array
 
 Constants = tuple[object, Numbers, Numbers]
-"""Constants of the setup, lengths of the structure in one of each axis, forces."""
+"""Constants of the setup, lengths of the structure per length of each axis, forces."""
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
-    """Both ways through a setup with these two, in front of specimens to scale."""
+    """Return both directions through a setup for scaled specimens."""
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         own, per_length, _ = k
@@ -32,10 +32,10 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 
 
 class ScaledSetup(SetupOfKernel):
-    """``setup`` in the lengths and forces of the structure; axes, measurements and limits in the specimen's.
+    """``setup`` in lengths and forces of the structure; axes, measurements and limits in the specimen's.
 
-    ``length`` ``(n_axes,)``, ``force`` of these and of those controlled by force behind them: one of the specimen
-    stands for so many in the structure. Lengths of ``setup`` are the structure's.
+    ``length`` ``(n_axes,)`` and ``force``, of these and then of axes controlled by force, are numbers of the
+    structure over those of the specimen. Lengths of ``setup`` are the structure's.
     """
 
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The setup that takes the push of inclined load actuators out of the forces of the axes that incline them.
+"""A setup that removes the push of inclined load actuators from the forces of the axes that incline them.
 
-A load actuator above a head that has drifted by u pushes it with P sin b to the side, sin b = u / sqrt(L^2 + u^2)
-with its length L, pin to pin. The actuator that moves the head bears that, and its load cell shows
+A load actuator above a head that has drifted by u pushes it sideways with P sin b, sin b = u / sqrt(L^2 + u^2), L
+its length from pin to pin. The actuator that moves the head bears it, and its load cell shows
 
     F = R - P sin b,        so that        R = F + P sin b
 
-is the restoring force of the specimen, with the P-Delta of an upright load in it. The small change of L under the
-load is left out: of the correction a share e / L, 3e-4 for 0.5 mm on 2 m.
+is the restoring force of the specimen, including the P-Delta of an upright load. The small change of L under the
+load is neglected: a share e / L of the correction, 3e-4 for 0.5 mm on 2 m.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Constants = tuple[object, float, int, int]
 
 
 def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
-    """Both ways through a setup with these two, behind the correction."""
+    """Return both directions through a setup, with the correction."""
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motions:
         own, _, _, _ = k
@@ -41,7 +41,7 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
         own, length, by, load = k
         pose, _, _ = inner_axes(own, displacement, displacement, displacement)
         moved = first(pose, axis_forces)
-        if load < len(axis_forces):  # without loads, as of a model of the specimen alone, nothing inclines
+        if load < len(axis_forces):  # without loads, as in a model of the specimen alone, nothing inclines
             moved = raised(moved, by, axis_forces[load] * horizontal_share(pose[by], length))
         return inner_forces(own, moved, displacement)
 
@@ -49,9 +49,9 @@ def upright(inner_axes: Callable[..., Motions], inner_forces: Callable[..., Numb
 
 
 class UprightLoad(SetupOfKernel):
-    """Another ``setup``, behind a correction of the measured forces for the inclination of one load actuator.
+    """Another ``setup``, with a correction of the measured forces for the inclination of one load actuator.
 
-    ``forces`` takes the forces of all axes, those that are controlled by force behind the others.
+    ``forces`` takes the forces of all axes, force-controlled ones last.
     """
 
     takes_loads = True
@@ -68,7 +68,6 @@ class UprightLoad(SetupOfKernel):
         setup: OfParams = component("setup", "degrees of freedom <-> displacement axes", {"type": "identity"})
 
         def fits(self, test: TestContext) -> None:
-            """Raises ConfigError for an axis that the test has not."""
             loads = len(test.force_axes)
             for key, most, what in (
                 ("force_axis", loads, "axes controlled by force"),
@@ -78,7 +77,6 @@ class UprightLoad(SetupOfKernel):
                     raise ConfigError(f"{key} = {getattr(self, key)}: must be <= {most}, the number of {what}")
 
         def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-            """The load stands on the specimen of the axis that inclines it."""
             groups = list(self.setup.stop_groups(n_moved, n_axes))
             load = n_moved + self.force_axis - 1
             groups[load] = groups[self.inclined_by - 1]
@@ -107,9 +105,9 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Length of the actuator (m), which axis inclines it, and its own place behind these.
+    """Return the actuator's length (m), the axis that inclines it, and its place among the force-controlled ones.
 
-    Raises ConfigError for an axis that there is not.
+    Raises ConfigError for an unknown axis.
     """
     if params.inclined_by > n_axes:
         raise ConfigError(f"setup.inclined_by = {params.inclined_by}: must be <= {n_axes}, the displacement axes")
