@@ -2,7 +2,7 @@
 """``rths identify``: the loading system of a rig by frequency responses -> a model file for a compensator.
 
 Without recordings, the axes of the scenario's rig are driven with noise in turn, while the others rest
-(Phillips & Spencer 2012, section 3.1).
+(Phillips & Spencer 2012, section 3.1); for ``identified_inverse`` by periodic noise.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from rths_nodes.analysis.identification.frequency_responses import (
     Orders,
     Transport,
 )
-from rths_nodes.analysis.units import MS, PERCENT
-from rths_nodes.app.commands import arguments, identify_inverse, terminal
-from rths_nodes.app.studies import identification, run_time
+from rths_nodes.analysis.identification.periodic import Fit
+from rths_nodes.analysis.units import MM, MS, PERCENT
+from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies import identification, inverse_identification, run_time
 from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED
 from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.validation import from_data
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.models.file import LoadingModel, save
+from rths_nodes.mechanics.models.inverse import DERIVATIVES, UNITS
 
 MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
 
@@ -112,7 +114,7 @@ def _add_tests(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     try:
-        return identify_inverse.run(options) if options.purpose == IDENTIFIED_INVERSE else _run(options)
+        return _run_inverse(options) if options.purpose == IDENTIFIED_INVERSE else _run(options)
     except identification.Stopped as stop:
         print(stop)
         return stop.exit_code
@@ -234,3 +236,81 @@ def _print(scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, mod
     poles = [pole for pole in model.poles().tolist() if pole.imag >= 0.0]
     words = (f"{abs(p) / (2.0 * np.pi):.3g} Hz ({-PERCENT * p.real / abs(p):.2g} %)" for p in poles)
     console.print(f"poles, with their damping: {', '.join(words)}", markup=False, soft_wrap=True)
+
+
+def _run_inverse(options: argparse.Namespace) -> int:
+    """Run or read the tests, fit, write the model. Raises ConfigError, and Stopped for an unfinished test."""
+    scenario = arguments.scenario(options)
+    _refuse_others(options)
+    out = Path(options.out)
+    terminal.check_writable(out)
+    band = tuple(options.band or PERIODIC.band)
+    up_to = options.fit_up_to
+    if up_to is None:
+        up_to = inverse_identification.fitted_up_to(scenario, (band[0], band[1]))
+    if not band[0] < up_to <= band[1]:
+        raise ConfigError(
+            f"--fit-up-to {up_to:g}: must be > {band[0]:g} and <= {band[1]:g} Hz, the band of the noise"
+        )
+    if options.recordings:
+        experiments = identification.read(options.recordings, scenario)
+        names = ", ".join(options.recordings)
+    else:
+        rms = options.rms
+        if rms is None:
+            rms = PERIODIC.share * inverse_identification.expected_rms(scenario)
+        noise = inverse_identification.noise(rms, (band[0], band[1]), options.duration)
+        names = f"{noise.duration:g} s of periodic noise, {MM * rms:.3g} mm rms, on each axis"
+        terminal.announce(f"{names}: take", lambda: run_time.estimated_s(identification.tests(scenario, noise)))
+        experiments = identification.run(scenario, noise, options.record, terminal.progress)
+    _, found, model = inverse_identification.fit(scenario, experiments, (band[0], band[1]), up_to, names)
+    if options.json:
+        terminal.print_json(_inverse_data(scenario, found, model, up_to))
+    else:
+        _print_inverse(scenario, found, model, up_to)
+    with terminal.writing(out, "" if options.json else "model"):
+        save(model, out)
+    if not options.json:
+        instead = " --set compensator.inverse=null" if scenario.compensator.inverse else ""
+        print(f"use it: --set compensator.type=identified_inverse --set compensator.model={out}{instead}")
+    return 0
+
+
+def _refuse_others(options: argparse.Namespace) -> None:
+    for name, given in (
+        ("--orders", options.orders),
+        ("--resolution", options.resolution),
+        ("--report", options.report),
+    ):
+        if given is not None:
+            raise ConfigError(f"{name} {given}: is not for --for identified_inverse")
+    if options.transport == identification.MEASURED:
+        raise ConfigError("--transport measured: is not for --for identified_inverse: it has all delay in it")
+
+
+def _inverse_data(scenario: Scenario, found: Fit, model: LoadingModel, up_to: float) -> dict[str, object]:
+    return {
+        "scenario": scenario.name,
+        "axes": list(model.axes),
+        "fitted_up_to_hz": up_to,
+        "coefficients": found.coefficients.tolist(),
+        "standard_deviations": found.deviation.tolist(),
+        "fit_error_percent": (PERCENT * found.error).tolist(),
+        "lead": model.lead,
+    }
+
+
+def _print_inverse(scenario: Scenario, found: Fit, model: LoadingModel, up_to: float) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, width=160)
+    console.print(f"{scenario.name}: inverse of {len(model.axes)} axes up to {up_to:.3g} Hz", markup=False)
+    grid = terminal.grid("command of", "of the motion of", *DERIVATIVES, "fit error (%)")
+    for i, row in enumerate(model.axes):
+        for j, column in enumerate(model.axes):
+            cells = [
+                f"{c:.4g} +- {d:.1g} {unit}".removesuffix(" 1")
+                for c, d, unit in zip(found.coefficients[:, i, j], found.deviation[:, i, j], UNITS, strict=True)
+            ]
+            grid.add_row(row, column, *cells, f"{PERCENT * found.error[i]:.2g}" if i == j else "")
+    terminal.show(console, grid)

@@ -13,8 +13,8 @@ from messages import mentions, naming
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.cli import main
-from rths_nodes.app.studies import what_if
-from rths_nodes.app.studies.what_if import reproduced
+from rths_nodes.app.commands import what_if
+from rths_nodes.app.commands.what_if import reproduced
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.files import shipped
 
