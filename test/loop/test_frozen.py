@@ -44,6 +44,27 @@ def test_a_displacement_that_freezes_trips() -> None:
     assert FROZEN_AT < done.samples <= FROZEN_AT + DETECTED + LOCKSTEP_WINDOW + 100
 
 
+@pytest.mark.parametrize("engine", ["python", "kernels"])
+@pytest.mark.parametrize("scale", [0.1, 1.0])
+def test_a_displacement_with_the_wrong_sign_trips(scale: float, engine: str) -> None:
+    """No limit of the tracking error is declared."""
+    wrong = [f"ground_motion.scale={scale}", "axes.story_1.sensors.displacement_scale=-1"]
+    done = ran(more=wrong, engine=engine)
+    assert done.outcome == "tripped"
+    assert "axes.story_1" in done.reason
+    assert "not move" in done.reason
+    assert done.samples < FROZEN_AT
+
+
+@pytest.mark.parametrize("engine", ["python", "kernels"])
+def test_a_loop_over_kernels_leaves_an_actuator_that_does_not_follow_to_the_rules(engine: str) -> None:
+    """The same trip by both engines."""
+    slow = ["axes.story_1.actuator={type: first_order, alpha: 20000}", "compensator={type: none}"]
+    done = ran(more=slow, engine=engine)
+    assert (done.outcome, done.samples) == ("tripped", ran(more=slow, engine="python").samples)
+    assert "not move" in done.reason
+
+
 def test_a_force_that_freezes_is_reported_and_the_test_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,7 +90,9 @@ def fed(displacement: Any, force: Any, more: Sequence[str] = (), cycles: int = 6
     watch = FrozenSensors(scenario.axes, scenario.dt, 1, None, None)
     for sample in range(cycles * 1024):
         aim = 0.01 * np.sin(2.0 * np.pi * sample * scenario.dt)
-        watch.add(sample, [aim], [float(displacement(aim))], [float(force(aim))])
+        shown = [float(displacement(aim))], [float(force(aim))]
+        if sample % watch.stride == 0:
+            watch.add(sample, [aim], *shown)
     return watch
 
 
@@ -98,7 +121,7 @@ def test_an_axis_that_moves_early_or_late_is_not_stuck(frequency: float, lead_s:
     scenario = files.load(NAME, NOISY)
     moved = {name: scenario.axes[name] for name in scenario.moved_axes}
     watch, omega = FrozenSensors(moved, scenario.dt, 0, None, None), 2.0 * np.pi * frequency
-    for sample in range(8192):
+    for sample in range(0, 8192, watch.stride):
         time = sample * scenario.dt
         aim, shown = 0.004 * np.sin(omega * time), 0.004 * np.sin(omega * (time + lead_s))
         watch.add(sample, [aim], [shown], [8e6 * shown])
@@ -123,7 +146,8 @@ def test_a_slow_actuator_follows_its_target_and_a_frozen_sensor_does_not(actuato
         aim = 0.02 * np.sin(2.0 * np.pi * sample * scenario.dt)
         if sample < HEALTHY:
             moved.step(float(aim))
-        watch.add(sample, [float(aim)], [moved.displacement], [moved.force])
+        if sample % watch.stride == 0:
+            watch.add(sample, [float(aim)], [moved.displacement], [moved.force])
         if sample == HEALTHY - 1:
             assert watch.breach == ""
     assert watch.breach.startswith("axes.story_1: ")

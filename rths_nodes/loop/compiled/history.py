@@ -159,10 +159,11 @@ class Histories:
         place = np.maximum(-(-samples // self._substeps) - (self._steps + soft), 0)
         columns = self._columns
         errors = measured[:, columns["error"]][:, 0]
-        if monitor.breaks(errors, energies[place]):
+        target, moved = measured[:, columns["target"]], measured[:, columns["displacement"]]
+        force = measured[:, columns["force"]]
+        if self._parts.monitor.sensors.in_doubt(target, moved, force) or monitor.breaks(errors, energies[place]):
             return False
         axes = [states[f"index_{axis}"] for axis in range(kind.axes)]
-        target, moved = measured[:, columns["target"]], measured[:, columns["displacement"]]
         monitor.tracking.resume(begin + count, axes, target, moved)
         return True
 

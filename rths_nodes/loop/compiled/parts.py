@@ -144,6 +144,8 @@ class _Gathered:
         steep = s.monitor.tracking_indicator_rate, s.monitor.tracking_indicator_rate_over_amplitude
         if any(each is not None for each in steep):
             raise Resists("monitor.tracking_indicator_rate: is judged sample by sample")
+        if s.monitor.stuck_displacement is not None or s.monitor.stuck_force is not None:
+            raise Resists("monitor.stuck_displacement, monitor.stuck_force: are judged sample by sample")
         names = a.port.auxiliary_names
         whole = s.levels.given(True, s.servo_rate)
         if LevelWatch.of(s.limits, s.dt, names, None, whole, s.levels.quantities) is not None:

@@ -2,9 +2,10 @@
 """Sensors that do not follow in a run: a frozen displacement trips, a frozen force is reported.
 
 A displacement has to change by a tenth of D, in any direction, while its target travels by D one way: a
-compensator that leads too far moves an axis against its target. A force is frozen if it changes by no more than
-noise and resolution explain, while the measured displacement goes there and back far enough to change it ten times
-more. D is derived from resolution, noise, lost motion and stroke (``supervision/travel.py``).
+compensator that leads too far moves an axis against its target. Over longer windows, in which neither that lead
+nor a delay counts, it has to change in the direction of its target. A force is frozen if it changes by no more
+than noise and resolution explain, while the measured displacement goes there and back far enough to change it ten
+times more. D is derived from resolution, noise, lost motion and stroke (``supervision/travel.py``).
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.supervision.travel import (
-    BLOCKS,
     LATE_S,
     LEAST_TRAVEL,
     LOUDEST,
@@ -28,8 +31,12 @@ from rths_nodes.loop.supervision.travel import (
 )
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
-Row = tuple[list[float], list[float], list[float]]
-"""Targets (m), measured displacements (m) and forces (N) of a sample."""
+BLOCKS, ROWS = 4, 8
+"""Blocks in LATE_S, and samples of a block that are judged, if it has that many."""
+FOLLOWS, WINDOWS = 0.25, 10
+"""Least slope of a displacement over its target that leaves no doubt, and times LATE_S over which it is taken."""
+COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
+"""Blocks in one block of the watch for a wrong sign; number of those by which an axis may be late and early."""
 
 
 class _Axis:
@@ -48,16 +55,25 @@ class _Axis:
         seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, noise, strict=True))
         lost = TWICE * axis.output.lost_motion
         way = way if way is not None else max(seen, lost, LEAST_TRAVEL * axis.limits.stroke)
-        self.moved = OneWay(way, block, STUCK * way)
+        self.way = way
+        self.moved = OneWay(way, block, STUCK * way, late=BLOCKS)
+        self.along = OneWay(way, COARSE * block, late=LATE_COARSE, early=EARLY_COARSE)
+        self._coarse: list[tuple[float, float, float]] = []
         self.stiffness = _stiffness(axis)
         expected = force if force is not None else max(self.stiffness * way, felt / STUCK)
-        self.pushed = OneWay(expected, block, felt) if self.stiffness > 0.0 else None
+        self.felt, self.travel = felt, expected / self.stiffness if self.stiffness > 0.0 else math.inf
+        """Change of the force (N) that it has to show, and travel (m) in which it shows that."""
+        self.pushed = OneWay(expected, block, felt, late=BLOCKS) if self.stiffness > 0.0 else None
 
-    def stuck(self, rows: list[Row], index: int) -> str:
+    def stuck(self, target: list[float], moved: list[float]) -> str:
         """Return why its displacement does not follow the targets of a block, or empty."""
-        aims = [row[0][index] for row in rows]
-        shown = sum([row[1][index] for row in rows]) / len(rows)
-        travel = self.moved.block(min(aims), max(aims), shown)
+        low, high, shown = min(target), max(target), sum(moved) / len(moved)
+        travel = self.moved.block(low, high, shown)
+        self._coarse.append((low, high, shown))
+        if len(self._coarse) == COARSE:
+            lows, highs, means = zip(*self._coarse, strict=True)
+            self._coarse.clear()
+            travel = travel or self.along.block(min(lows), max(highs), sum(means) / COARSE)
         if travel is None:
             return ""
         return (
@@ -66,13 +82,12 @@ class _Axis:
             "does not follow, or the displacement sensor is wrong"
         )
 
-    def frozen(self, rows: list[Row], index: int) -> bool:
+    def frozen(self, moved: list[float], force: list[float]) -> bool:
         """Return whether its force has not changed while the axis has moved there and back."""
         if self.pushed is None:
             return False
-        moved = [row[1][index] for row in rows]
-        shown = sum([row[2][index] for row in rows]) / len(rows)
-        travel = self.pushed.block(self.stiffness * min(moved), self.stiffness * max(moved), shown)
+        low, high, shown = self.stiffness * min(moved), self.stiffness * max(moved), sum(force) / len(force)
+        travel = self.pushed.block(low, high, shown)
         return travel is not None and self.pushed.both_ways
 
 
@@ -86,23 +101,48 @@ class FrozenSensors:
     def __init__(
         self, axes: Mapping[str, Axis], dt: float, transport: int, way: float | None, force: float | None
     ) -> None:
-        self._size = max(1, round((LATE_S + transport * dt) / BLOCKS / dt))
-        self._axes = [_Axis(name, axis, self._size, way, force) for name, axis in axes.items()]
-        self._rows: list[Row] = []
+        size = max(1, round((LATE_S + transport * dt) / BLOCKS / dt))
+        self.stride = max(1, size // ROWS)
+        """Interval of the judged samples."""
+        self._fewest = WINDOWS * BLOCKS * size
+        self._row = 3 * len(axes)
+        self._size = round(size / self.stride) * self._row
+        self._axes = [_Axis(name, axis, size, way, force) for name, axis in axes.items()]
+        self._values: list[float] = []
+        """Targets (m), measured displacements (m) and forces (N), sample by sample."""
         self.breach = ""
         self.forces: dict[str, int] = {}
 
     def add(self, sample: int, target: list[float], moved: list[float], force: list[float]) -> None:
-        self._rows.append((target, moved, force))
-        if len(self._rows) == self._size:
+        values = self._values
+        values += target
+        values += moved
+        values += force
+        if len(values) == self._size:
             self._judge(sample)
 
     def _judge(self, sample: int) -> None:
-        rows, self._rows = self._rows, []
+        values, row, n = self._values, self._row, len(self._axes)
         for index, axis in enumerate(self._axes):
-            self.breach = self.breach or axis.stuck(rows, index)
-            if axis.name not in self.forces and axis.frozen(rows, index):
+            moved = values[n + index :: row]
+            self.breach = self.breach or axis.stuck(values[index::row], moved)
+            if axis.name not in self.forces and axis.frozen(moved, values[2 * n + index :: row]):
                 self.forces[axis.name] = sample
+        values.clear()
+
+    def in_doubt(self, target: Array, moved: Array, force: Array) -> bool:
+        """Return whether the rules have to judge some samples ``(n, n_axes)`` m, N of a simulator in order.
+
+        Its sensors do not freeze; one may have the wrong sign, an actuator be too slow, a specimen without force.
+        """
+        if len(target) < self._fewest:
+            return False
+        ways = [axis.way for axis in self._axes]
+        about = target - target.mean(axis=0)
+        slow = np.einsum("ij,ij->j", about, moved) < FOLLOWS * np.einsum("ij,ij->j", about, about)
+        quiet = np.ptp(force, axis=0) <= [axis.felt for axis in self._axes]
+        still = quiet & (np.ptp(moved, axis=0) >= [axis.travel for axis in self._axes])
+        return bool((((np.ptp(target, axis=0) >= ways) & slow) | still).any())
 
     def metrics(self) -> Data:
         """Return the frozen forces by axis, if any."""

@@ -82,6 +82,7 @@ class MonitorStage:
         travels = scenario.monitor.stuck_displacement, scenario.monitor.stuck_force
         moved = {name: scenario.axes[name] for name in axes}
         self.sensors = FrozenSensors(moved, scenario.dt, scenario.port.transport_samples, *travels)
+        self._stride = self.sensors.stride
         self._steps = scenario.steps
         self._prepares = scenario.soft_start is not None
         self._commands: deque[Command] = deque()
@@ -138,9 +139,10 @@ class MonitorStage:
             self._loads.add(target, force, command.control_mode)
             n = len(self.monitor.names)
             target, moved, force = target[:n], moved[:n], force[:n]
-        self.sensors.add(sample, target, moved, force)
-        if self.sensors.breach and self.monitor.breach is None:
-            self.monitor.breach = sample, self.sensors.breach
+        if sample % self._stride == 0:
+            self.sensors.add(sample, target, moved, force)
+            if self.sensors.breach and self.monitor.breach is None:
+                self.monitor.breach = sample, self.sensors.breach
         if command.flags & FLAG_SOFT_START:
             self.monitor.prepare(sample, target, moved, force)
         else:

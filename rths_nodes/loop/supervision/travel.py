@@ -33,26 +33,24 @@ class Travel(NamedTuple):
     shown: float
 
 
-class _Mark(NamedTuple):
-    """Highest command of an earlier window, its reading, and the range of readings since."""
-
-    high: float
-    shown: float
-    lowest: float
-    highest: float
-
-
 class OneWay:
     """Check that one measurement shows a travel ``way`` of its command; ``block``: samples of a block.
 
     STUCK of it, in the same direction; or, with ``least``, anything more than that in any direction.
+    The measurement may be ``late`` or ``early`` by that number of blocks; it is judged ``early`` blocks later.
     """
 
-    def __init__(self, way: float, block: int, least: float | None = None) -> None:
+    def __init__(
+        self, way: float, block: int, least: float | None = None, late: int = BLOCKS, early: int = 0
+    ) -> None:
         self._way, self._block, self._least = way, block, least
-        self._blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
-        self._marks: list[_Mark | None] = [None, None]
-        """End of an earlier window upwards and downwards, with the sign of the direction."""
+        self._lows, self._highs = deque[float](maxlen=late + early), deque[float](maxlen=late + early)
+        self._shown: deque[float] = deque(maxlen=1 + early)
+        self._marks: list[list[float]] = [[], []]
+        """End of an earlier window upwards and downwards, with the sign of the direction.
+
+        Its highest command, the reading then, and the lowest and highest reading since.
+        """
         self._silent = [False, False]
         self._empty()
 
@@ -61,8 +59,8 @@ class OneWay:
 
     @property
     def settled(self) -> bool:
-        """True after LATE_S: the delay of an earlier motion has passed."""
-        return len(self._blocks) == BLOCKS
+        """True once the delay of an earlier motion has passed."""
+        return len(self._lows) == self._lows.maxlen
 
     @property
     def both_ways(self) -> bool:
@@ -72,8 +70,7 @@ class OneWay:
     @property
     def window(self) -> tuple[float, float]:
         """Range of the command in the last LATE_S."""
-        lows, highs = zip(*self._blocks, strict=True)
-        return min(lows), max(highs)
+        return min(self._lows), max(self._highs)
 
     def stuck(self, command: float, measured: float) -> Travel | None:
         """Add a sample; return the travel that was not shown, if any."""
@@ -88,23 +85,26 @@ class OneWay:
 
     def block(self, low: float, high: float, shown: float) -> Travel | None:
         """Add a block: range ``low`` to ``high`` of its command, mean measurement ``shown``."""
-        self._blocks.append((low, high))
+        self._lows.append(low)
+        self._highs.append(high)
+        self._shown.append(shown)
         if not self.settled:
             return None
-        low, high = self.window
+        (low, high), shown = self.window, self._shown[0]
         return self._along(0, low, high, shown) or self._along(1, -high, -low, -shown)
 
     def _along(self, way: int, low: float, high: float, shown: float) -> Travel | None:
         mark = self._marks[way]
-        if mark is None or high < mark.high:
-            self._marks[way] = _Mark(high, shown, shown, shown)
+        if not mark or high < mark[0]:
+            self._marks[way] = [high, shown, shown, shown]
             return None
-        self._marks[way] = mark = _Mark(mark.high, mark.shown, min(mark.lowest, shown), max(mark.highest, shown))
-        gone, moved = low - mark.high, shown - mark.shown
+        mark[2:] = min(mark[2], shown), max(mark[3], shown)
+        gone = low - mark[0]
         if gone < self._way or not gone:
             return None
-        self._marks[way] = _Mark(high, shown, shown, shown)
-        if moved >= STUCK * gone if self._least is None else mark.highest - mark.lowest > self._least:
+        moved = shown - mark[1]
+        self._marks[way] = [high, shown, shown, shown]
+        if moved >= STUCK * gone if self._least is None else mark[3] - mark[2] > self._least:
             self._silent = [False, False]
             return None
         self._silent[way] = True
